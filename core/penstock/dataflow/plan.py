@@ -1,0 +1,135 @@
+"""What a topology means, as frozen values: stages, their fused steps, and the edges between them.
+
+`api` parses a manifest, `compile` turns it into a `Plan`; worker, fleet and simulation read only the plan.
+A *stage* is what has shards: a source or a keyed processor, together with everything that
+needs no key behind it. Those steps and sinks run inside the stage's task and cost no hop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.dataflow.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """Text files, one source shard each, read line by line to their end."""
+
+    glob: str
+    format: str
+    rate_per_s: float | None
+    """Lines a second over all files; None reads as fast as downstream takes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZipfSource:
+    """Elasticutor section 5: zipf-distributed keys whose ranks are shuffled now and then."""
+
+    keys: int
+    exponent: float
+    record_bytes: int
+    service_time_us: int
+    rate_per_s: float | None
+    records: int | None
+    """How many in all; None is endless."""
+    shuffles_per_minute: float
+    partitions: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class JsonlSink:
+    """One file per upstream shard below `path`, one JSON object a line."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSink:
+    """One JSON object a line to the terminal of `penstock run`."""
+
+    name: str
+
+
+Sink = JsonlSink | ConsoleSink
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedEdge:
+    """Rows go to a keyed stage: the columns that make the key, by position, in keyBy's order."""
+
+    operator: str
+    key_columns: tuple[int, ...]
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fanout:
+    """Where a schema's rows go. The same row goes to every member."""
+
+    schema: Schema
+    steps: tuple[Step, ...]
+    sinks: tuple[Sink, ...]
+    edges: tuple[KeyedEdge, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stateless step fused behind a stage: row -> rows."""
+
+    name: str
+    function: str
+    """"module:attribute"."""
+    out: Fanout
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Bounds and start value of the number of tasks, over all workers."""
+
+    min: int
+    max: int
+    initial: int
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """A keyed stage's head: "module:Class", a pyspark StatefulProcessor."""
+
+    target: str
+    input: Schema
+    key_columns: tuple[int, ...]
+    shards: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One operator with shards, and what is fused behind it."""
+
+    operator: str
+    head: FilesSource | ZipfSource | Processor
+    tasks: Tasks
+    out: Fanout
+    """`out.schema` is the operator's own output schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A topology, compiled: stages in topological order. Independent of runtime and schedule."""
+
+    topology: str
+    module: str
+    durability: str
+    """Process or Disk."""
+    workers_initial: int
+    memory_bytes: int
+    stages: tuple[Stage, ...]
+
+    def stage(self, operator: str) -> Stage:
+        """The stage of `operator`. KeyError when there is none."""
+        for stage in self.stages:
+            if stage.operator == operator:
+                return stage
+        raise KeyError(operator)

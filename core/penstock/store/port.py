@@ -1,0 +1,583 @@
+"""The node store's port: the calls of the protocol as values, and what they answer.
+
+Two adapters keep this contract: `redis_store` (Redis Functions) and `memory_store` (the twin
+that the simulation runs on). `tests/contract` runs one suite on both. Neighbours: `keys`
+names what is stored where, `codec` packs rows into entries, `ownership` turns a task's work into
+these calls, `sender` delivers outboxes between stores.
+
+Words: a shard's *record* holds epoch, owner, commit number, offset and counters. An *entry* is
+one packed batch of rows. A *pair* is (producer shard, target); its entries are numbered 1, 2, ...
+without a hole. The *inbox* numbers its entries by the shard's own counter (never by a clock).
+A *ready list* is the one list that a task blocks on; it names the shards that have work.
+
+Every call is atomic in its store. None is retried by the adapter: a call whose reply is lost
+raises `StoreUnreachable`, and only the caller knows whether repeating it is safe (it is for all calls
+that carry a number, an epoch or a version, and those are all of them but `Fetch`, `WaitReady`
+and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from penstock.errors import PermanentError, RetryError
+
+CONTROL_TOKEN = "!"
+"""What a ready list carries beside shard names: the assignment changed, read it again."""
+
+
+class StoreUnreachable(RetryError):
+    """The store did not answer; whether the call took effect is unknown."""
+
+
+class StoreFull(PermanentError):
+    """The store refused a write for memory or disk; the message says which, and what to do."""
+
+
+class ProtocolMismatch(PermanentError):
+    """The store holds a function library of another version than this code speaks."""
+
+
+class Answer(StrEnum):
+    """One-word answers of the protocol (`docs/decisions/0001-store-protocol.md`)."""
+
+    OK = "OK"
+    EXISTS = "EXISTS"
+    UNKNOWN = "UNKNOWN"
+    STALE = "STALE"
+    DONE = "DONE"
+    FENCED = "FENCED"
+    CONFLICT = "CONFLICT"
+    DUP = "DUP"
+    GAP = "GAP"
+    MOVED = "MOVED"
+    MOVING = "MOVING"
+    BUSY = "BUSY"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits of one shard's queues and of one call; the same on every store of a topology."""
+
+    inbox_bytes_max: int = 1 << 20
+    inbox_entries_max: int = 4096
+    outbox_bytes_max: int = 1 << 20
+    outbox_entries_max: int = 4096
+    drain_entries_max: int = 64
+    """Waiting entries that one commit moves into inboxes, at most."""
+    drain_bytes_max: int = 256 << 10
+    entry_bytes_max: int = 256 << 10
+    outputs_per_commit_max: int = 512
+    """At about 6 microseconds an output this keeps a call under 5 ms."""
+    commit_bytes_max: int = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who runs a shard: one task of one start of one executor.
+
+    `incarnation` is "uid/start/attempt" of the worker process; `ready` names the task's ready
+    list and is unique to (incarnation, executor, task attempt).
+    """
+
+    executor: str
+    incarnation: str
+    ready: str
+
+
+# --- administration -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore:
+    """Raise the store's generation by one; every start and promotion begins with it.
+
+    Answers the new generation (int). Until the first OpenStore every other call answers as on
+    an empty store. `store_id` is written on the first call and must match afterwards.
+    """
+
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Enroll:
+    """A worker process announces its incarnation (pod uid, start, attempt).
+
+    OK; STALE when the store's map names another uid for this worker or a later (start, attempt).
+    """
+
+    worker: str
+    uid: str
+    start_ms: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Write one operator's schedule into the store's maps, in the order of versions.
+
+    OK; DONE when exactly this version is there; STALE when a newer version or a higher term is.
+    Wakes the control stream of every worker named in the old or the new schedule.
+    `workers` is worker -> (node, host, uid) of all workers named by `executors`;
+    `executors` is executor -> (worker, tasks); `shards` is shard name -> (executor, home store).
+    """
+
+    operator: str
+    version: int
+    term: int
+    workers: tuple[tuple[str, str, str, str], ...]
+    executors: tuple[tuple[str, str, int], ...]
+    shards: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """The topology is gone from this store: every later call about it answers UNKNOWN.
+
+    Drops all of its keys in steps; answers the number of keys still to drop (call until 0).
+    The tombstone stays.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make a shard's record and inbox. OK, or EXISTS. UNKNOWN when the topology is retracted.
+
+    Called by the agent from the schedule, once; without a record everything answers UNKNOWN.
+    `position` is the start position of a source partition (opaque bytes, empty for none).
+    `source` marks a shard without inbox; it is ready whenever its outbox has room.
+    """
+
+    shard: str
+    table_version: int = 0
+    position: bytes = b""
+    source: bool = False
+
+
+# --- a task and its shards --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Take a shard for `owner` under schedule version `version`.
+
+    A `Claimed`, or STALE (the map names another executor, another incarnation or a newer
+    version), UNKNOWN (no record), MOVING (frozen) or MOVED. A granted claim mints epoch + 1 and puts the shard on the
+    owner's ready list when it has work; every claim is granted a fresh epoch, the same owner's too.
+    """
+
+    shard: str
+    owner: Owner
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalCursor:
+    """A pair (this shard, outside sink): numbers issued and acknowledged, and the sink's position
+    after the acknowledged one."""
+
+    issued: int
+    acknowledged: int
+    position: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a new owner starts from."""
+
+    epoch: int
+    generation: int
+    commit: int
+    offset: int
+    position: bytes
+    table_version: int
+    external: dict[str, ExternalCursor]
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReady:
+    """Block until the ready list has something, or `timeout_ms` (at most 2000) passed.
+
+    Answers True when something may be waiting. Takes nothing off the list.
+    """
+
+    ready: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Put a control token on a ready list (at most one is kept). OK."""
+
+    ready: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Take up to `shards_max` shards off the ready list and read their inboxes.
+
+    Reads at most about `bytes_max` bytes in all (one entry at the least per shard taken; shards
+    beyond the budget stay on the list). A shard whose outbox is over its bound is
+    not handed out: it is held, and comes back by itself when the outbox was trimmed.
+    Answers a `Fetched`.
+    """
+
+    ready: str
+    bytes_max: int
+    shards_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One inbox entry: its number in the inbox, when it was placed (microseconds of the
+    producer's clock), its payload."""
+
+    number: int
+    placed_us: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedShard:
+    """What a task may work on now: under `epoch`, the entries after `offset`.
+
+    `entries` is empty for a source shard, and for a keyed shard that was woken for nothing.
+    """
+
+    shard: str
+    epoch: int
+    offset: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`control` is set when a control token was on the list."""
+
+    shards: tuple[FetchedShard, ...]
+    control: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Read state of an owned shard: `fields` of `collection` ("" is the shard's value hash).
+
+    Answers a list of bytes | None in the order of `fields`, or FENCED / UNKNOWN.
+    """
+
+    shard: str
+    generation: int
+    epoch: int
+    collection: bytes
+    fields: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Read a collection in chunks. Answers (next cursor, [(field, value), ...]); cursor "0" ends.
+
+    Start with cursor "0". A field may come twice (keep the last); while one owner holds the
+    epoch and does not commit in between, the union of the chunks is the whole collection.
+    FENCED / UNKNOWN otherwise.
+    """
+
+    shard: str
+    generation: int
+    epoch: int
+    collection: bytes
+    cursor: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateWrite:
+    """One state change: value None deletes the field; `field` None deletes the collection.
+
+    `collection` b"" is the shard's value hash, which cannot be deleted whole.
+    """
+
+    collection: bytes
+    field: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerWrite:
+    """Set (`due_ms`) or delete (None) the timer called `name`."""
+
+    name: bytes
+    due_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One entry for a target. `external` targets are sinks outside: their entries always wait in
+    the outbox until `Acknowledge`."""
+
+    target: str
+    payload: bytes
+    rows: int
+    external: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Compare-and-swap on (generation, epoch, number, table version), then apply everything.
+
+    Applies state and timers, advances `offset` (inbox number worked up to; trims the inbox),
+    sets `position` when not None, numbers the outputs per pair and places them: into a local inbox when the
+    pair's last is there and there is room, else into the outbox. First drains older ones of its
+    own outbox into local inboxes that have room, and entries that wait for room in this shard's
+    inbox into it, both within `Bounds.drain_*`. Then, when the inbox still has entries, the
+    shard goes to the end of its owner's ready list. A source shard (`again` True) goes there too.
+
+    OK; DONE (this number was applied, under this epoch); FENCED (epoch or generation is
+    another's, the shard frozen, or moved); CONFLICT (number is neither last nor last + 1, or the table version
+    differs); UNKNOWN. Never BUSY.
+
+    `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
+    read to its end and will not be handed out again.
+    """
+
+    shard: str
+    generation: int
+    epoch: int
+    number: int
+    table_version: int
+    now_us: int
+    offset: int = 0
+    consumed_bytes: int = 0
+    consumed_rows: int = 0
+    position: bytes | None = None
+    finished: bool = False
+    again: bool = False
+    state: tuple[StateWrite, ...] = ()
+    timers: tuple[TimerWrite, ...] = ()
+    outputs: tuple[Output, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFailure:
+    """User code raised. Counts only while (generation, epoch) still own the shard: OK or FENCED.
+
+    The first report for an operator is kept, later ones answer DONE.
+    """
+
+    shard: str
+    generation: int
+    epoch: int
+    operator: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClearFailure:
+    """Forget an operator's failure (a new run starts). OK."""
+
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """Answers operator -> message of all reported failures."""
+
+
+# --- between stores, and outside ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Deliver entry `number` of the pair (producer, target) into the target's inbox.
+
+    Takes exactly last + 1. OK; DUP (had it); GAP; BUSY (no room; ask again later);
+    MOVING (frozen); `Moved`; UNKNOWN.
+    """
+
+    producer: str
+    target: str
+    number: int
+    payload: bytes
+    rows: int
+    placed_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The shard's home is another store now."""
+
+    store_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Pairs with entries for targets that are not in this store: [(producer, target), ...].
+
+    At most `count` of them, without external ones.
+    """
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOutbox:
+    """The oldest waiting entries of a pair, at most about `bytes_max` bytes (one at the least).
+
+    Answers [(number, placed_us, rows, payload), ...].
+    """
+
+    producer: str
+    target: str
+    bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """All entries of the pair up to `number` are at the target: trim them. OK, or UNKNOWN.
+
+    `position` is an outside sink's position after `number`; kept when `number` is news.
+    May come late, twice or from an old owner: it only ever moves forward. Wakes the
+    producer if it was held and is under its bound again.
+    """
+
+    producer: str
+    target: str
+    number: int
+    position: bytes = b""
+
+
+# --- looking ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What this store's maps say of a worker. Answers a `WorkerAssignment`."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignedExecutor:
+    operator: str
+    executor: str
+    version: int
+    tasks: int
+    shards: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAssignment:
+    """`retracted`: the topology is gone. `uid` is the incarnation's uid that the map expects
+    ("" when the map does not name the worker)."""
+
+    uid: str
+    retracted: bool
+    generation: int
+    executors: tuple[AssignedExecutor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitControl:
+    """Block until the worker's control stream has something newer than `after`, or timeout.
+
+    Answers the last number of the stream (int).
+    """
+
+    worker: str
+    after: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTasks:
+    """The worker's own affair: which task runs which shard of an executor.
+
+    `mapping` is shard -> ready list name. Refused (STALE) unless `incarnation` is the enrolled one.
+    Puts a control token on every ready list named before or now.
+    """
+
+    worker: str
+    incarnation: str
+    executor: str
+    mapping: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Answers (incarnation, {shard: ready list name}, version of the operator's schedule)."""
+
+    executor: str
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutMetrics:
+    """Keep the newest metric rows: [(name, packed row), ...]. OK. Lost with no harm."""
+
+    rows: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMetrics:
+    """Answers {name: packed row} of all rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Counters of the named shards' records. Answers [ShardCounters | None, ...] in their order."""
+
+    shards: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCounters:
+    """Totals since creation; they survive every owner. A difference across `generation` is
+    missing, not zero (promise 7)."""
+
+    epoch: int
+    generation: int
+    commit: int
+    arrived_rows: int
+    completed_rows: int
+    inbox_entries: int
+    inbox_bytes: int
+    outbox_entries: int
+    outbox_bytes: int
+    executor: str
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateSnapshot:
+    """For tests and tools: the value hash and all collections of a shard, whole. Not for the hot path.
+
+    Answers {(collection, field): value}.
+    """
+
+    shard: str
+
+
+Call = (
+    OpenStore | Enroll | Publish | Retract | Create | Claim | WaitReady | Wake | Fetch | Load
+    | Scan | Commit | ReportFailure | ClearFailure | Failures | Append | Outgoing | ReadOutbox
+    | Acknowledge | Assignment | WaitControl | SetTasks | Tasks | PutMetrics | ReadMetrics
+    | Measure | StateSnapshot
+)  # fmt: skip
+
+
+class NodeStore(Protocol):
+    """One topology's view of one node's store. Not thread safe; one instance per thread."""
+
+    def call(self, call: Call) -> object:
+        """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
+
+    def pipeline(self, calls: Sequence[Call]) -> list[object]:
+        """Carry out calls in order in one round trip; each is atomic, the whole is not.
+
+        Must not hold WaitReady or WaitControl.
+        """
+
+    def close(self) -> None: ...
