@@ -1,0 +1,96 @@
+"""The metric rows that workers leave in their node's store, and their one codec.
+
+Rows are cumulative since their writer started, so a lost one costs nothing; a reader takes
+differences, and a difference across another (epoch, generation) or another writer is missing,
+never zero (promise 7).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.metrics.latency import LatencyHistogram
+
+
+class ShardRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a task did for one shard under one epoch. Times in microseconds.
+
+    `waited_us` is the sum over rows of (start of work - placed in the inbox).
+    """
+
+    epoch: int
+    generation: int
+    at_us: int
+    rows: int
+    busy_us: int
+    waited_us: int
+
+
+class TaskRow(msgspec.Struct, frozen=True, array_like=True):
+    """One resident task. `latency` maps an operator or sink fused into the task to its sparse histogram
+    of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps the same names to rows
+    that came out (for a sink: were written)."""
+
+    executor: str
+    operator: str
+    task: int
+    pid: int
+    at_us: int
+    latency: dict[str, dict[int, int]]
+    rows: dict[str, int]
+    batches: int
+    fenced: int
+
+
+class WorkerRow(msgspec.Struct, frozen=True, array_like=True):
+    """One worker process. `state` is starting, ready, stopping or failed (with `message`)."""
+
+    worker: str
+    uid: str
+    attempt: int
+    pid: int
+    state: str
+    message: str
+    at_us: int
+    tasks: dict[str, int]
+    """executor -> resident tasks that run now."""
+
+
+MetricRow = ShardRow | TaskRow | WorkerRow
+
+_ENCODER = msgspec.msgpack.Encoder()
+_SHARD = msgspec.msgpack.Decoder(ShardRow)
+_TASK = msgspec.msgpack.Decoder(TaskRow)
+_WORKER = msgspec.msgpack.Decoder(WorkerRow)
+
+
+def shard_row_name(shard: str) -> str:
+    return f"shard:{shard}"
+
+
+def task_row_name(worker: str, executor: str, task: int) -> str:
+    return f"task:{worker}:{executor}:{task}"
+
+
+def worker_row_name(worker: str) -> str:
+    return f"worker:{worker}"
+
+
+def pack(row: MetricRow) -> bytes:
+    return _ENCODER.encode(row)
+
+
+def unpack(name: str, data: bytes) -> MetricRow:
+    """The row called `name`. ValueError for a name of no known kind."""
+    kind = name.split(":", 1)[0]
+    if kind == "shard":
+        return _SHARD.decode(data)
+    if kind == "task":
+        return _TASK.decode(data)
+    if kind == "worker":
+        return _WORKER.decode(data)
+    raise ValueError(f"metric row {name!r} is of no known kind")
+
+
+def histogram_of(row: TaskRow, name: str) -> LatencyHistogram:
+    return LatencyHistogram(dict(row.latency.get(name, {})))
