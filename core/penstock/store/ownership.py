@@ -1,0 +1,140 @@
+"""A task's side of one shard: what it may commit next, and what an answer means for it.
+
+No I/O: it builds `Commit`s and digests answers, so that the worker's task loop and the simulation run
+the same rules. The rule after any doubt (a lost reply, FENCED, CONFLICT) is one: ownership is
+lost, everything cached is dropped, and the shard is claimed again; the claim's answer says what
+was applied. A task therefore never repeats a commit itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.store.port import (
+    Acknowledge,
+    Answer,
+    Claimed,
+    Commit,
+    Entry,
+    ExternalCursor,
+    Output,
+    StateWrite,
+    TimerWrite,
+)
+
+
+class OwnershipLost(Exception):
+    """The shard is another owner's now, or may be; drop what is cached and look at the assignment again."""
+
+    def __init__(self, shard: str, answer: object) -> None:
+        super().__init__(f"{shard}: {answer}")
+        self.shard = shard
+
+
+@dataclass(slots=True)
+class _ExternalPair:
+    """Numbers of one (shard, outside sink) pair as this owner knows them."""
+
+    issued: int
+    acknowledged: int
+    position: bytes
+
+
+class OwnedShard:
+    """One shard under one epoch. Made from a granted claim; useless after `lost`."""
+
+    __slots__ = ("_external", "epoch", "finished", "generation", "number", "offset", "position", "shard",
+                 "table_version")  # fmt: skip
+
+    def __init__(self, shard: str, claimed: Claimed) -> None:
+        self.shard = shard
+        self.epoch = claimed.epoch
+        self.generation = claimed.generation
+        self.number = claimed.commit
+        self.offset = claimed.offset
+        self.position = claimed.position
+        self.table_version = claimed.table_version
+        self.finished = claimed.finished
+        self._external = {
+            target: _ExternalPair(c.issued, c.acknowledged, c.position)
+            for target, c in claimed.external.items()
+        }
+
+    def commit(
+        self,
+        now_us: int,
+        *,
+        entries: Sequence[Entry] = (),
+        rows: int = 0,
+        position: bytes | None = None,
+        finished: bool = False,
+        again: bool = False,
+        state: tuple[StateWrite, ...] = (),
+        timers: tuple[TimerWrite, ...] = (),
+        outputs: tuple[Output, ...] = (),
+    ) -> Commit:
+        """The next commit: work on `entries` (the ones right after the offset) is done.
+
+        `rows` is their number of rows. Building it changes nothing here; `settle` does.
+        """
+        return Commit(
+            shard=self.shard,
+            generation=self.generation,
+            epoch=self.epoch,
+            number=self.number + 1,
+            table_version=self.table_version,
+            now_us=now_us,
+            offset=entries[-1].number if entries else self.offset,
+            consumed_bytes=sum(len(entry.payload) for entry in entries),
+            consumed_rows=rows,
+            position=position,
+            finished=finished,
+            again=again,
+            state=state,
+            timers=timers,
+            outputs=outputs,
+        )
+
+    def settle(self, commit: Commit, answer: object) -> list[tuple[str, int, bytes]]:
+        """Digest the answer to `commit`: OK and DONE both mean that it is applied, once.
+
+        Answers its outputs for outside sinks as (target, pair number, payload), in order.
+        Raises OwnershipLost for every other answer.
+        """
+        if answer is not Answer.OK and answer is not Answer.DONE:
+            raise OwnershipLost(self.shard, answer)
+        self.number = commit.number
+        self.offset = commit.offset
+        if commit.position is not None:
+            self.position = commit.position
+        self.finished = self.finished or commit.finished
+        placed = []
+        for output in commit.outputs:
+            if output.external:
+                pair = self._external.setdefault(output.target, _ExternalPair(0, 0, b""))
+                pair.issued += 1
+                placed.append((output.target, pair.issued, output.payload))
+        return placed
+
+    def unwritten(self) -> list[str]:
+        """Outside sinks that an earlier owner left entries for: to be read from the outbox and
+        written before anything newer."""
+        return [t for t, pair in self._external.items() if pair.issued > pair.acknowledged]
+
+    def sink_position(self, target: str) -> bytes:
+        """The outside sink's position after everything written so far; b"" at its start."""
+        pair = self._external.get(target)
+        return pair.position if pair else b""
+
+    def written(self, target: str, number: int, position: bytes) -> Acknowledge:
+        """The sink holds all entries of the pair up to `number`: what to tell the store."""
+        pair = self._external[target]
+        pair.acknowledged = number
+        pair.position = position
+        return Acknowledge(producer=self.shard, target=target, number=number, position=position)
+
+    def cursor(self, target: str) -> ExternalCursor:
+        """For tests and tools."""
+        pair = self._external.get(target, _ExternalPair(0, 0, b""))
+        return ExternalCursor(pair.issued, pair.acknowledged, pair.position)
