@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+import numpy.typing as npt
+
 _GROWTH = 1.02
 _LOG_GROWTH = math.log(_GROWTH)
 
@@ -69,4 +72,11 @@ def merged(histograms: Iterable[LatencyHistogram]) -> LatencyHistogram:
     out = LatencyHistogram()
     for histogram in histograms:
         out.add(histogram.counts)
+    return out
+
+
+def buckets_of(microseconds: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """`bucket_of` for an array."""
+    safe = np.maximum(microseconds, 1.0)
+    out: npt.NDArray[np.int64] = np.where(safe > 1.0, (np.log(safe) / _LOG_GROWTH).astype(np.int64) + 1, 0)
     return out

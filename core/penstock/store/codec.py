@@ -36,3 +36,17 @@ def encode_batch(timestamps_us: Sequence[int], rows: Sequence[Any]) -> bytes:
 def decode_batch(payload: bytes) -> Batch:
     """Inverse of `encode_batch`. Raises msgspec.DecodeError for anything else."""
     return _DECODER.decode(payload)
+
+
+class _BatchTimes(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    base_us: int
+    deltas_us: list[int]
+
+
+_TIMES_DECODER = msgspec.msgpack.Decoder(_BatchTimes)
+
+
+def decode_timestamps(payload: bytes) -> list[int]:
+    """Only the source timestamps of an entry's rows, microseconds; the rows are skipped over."""
+    times = _TIMES_DECODER.decode(payload)
+    return [times.base_us + delta for delta in times.deltas_us]

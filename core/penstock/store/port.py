@@ -21,11 +21,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.errors import PermanentError, RetryError
 
-CONTROL_TOKEN = "!"
+A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
+
+CONTROL_TOKEN = "!"  # noqa: S105 - not a secret
 """What a ready list carries beside shard names: the assignment changed, read it again."""
 
 
@@ -88,11 +91,17 @@ class Owner:
     ready: str
 
 
+class Request(Generic[A_co]):
+    """A call of the port; the type parameter is what it answers."""
+
+    __slots__ = ()
+
+
 # --- administration -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class OpenStore:
+class OpenStore(Request[int]):
     """Raise the store's generation by one; every start and promotion begins with it.
 
     Answers the new generation (int). Until the first OpenStore every other call answers as on
@@ -103,7 +112,7 @@ class OpenStore:
 
 
 @dataclass(frozen=True, slots=True)
-class Enroll:
+class Enroll(Request[Answer]):
     """A worker process announces its incarnation (pod uid, start, attempt).
 
     OK; STALE when the store's map names another uid for this worker or a later (start, attempt).
@@ -116,7 +125,7 @@ class Enroll:
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(Request[Answer]):
     """Write one operator's schedule into the store's maps, in the order of versions.
 
     OK; DONE when exactly this version is there; STALE when a newer version or a higher term is.
@@ -134,7 +143,7 @@ class Publish:
 
 
 @dataclass(frozen=True, slots=True)
-class Retract:
+class Retract(Request[int]):
     """The topology is gone from this store: every later call about it answers UNKNOWN.
 
     Drops all of its keys in steps; answers the number of keys still to drop (call until 0).
@@ -143,7 +152,7 @@ class Retract:
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class Create(Request[Answer]):
     """Make a shard's record and inbox. OK, or EXISTS. UNKNOWN when the topology is retracted.
 
     Called by the agent from the schedule, once; without a record everything answers UNKNOWN.
@@ -161,12 +170,12 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Request["Claimed | Answer | Moved"]):
     """Take a shard for `owner` under schedule version `version`.
 
     A `Claimed`, or STALE (the map names another executor, another incarnation or a newer
-    version), UNKNOWN (no record), MOVING (frozen) or MOVED. A granted claim mints epoch + 1 and puts the shard on the
-    owner's ready list when it has work; every claim is granted a fresh epoch, the same owner's too.
+    version), UNKNOWN (no record), MOVING (frozen) or a `Moved`. A granted claim mints epoch + 1 and
+    puts the shard on the owner's ready list when it has work; every claim is granted a fresh epoch, the same owner's too.
     """
 
     shard: str
@@ -199,7 +208,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitReady:
+class WaitReady(Request[bool]):
     """Block until the ready list has something, or `timeout_ms` (at most 2000) passed.
 
     Answers True when something may be waiting. Takes nothing off the list.
@@ -210,14 +219,14 @@ class WaitReady:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(Request[Answer]):
     """Put a control token on a ready list (at most one is kept). OK."""
 
     ready: str
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(Request["Fetched"]):
     """Take up to `shards_max` shards off the ready list and read their inboxes.
 
     Reads at most about `bytes_max` bytes in all (one entry at the least per shard taken; shards
@@ -263,7 +272,7 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(Request[list[bytes | None] | Answer]):
     """Read state of an owned shard: `fields` of `collection` ("" is the shard's value hash).
 
     Answers a list of bytes | None in the order of `fields`, or FENCED / UNKNOWN.
@@ -277,7 +286,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Request[tuple[str, list[tuple[bytes, bytes]]] | Answer]):
     """Read a collection in chunks. Answers (next cursor, [(field, value), ...]); cursor "0" ends.
 
     Start with cursor "0". A field may come twice (keep the last); while one owner holds the
@@ -325,7 +334,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Request[Answer]):
     """Compare-and-swap on (generation, epoch, number, table version), then apply everything.
 
     Applies state and timers, advances `offset` (inbox number worked up to; trims the inbox),
@@ -336,8 +345,8 @@ class Commit:
     shard goes to the end of its owner's ready list. A source shard (`again` True) goes there too.
 
     OK; DONE (this number was applied, under this epoch); FENCED (epoch or generation is
-    another's, the shard frozen, or moved); CONFLICT (number is neither last nor last + 1, or the table version
-    differs); UNKNOWN. Never BUSY.
+    another's, the shard frozen, or moved); CONFLICT (number is neither last nor last + 1, or the
+    table version differs); UNKNOWN. Never BUSY.
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
     read to its end and will not be handed out again.
@@ -361,7 +370,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFailure:
+class ReportFailure(Request[Answer]):
     """User code raised. Counts only while (generation, epoch) still own the shard: OK or FENCED.
 
     The first report for an operator is kept, later ones answer DONE.
@@ -375,14 +384,14 @@ class ReportFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearFailure:
+class ClearFailure(Request[Answer]):
     """Forget an operator's failure (a new run starts). OK."""
 
     operator: str
 
 
 @dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Request[dict[str, str]]):
     """Answers operator -> message of all reported failures."""
 
 
@@ -390,7 +399,7 @@ class Failures:
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class Append(Request["Answer | Moved"]):
     """Deliver entry `number` of the pair (producer, target) into the target's inbox.
 
     Takes exactly last + 1. OK; DUP (had it); GAP; BUSY (no room; ask again later);
@@ -413,7 +422,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Request[list[tuple[str, str]]]):
     """Pairs with entries for targets that are not in this store: [(producer, target), ...].
 
     At most `count` of them, without external ones.
@@ -423,7 +432,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOutbox:
+class ReadOutbox(Request[list[tuple[int, int, int, bytes]]]):
     """The oldest waiting entries of a pair, at most about `bytes_max` bytes (one at the least).
 
     Answers [(number, placed_us, rows, payload), ...].
@@ -435,7 +444,7 @@ class ReadOutbox:
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Request[Answer]):
     """All entries of the pair up to `number` are at the target: trim them. OK, or UNKNOWN.
 
     `position` is an outside sink's position after `number`; kept when `number` is news.
@@ -453,7 +462,7 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Request["WorkerAssignment"]):
     """What this store's maps say of a worker. Answers a `WorkerAssignment`."""
 
     worker: str
@@ -480,7 +489,7 @@ class WorkerAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitControl:
+class WaitControl(Request[int]):
     """Block until the worker's control stream has something newer than `after`, or timeout.
 
     Answers the last number of the stream (int).
@@ -492,7 +501,7 @@ class WaitControl:
 
 
 @dataclass(frozen=True, slots=True)
-class SetTasks:
+class SetTasks(Request[Answer]):
     """The worker's own affair: which task runs which shard of an executor.
 
     `mapping` is shard -> ready list name. Refused (STALE) unless `incarnation` is the enrolled one.
@@ -506,27 +515,37 @@ class SetTasks:
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
-    """Answers (incarnation, {shard: ready list name}, version of the operator's schedule)."""
+class Tasks(Request["TaskMap"]):
+    """How the shards of an executor are spread over its tasks. Answers a `TaskMap`."""
 
     executor: str
     operator: str
 
 
 @dataclass(frozen=True, slots=True)
-class PutMetrics:
+class TaskMap:
+    """As the main process of `incarnation` last wrote it; `version` is the one of the operator's schedule
+    ("" and {} before the first write)."""
+
+    incarnation: str
+    mapping: dict[str, str]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutMetrics(Request[Answer]):
     """Keep the newest metric rows: [(name, packed row), ...]. OK. Lost with no harm."""
 
     rows: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMetrics:
+class ReadMetrics(Request[dict[str, bytes]]):
     """Answers {name: packed row} of all rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Request["list[ShardCounters | None]"]):
     """Counters of the named shards' records. Answers [ShardCounters | None, ...] in their order."""
 
     shards: tuple[str, ...]
@@ -551,7 +570,7 @@ class ShardCounters:
 
 
 @dataclass(frozen=True, slots=True)
-class StateSnapshot:
+class StateSnapshot(Request[dict[tuple[bytes, bytes], bytes]]):
     """For tests and tools: the value hash and all collections of a shard, whole. Not for the hot path.
 
     Answers {(collection, field): value}.
@@ -560,21 +579,16 @@ class StateSnapshot:
     shard: str
 
 
-Call = (
-    OpenStore | Enroll | Publish | Retract | Create | Claim | WaitReady | Wake | Fetch | Load
-    | Scan | Commit | ReportFailure | ClearFailure | Failures | Append | Outgoing | ReadOutbox
-    | Acknowledge | Assignment | WaitControl | SetTasks | Tasks | PutMetrics | ReadMetrics
-    | Measure | StateSnapshot
-)  # fmt: skip
+Call = Request[Any]
 
 
 class NodeStore(Protocol):
     """One topology's view of one node's store. Not thread safe; one instance per thread."""
 
-    def call(self, call: Call) -> object:
+    def call(self, call: Request[A]) -> A:
         """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
 
-    def pipeline(self, calls: Sequence[Call]) -> list[object]:
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         """Carry out calls in order in one round trip; each is atomic, the whole is not.
 
         Must not hold WaitReady or WaitControl.

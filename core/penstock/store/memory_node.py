@@ -1,0 +1,200 @@
+"""What a node holds in memory: the records, queues and maps behind the twin `memory_store`.
+
+The pieces mirror what `redis_store` keeps in Redis: one `MemoryNode` is one Redis process, one
+`TopologyData` all keys of one topology, one `ShardRecord` all keys of one shard. This module
+only keeps and counts; the rules of the protocol are in `memory_store`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from penstock.store.port import Bounds, Call, Entry, Owner
+
+
+class Readiness(Enum):
+    """Where a shard stands with its owner's ready list."""
+
+    IDLE = "idle"
+    """Nothing to do: the next placed entry queues it."""
+    QUEUED = "queued"
+    """Its name is on the owner's ready list, once."""
+    TAKEN = "taken"
+    """A Fetch handed it out: the owner's next Commit, or a Claim, decides."""
+    HELD = "held"
+    """A Fetch met its outbox over the bound: trimming queues it again."""
+
+
+class Waiting(NamedTuple):
+    """An outbox entry."""
+
+    number: int
+    placed_us: int
+    rows: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Lane:
+    """The producer's side of one pair: numbers issued, and entries that wait in the outbox.
+
+    `acknowledged` and `position` are kept for outside sinks (`external`) only.
+    """
+
+    external: bool
+    issued: int = 0
+    acknowledged: int = 0
+    position: bytes = b""
+    waiting: deque[Waiting] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
+class ShardRecord:
+    """One shard: who owns it, how far it is, its inbox, its outbox, its state.
+
+    `status` is "" (active), "frozen" or "moved:<store id>". `placed` is the number of the last
+    entry that the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last entry taken.
+    `waiters` are producers of this store that wait for room in the inbox, oldest first.
+    """
+
+    source: bool
+    position: bytes
+    table_version: int
+    status: str = ""
+    epoch: int = 0
+    owner: Owner | None = None
+    commit: int = 0
+    offset: int = 0
+    finished: bool = False
+    readiness: Readiness = Readiness.IDLE
+    placed: int = 0
+    inbox: deque[Entry] = field(default_factory=deque)
+    inbox_bytes: int = 0
+    arrived_rows: int = 0
+    completed_rows: int = 0
+    taken_from: dict[str, int] = field(default_factory=dict)
+    waiters: dict[str, None] = field(default_factory=dict)
+    lanes: dict[str, Lane] = field(default_factory=dict)
+    outbox_entries: int = 0
+    outbox_bytes: int = 0
+    state: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
+    timers: dict[bytes, int] = field(default_factory=dict)
+
+    def has_room(self, size_bytes: int, bounds: Bounds) -> bool:
+        """Whether the inbox may take an entry. An empty one takes an entry of whatever size."""
+        if not self.inbox:
+            return True
+        return (
+            len(self.inbox) < bounds.inbox_entries_max
+            and self.inbox_bytes + size_bytes <= bounds.inbox_bytes_max
+        )
+
+    def over_bound(self, bounds: Bounds) -> bool:
+        """Whether the outbox holds more than a shard that reads on may leave there."""
+        return (
+            self.outbox_bytes > bounds.outbox_bytes_max or self.outbox_entries > bounds.outbox_entries_max
+        )
+
+    def has_work(self) -> bool:
+        """Whether an owner that claims the shard has something to do at once."""
+        return not self.finished if self.source else bool(self.inbox)
+
+    def put(self, producer: str, entry: Waiting) -> None:
+        """Append an entry to the inbox under the inbox's own next number."""
+        self.taken_from[producer] = entry.number
+        self.placed += 1
+        self.inbox.append(Entry(self.placed, entry.placed_us, entry.payload))
+        self.inbox_bytes += len(entry.payload)
+        self.arrived_rows += entry.rows
+
+    def trim_inbox(self, offset: int, size_bytes: int, rows: int) -> None:
+        """Drop the entries up to `offset`, which the owner says hold `size_bytes` and `rows`."""
+        while self.inbox and self.inbox[0].number <= offset:
+            self.inbox.popleft()
+        self.offset = max(self.offset, offset)
+        self.inbox_bytes -= size_bytes
+        self.completed_rows += rows
+
+    def lane(self, target: str, external: bool) -> Lane:
+        """The pair's lane, made when this is the first output for `target`."""
+        lane = self.lanes.get(target)
+        if lane is None:
+            lane = self.lanes[target] = Lane(external)
+        return lane
+
+    def queue(self, lane: Lane, entry: Waiting) -> None:
+        """Append an entry to the outbox."""
+        lane.waiting.append(entry)
+        self.outbox_entries += 1
+        self.outbox_bytes += len(entry.payload)
+
+    def unqueue(self, lane: Lane) -> Waiting:
+        """Take the oldest entry of a pair off the outbox."""
+        entry = lane.waiting.popleft()
+        self.outbox_entries -= 1
+        self.outbox_bytes -= len(entry.payload)
+        return entry
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedSchedule:
+    """One operator's schedule as a node's maps hold it."""
+
+    version: int
+    term: int
+    workers: dict[str, tuple[str, str, str]]
+    executors: dict[str, tuple[str, int]]
+    shards: dict[str, tuple[str, str]]
+
+
+@dataclass(slots=True)
+class TopologyData:
+    """Everything that a node keeps of one topology."""
+
+    retracted: bool = False
+    shards: dict[str, ShardRecord] = field(default_factory=dict)
+    ready: dict[str, deque[str]] = field(default_factory=dict)
+    outgoing: dict[tuple[str, str], None] = field(default_factory=dict)
+    schedules: dict[str, PublishedSchedule] = field(default_factory=dict)
+    workers: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    enrolled: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    control: dict[str, int] = field(default_factory=dict)
+    tasks: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    metrics: dict[str, bytes] = field(default_factory=dict)
+
+
+Replay = Callable[["MemoryNode", Call], object]
+
+
+class MemoryNode:
+    """One node's store: what a Redis process holds, for all topologies.
+
+    `log`, when kept, holds every call that wrote, in order, like an append-only file;
+    `MemoryStore` writes it, `rolled_back` reads it.
+    """
+
+    def __init__(self, *, keep_log: bool = False) -> None:
+        self.store_id = ""
+        self.generation = 0
+        self.topologies: dict[str, TopologyData] = {}
+        self.log: list[tuple[Replay, Call]] | None = [] if keep_log else None
+
+    def topology(self, uid: str) -> TopologyData:
+        """The data of topology `uid`, empty when it was never seen here."""
+        data = self.topologies.get(uid)
+        if data is None:
+            data = self.topologies[uid] = TopologyData()
+        return data
+
+    def roll_back(self, length: int) -> None:
+        """Lose every logged call after the first `length`: what a crash does to a log's suffix."""
+        assert self.log is not None, "a node that keeps no log cannot be rolled back"
+        kept = self.log[:length]
+        self.store_id, self.generation, self.topologies, self.log = "", 0, {}, []
+        for replay, call in kept:
+            replay(self, call)

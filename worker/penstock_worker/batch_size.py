@@ -1,0 +1,33 @@
+"""How much a task reads at once: adapts to what the user's code makes of it.
+
+A commit should come every few milliseconds whatever a record costs: the byte budget of a fetch
+is halved when a batch took longer than the target, and grows again when batches are cut off by the budget
+while they are quick. With little load it plays no part: a batch is what waits.
+"""
+
+from __future__ import annotations
+
+
+class BatchSize:
+    """`bytes` and `shards` are the budget of the next fetch."""
+
+    __slots__ = ("_bytes_max", "_bytes_min", "_target_us", "bytes", "shards")
+
+    def __init__(self, *, target_us: int = 8_000, bytes_min: int = 256, bytes_max: int = 512 << 10) -> None:
+        self._target_us = target_us
+        self._bytes_min = bytes_min
+        self._bytes_max = bytes_max
+        self.bytes = 64 << 10
+        self.shards = 64
+
+    def observed(self, took_us: int, read_bytes: int, read_shards: int) -> None:
+        """A batch of `read_bytes` over `read_shards` shards took `took_us` from fetch to commit."""
+        if took_us > self._target_us:
+            self.bytes = max(self._bytes_min, min(self.bytes, read_bytes) // 2)
+            # Every shard taken yields one entry at least, so fewer bytes need fewer shards too.
+            self.shards = max(1, min(self.shards, read_shards) // 2)
+        elif took_us < self._target_us // 2:
+            if read_bytes >= self.bytes:
+                self.bytes = min(self._bytes_max, self.bytes * 2)
+            if read_shards >= self.shards:
+                self.shards = min(64, self.shards * 2)

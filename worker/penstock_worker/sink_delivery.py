@@ -1,0 +1,85 @@
+"""Writes a shard's committed outputs into the files of its sinks, then tells the store.
+
+The committed outbox entry is the durable intent (`docs/decisions/0004`): it cannot change any
+more, so writing it twice, or late from an old owner, puts the same bytes in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from penstock.dataflow.plan import Fanout, JsonlSink, Stage
+from penstock.dataflow.schema import Schema
+from penstock.errors import PermanentError
+from penstock.store.codec import decode_timestamps
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
+from penstock_worker.sinks.jsonl import JsonlSinkWriter
+from penstock_worker.stage_work import WorkFailed
+
+_LEFTOVER_BYTES_MAX = 1 << 20
+
+
+def file_sinks(fanout: Fanout) -> Iterator[tuple[JsonlSink, Schema]]:
+    """All file sinks fused behind a stage, with the schema of their rows."""
+    for sink in fanout.sinks:
+        if isinstance(sink, JsonlSink):
+            yield sink, fanout.schema
+    for step in fanout.steps:
+        yield from file_sinks(step.out)
+
+
+class SinkDelivery:
+    """The file sinks of one task. Sinks that somebody else delivers (the console) are left alone."""
+
+    def __init__(self, stage: Stage, base_dir: Path, *, durable: bool) -> None:
+        self._writers = {
+            sink.name: JsonlSinkWriter(sink, schema, base_dir, durable=durable)
+            for sink, schema in file_sinks(stage.out)
+        }
+
+    def write(
+        self, owned: OwnedShard, placed: Iterable[tuple[str, int, bytes]]
+    ) -> Iterator[tuple[Acknowledge, list[bytes]]]:
+        """Write (sink, pair number, payload) entries that follow what is written already.
+
+        Yields what to acknowledge and the payloads behind it. Raises WorkFailed.
+        """
+        by_sink: dict[str, list[tuple[int, bytes]]] = {}
+        for target, number, payload in placed:
+            if target in self._writers:
+                by_sink.setdefault(target, []).append((number, payload))
+        for target, entries in by_sink.items():
+            try:
+                position = self._writers[target].write(owned.shard, owned.sink_position(target), entries)
+            except PermanentError as error:
+                raise WorkFailed(f"sink {target}: {error}") from error
+            yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
+
+    def catch_up(self, owned: OwnedShard, store: NodeStore) -> Iterator[list[bytes]]:
+        """Write what an earlier owner committed and did not get to; acknowledges as it goes."""
+        for target in owned.unwritten():
+            while target in self._writers and owned.cursor(target).acknowledged < owned.cursor(target).issued:
+                answer = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX))
+                last = owned.cursor(target).acknowledged
+                entries = [
+                    (target, number, payload)
+                    for number, _, _, payload in answer  # type: ignore[attr-defined]  # the port's answer
+                    if number > last
+                ]
+                if not entries:
+                    raise WorkFailed(
+                        f"sink {target}: entry {last + 1} of shard {owned.shard} is in no outbox; "
+                        "the store lost what it acknowledged"
+                    )
+                for acknowledge, payloads in self.write(owned, entries):
+                    store.call(acknowledge)
+                    yield payloads
+
+    def timestamps(self, payloads: Iterable[bytes]) -> list[int]:
+        return [t for payload in payloads for t in decode_timestamps(payload)]
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()

@@ -1,0 +1,62 @@
+"""What the task loop knows of its stage: the port that `keyed_stage` and `source_stage` keep.
+
+The loop owns shards, epochs and round trips; a stage owns what happens to rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.errors import PermanentError
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Commit, FetchedShard, Load
+
+
+class WorkFailed(PermanentError):
+    """The operator cannot go on: user code raised, or a source or sink is broken. The text is for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One shard's batch, worked: the commit to send, and what to count once it is applied."""
+
+    commit: Commit
+    timestamps_us: Sequence[int]
+    """Source timestamps of the rows that came in (of a source: that it read)."""
+    rows_out: dict[str, int]
+    """Rows by operator: the stage's own and the fused steps'."""
+    busy_us: int
+    waited_us: int
+    """Sum over rows of (start of work - placed in the inbox)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do for this (source) shard before `until_us`."""
+
+    until_us: int
+
+
+class StageWork(Protocol):
+    def adopt(self, owned: OwnedShard) -> None:
+        """A claim was granted: state and position begin from what it says."""
+
+    def release(self, shard: str) -> None:
+        """Ownership went: drop everything cached of the shard."""
+
+    def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        """What state must be loaded before `work`; None when the cache has it all."""
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        """The answer to `wanted`. Raises OwnershipLost for FENCED and UNKNOWN."""
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        """Run the batch. Raises WorkFailed (nothing of the batch is kept) or OwnershipLost."""
+
+    def settled(self, owned: OwnedShard, work: Work) -> None:
+        """The commit was applied."""
+
+    def close(self) -> None:
+        """The task ends: give back files and call the user's `close`."""

@@ -1,0 +1,32 @@
+"""What a resident task is started with; travels to its Spark task by pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.dataflow.plan import Stage
+from penstock.store.port import Bounds, Owner
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLaunch:
+    """`owner.ready` names the task's ready list and is new for every start of a task."""
+
+    topology_uid: str
+    store_url: str
+    worker: str
+    owner: Owner
+    task: int
+    stage: Stage
+    base_dir: str
+    durable: bool
+    """Mode Disk: a sink's bytes are synced before they are acknowledged."""
+    bounds: Bounds
+
+    @property
+    def executor(self) -> str:
+        return self.owner.executor
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner.executor}.{self.task}"
