@@ -175,7 +175,8 @@ class Claim(Request["Claimed | Answer | Moved"]):
 
     A `Claimed`, or STALE (the map names another executor, another incarnation or a newer
     version), UNKNOWN (no record), MOVING (frozen) or a `Moved`. A granted claim mints epoch + 1 and
-    puts the shard on the owner's ready list when it has work; every claim is granted a fresh epoch, the same owner's too.
+    puts the shard on the owner's ready list when it has work; every claim is granted a fresh epoch,
+    the same owner's too.
     """
 
     shard: str
