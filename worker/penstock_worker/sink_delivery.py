@@ -57,25 +57,23 @@ class SinkDelivery:
                 raise WorkFailed(f"sink {target}: {error}") from error
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
 
-    def catch_up(self, owned: OwnedShard, store: NodeStore) -> Iterator[list[bytes]]:
-        """Write what an earlier owner committed and did not get to; acknowledges as it goes."""
-        for target in owned.unwritten():
-            while target in self._writers and owned.cursor(target).acknowledged < owned.cursor(target).issued:
-                answer = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX))
-                last = owned.cursor(target).acknowledged
-                entries = [
-                    (target, number, payload)
-                    for number, _, _, payload in answer  # type: ignore[attr-defined]  # the port's answer
-                    if number > last
-                ]
-                if not entries:
-                    raise WorkFailed(
-                        f"sink {target}: entry {last + 1} of shard {owned.shard} is in no outbox; "
-                        "the store lost what it acknowledged"
-                    )
-                for acknowledge, payloads in self.write(owned, entries):
-                    store.call(acknowledge)
-                    yield payloads
+    def catch_up(self, owned: OwnedShard, target: str, store: NodeStore) -> Iterator[list[bytes]]:
+        """Write what an earlier owner committed for `target` and did not get to; acknowledges as it goes."""
+        if target not in self._writers:
+            return
+        while (cursor := owned.cursor(target)).acknowledged < cursor.issued:
+            waiting = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX))
+            entries = [
+                (target, number, payload) for number, _, _, payload in waiting if number > cursor.acknowledged
+            ]
+            if not entries:
+                raise WorkFailed(
+                    f"sink {target}: entry {cursor.acknowledged + 1} of shard {owned.shard} is in no "
+                    "outbox; the store lost what it had acknowledged"
+                )
+            for acknowledge, payloads in self.write(owned, entries):
+                store.call(acknowledge)
+                yield payloads
 
     def timestamps(self, payloads: Iterable[bytes]) -> list[int]:
         return [t for payload in payloads for t in decode_timestamps(payload)]

@@ -1,0 +1,80 @@
+"""A source stage's work: read what is due of one partition, and commit position and outputs together."""
+
+from __future__ import annotations
+
+from penstock.dataflow.plan import Stage
+from penstock.errors import PermanentError
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Bounds, FetchedShard, Load
+from penstock_worker.clock import Clock
+from penstock_worker.sources import SourceReader
+from penstock_worker.stage_work import Rest, Work, WorkFailed
+from penstock_worker.steps import FanoutRunner, OutputBatch
+from penstock_worker.user_code import UserCodeError
+
+FLUSH_AGE_US = 2_000
+"""A paced source gathers records for this long at most: the batch's bound in age."""
+READ_ROWS_MAX = 1024
+READ_BYTES_MAX = 256 << 10
+
+
+class SourceStage:
+    """`reader` knows the partitions by their shard names."""
+
+    def __init__(
+        self, stage: Stage, reader: SourceReader, fanout: FanoutRunner, bounds: Bounds, clock: Clock
+    ) -> None:
+        self._operator = stage.operator
+        self._reader = reader
+        self._fanout = fanout
+        self._bounds = bounds
+        self._clock = clock
+        self._flushed_us: dict[str, int] = {}
+
+    def adopt(self, owned: OwnedShard) -> None:
+        self._reader.open(owned.shard, owned.position, self._clock.now_us())
+
+    def release(self, shard: str) -> None:
+        self._flushed_us.pop(shard, None)
+        self._reader.release(shard)
+
+    def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        return None
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        raise AssertionError("a source shard has no state to load")
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        now_us = self._clock.now_us()
+        rested_us = self._flushed_us.get(owned.shard, 0) + FLUSH_AGE_US
+        if self._reader.paced and now_us < rested_us:
+            return Rest(rested_us)
+        began_us = self._clock.monotonic_us()
+        try:
+            batch = self._reader.read(owned.shard, owned.position, READ_ROWS_MAX, READ_BYTES_MAX, now_us)
+        except PermanentError as error:
+            raise WorkFailed(f"source {self._operator}: {error}") from error
+        if not batch.rows and not batch.finished:
+            return Rest(max(batch.next_due_us or 0, rested_us))
+        outputs = OutputBatch(self._bounds)
+        try:
+            rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
+        except UserCodeError as error:
+            raise WorkFailed(str(error)) from error
+        self._flushed_us[owned.shard] = now_us
+        commit = owned.commit(
+            now_us,
+            rows=len(batch.rows),
+            position=batch.position,
+            finished=batch.finished,
+            again=not batch.finished,
+            outputs=outputs.drain(),
+        )
+        rows_out[self._operator] = len(batch.rows)
+        return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
+
+    def settled(self, owned: OwnedShard, work: Work) -> None:
+        """Nothing is cached beyond the position, which the owned shard keeps."""
+
+    def close(self) -> None:
+        self._reader.close()

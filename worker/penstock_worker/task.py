@@ -1,0 +1,66 @@
+"""The entry of a resident task: what Spark's Python process runs.
+
+Puts the parts of one task together from its launch and runs the loop. Neighbours: `task_loop` (the
+loop), `keyed_stage` and `source_stage` (the work), `resident_tasks` (who starts this).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from penstock.dataflow.plan import FilesSource, Processor, ZipfSource
+from penstock.errors import PermanentError
+from penstock.store.redis_store import RedisStore
+from penstock_worker.clock import Clock, SystemClock
+from penstock_worker.keyed_stage import KeyedStage
+from penstock_worker.sink_delivery import SinkDelivery
+from penstock_worker.source_stage import SourceStage
+from penstock_worker.sources import SourceReader, open_reader
+from penstock_worker.stage_work import StageWork
+from penstock_worker.steps import FanoutRunner
+from penstock_worker.task_launch import TaskLaunch
+from penstock_worker.task_loop import TaskLoop
+from penstock_worker.task_metrics import TaskMetrics
+
+_LOG = logging.getLogger(__name__)
+
+
+def run_resident_task(launch: TaskLaunch) -> None:
+    """Run one task until it retires. Raises PermanentError when it cannot work at all."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if launch.base_dir not in sys.path:
+        sys.path.insert(0, launch.base_dir)
+    clock = SystemClock()
+    store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
+    waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
+    try:
+        TaskLoop(
+            launch,
+            store,
+            waiter,
+            _stage_work(launch, clock),
+            SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable),
+            TaskMetrics(launch, os.getpid()),
+            clock,
+        ).run()
+    except PermanentError as error:
+        _LOG.error("%s: %s", launch.name, error)  # noqa: TRY400 - a sentence, no traceback
+        raise
+    finally:
+        store.close()
+        waiter.close()
+
+
+def _stage_work(launch: TaskLaunch, clock: Clock) -> StageWork:
+    stage = launch.stage
+    base_dir = Path(launch.base_dir)
+    fanout = FanoutRunner(stage.out, base_dir)
+    match stage.head:
+        case Processor():
+            return KeyedStage(stage, fanout, base_dir, launch.bounds, clock)
+        case FilesSource() | ZipfSource():
+            reader: SourceReader = open_reader(stage.operator, stage.head, base_dir)
+            return SourceStage(stage, reader, fanout, launch.bounds, clock)

@@ -1,0 +1,334 @@
+"""The hot path: one task's loop over the shards that it owns.
+
+One round trip sends the commits of the last batches and fetches the next ones; the only other
+calls are loads of state that the cache lacks, and claims when the assignment changed. When nothing waits,
+the task blocks on its ready list. After any doubt (store away, FENCED) ownership is dropped and
+claimed again (`penstock.store.ownership`).
+
+Life of a task: it starts, looks at the executor's task map until it is named there, claims, works,
+and retires by itself once the map names it no longer or names another incarnation (N-Storm's delayed
+kill: the batch at hand is committed or fenced, never cut).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from penstock.store.ownership import OwnedShard, OwnershipLost
+from penstock.store.port import (
+    Acknowledge,
+    Answer,
+    Claim,
+    Claimed,
+    Fetch,
+    Fetched,
+    FetchedShard,
+    NodeStore,
+    ReportFailure,
+    Request,
+    StoreUnreachable,
+    Tasks,
+    WaitReady,
+)
+from penstock_worker.batch_size import BatchSize
+from penstock_worker.clock import Clock
+from penstock_worker.sink_delivery import SinkDelivery
+from penstock_worker.stage_work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.task_launch import TaskLaunch
+from penstock_worker.task_metrics import TaskMetrics
+
+_LOG = logging.getLogger(__name__)
+
+WAIT_MS_MAX = 500
+"""Longest block on the ready list: also how soon a task sees that its worker was replaced."""
+REFRESH_US = 1_000_000
+"""The task map is read this often even when no control token came."""
+NAMED_WITHIN_US = 30_000_000
+"""A new task that no map names within this time retires."""
+RECLAIM_US = 50_000
+AWAY_US = 50_000
+COMMIT_WITHIN_US = 5_000
+"""Work on fetched shards is committed at the latest after this time, also before all are done."""
+
+
+class TaskLoop:
+    """`store` and `waiter` are two connections: the second one only blocks."""
+
+    def __init__(
+        self,
+        launch: TaskLaunch,
+        store: NodeStore,
+        waiter: NodeStore,
+        stage: StageWork,
+        sinks: SinkDelivery,
+        metrics: TaskMetrics,
+        clock: Clock,
+    ) -> None:
+        self._launch = launch
+        self._operator = launch.stage.operator
+        self._store = store
+        self._waiter = waiter
+        self._stage = stage
+        self._sinks = sinks
+        self._metrics = metrics
+        self._clock = clock
+        self._size = BatchSize()
+        self._owned: dict[str, OwnedShard] = {}
+        self._resting: dict[str, tuple[FetchedShard, int]] = {}
+        self._told: list[Request[Any]] = []
+        self._refresh_us = 0
+        self._started_us = clock.monotonic_us()
+        self._named = False
+        self._halted = False
+        self.retired = False
+
+    def run(self) -> None:
+        """Work until retired. Raises PermanentError when the store cannot be worked with."""
+        try:
+            while not self.retired:
+                try:
+                    self._turn()
+                except StoreUnreachable as error:
+                    _LOG.warning("%s: store away: %s", self._launch.name, error)
+                    self._drop_all()
+                    self._clock.sleep_us(AWAY_US)
+        finally:
+            self._stage.close()
+            self._sinks.close()
+
+    def _turn(self) -> None:
+        """Refresh when due, then work until the ready list is empty, then block."""
+        if self._clock.monotonic_us() >= self._refresh_us:
+            self._refresh()
+            if self.retired:
+                return
+        if self._halted or not self._named:
+            self._wait()
+            return
+        fetched = self._exchange(())
+        while fetched is not None and not self.retired:
+            if fetched.control:
+                self._refresh()
+            work = self._take_rested()
+            work.extend(shard for shard in fetched.shards if self._is_mine(shard))
+            if not work:
+                break
+            fetched = self._work_through(work)
+        if not self.retired and not self._halted:
+            if self._told:
+                self._send_told()
+            self._wait()
+
+    # --- batches ----------------------------------------------------------------------------
+
+    def _work_through(self, work: list[FetchedShard]) -> Fetched | None:
+        """Work all shards; the last commits travel with the next fetch, whose answer is returned."""
+        self._load(work)
+        began_us = sent_us = self._clock.monotonic_us()
+        done: list[tuple[OwnedShard, Work]] = []
+        for fetched in work:
+            owned = self._owned.get(fetched.shard)
+            if owned is None or self._halted:
+                continue
+            worked = self._work(owned, fetched)
+            if worked is not None:
+                done.append((owned, worked))
+            now_us = self._clock.monotonic_us()
+            if now_us - sent_us > COMMIT_WITHIN_US and done:
+                self._send_commits(done)
+                done = []
+                sent_us = now_us
+        read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
+        self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
+        if self._halted:
+            self._send_commits(done)
+            return None
+        return self._exchange(done)
+
+    def _load(self, work: list[FetchedShard]) -> None:
+        """Fill the caches for all of `work` in one round trip, when they lack something."""
+        wanted = []
+        for fetched in work:
+            owned = self._owned.get(fetched.shard)
+            load = None if owned is None else self._stage.wanted(owned, fetched)
+            if load is not None and owned is not None:
+                wanted.append((owned, load))
+        if not wanted:
+            return
+        answers = self._store.pipeline([load for _, load in wanted])
+        for (owned, load), answer in zip(wanted, answers, strict=True):
+            try:
+                self._stage.loaded(owned, load, answer)
+            except OwnershipLost:
+                self._lost(owned.shard)
+
+    def _work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | None:
+        try:
+            worked = self._stage.work(owned, fetched)
+        except OwnershipLost:
+            self._lost(owned.shard)
+            return None
+        except WorkFailed as error:
+            self._failed(owned, str(error))
+            return None
+        if isinstance(worked, Rest):
+            self._resting[owned.shard] = (fetched, worked.until_us)
+            return None
+        return worked
+
+    def _exchange(self, done: list[tuple[OwnedShard, Work]] | tuple[()]) -> Fetched:
+        """One round trip: what is to be told, the commits, the next fetch."""
+        fetch = Fetch(self._launch.owner.ready, self._size.bytes, self._size.shards)
+        told = self._take_told()
+        answers = self._store.pipeline([*told, *(work.commit for _, work in done), fetch])
+        self._settle(done, answers[len(told) : -1])
+        fetched: Fetched = answers[-1]
+        return fetched
+
+    def _send_commits(self, done: list[tuple[OwnedShard, Work]]) -> None:
+        told = self._take_told()
+        answers = self._store.pipeline([*told, *(work.commit for _, work in done)])
+        self._settle(done, answers[len(told) :])
+
+    def _settle(self, done: list[tuple[OwnedShard, Work]] | tuple[()], answers: list[Any]) -> None:
+        now_us = self._clock.now_us()
+        for (owned, work), answer in zip(done, answers, strict=True):
+            try:
+                placed = owned.settle(work.commit, answer)
+            except OwnershipLost:
+                self._lost(owned.shard)
+                continue
+            self._stage.settled(owned, work)
+            self._metrics.settled(owned, work, self._operator, now_us)
+            if placed:
+                self._write(owned, placed)
+
+    def _write(self, owned: OwnedShard, placed: list[tuple[str, int, bytes]]) -> None:
+        try:
+            for acknowledge, payloads in self._sinks.write(owned, placed):
+                self._told.append(acknowledge)
+                self._count_written(acknowledge, payloads)
+        except WorkFailed as error:
+            self._failed(owned, str(error))
+
+    def _count_written(self, acknowledge: Acknowledge, payloads: list[bytes]) -> None:
+        stamps = self._sinks.timestamps(payloads)
+        self._metrics.written(acknowledge.target, stamps, self._clock.now_us())
+
+    def _take_told(self) -> list[Request[Any]]:
+        told, self._told = self._told, []
+        rows = self._metrics.due(self._clock.now_us())
+        if rows is not None:
+            told.append(rows)
+        return told
+
+    def _send_told(self) -> None:
+        self._store.pipeline(self._take_told())
+
+    def _take_rested(self) -> list[FetchedShard]:
+        if not self._resting:
+            return []
+        now_us = self._clock.now_us()
+        due = [shard for shard, (_, until_us) in self._resting.items() if until_us <= now_us]
+        return [self._resting.pop(shard)[0] for shard in due]
+
+    def _is_mine(self, fetched: FetchedShard) -> bool:
+        owned = self._owned.get(fetched.shard)
+        if owned is None or owned.epoch != fetched.epoch:
+            self._refresh_soon()
+            return False
+        return True
+
+    def _wait(self) -> None:
+        """Block until the ready list has something, a source's record is due, or a row of metrics is."""
+        wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
+        if self._resting:
+            now_us = self._clock.now_us()
+            wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
+        if wait_us <= 0:
+            return
+        self._waiter.call(WaitReady(self._launch.owner.ready, max(1, wait_us // 1000)))
+
+    # --- ownership --------------------------------------------------------------------------
+
+    def _refresh(self) -> None:
+        """Read the task map; release what is another task's, claim what is this one's now."""
+        now_us = self._clock.monotonic_us()
+        self._refresh_us = now_us + REFRESH_US
+        answer = self._store.call(Tasks(self._launch.executor, self._operator))
+        ready = self._launch.owner.ready
+        mine = {shard for shard, owner in answer.mapping.items() if owner == ready}
+        if answer.incarnation != self._launch.owner.incarnation or not mine:
+            replaced = answer.incarnation not in ("", self._launch.owner.incarnation)
+            if self._named or replaced or now_us - self._started_us > NAMED_WITHIN_US:
+                self._retire()
+            return
+        self._named = True
+        for shard in self._owned.keys() - mine:
+            self._release(shard)
+        if not self._halted:
+            self._claim(sorted(mine - self._owned.keys()), answer.version)
+
+    def _claim(self, shards: list[str], version: int) -> None:
+        if not shards:
+            return
+        owner = self._launch.owner
+        answers = self._store.pipeline([Claim(shard, owner, version) for shard in shards])
+        for shard, answer in zip(shards, answers, strict=True):
+            if isinstance(answer, Claimed):
+                self._adopt(OwnedShard(shard, answer))
+            else:
+                # The schedule or a move is ahead of the map that we read; the next one will fit.
+                self._refresh_soon()
+
+    def _adopt(self, owned: OwnedShard) -> None:
+        self._metrics.adopted(owned, self._clock.now_us())
+        self._owned[owned.shard] = owned
+        try:
+            self._stage.adopt(owned)
+            for target in owned.unwritten():
+                for payloads in self._sinks.catch_up(owned, target, self._store):
+                    self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
+        except WorkFailed as error:
+            self._failed(owned, str(error))
+
+    def _refresh_soon(self) -> None:
+        self._refresh_us = min(self._refresh_us, self._clock.monotonic_us() + RECLAIM_US)
+
+    def _lost(self, shard: str) -> None:
+        """Not an error: somebody else owns the shard, or the store started anew."""
+        self._metrics.fenced()
+        self._release(shard)
+        self._refresh_us = 0
+
+    def _release(self, shard: str) -> None:
+        self._owned.pop(shard, None)
+        self._resting.pop(shard, None)
+        self._stage.release(shard)
+        self._metrics.released(shard)
+
+    def _drop_all(self) -> None:
+        for shard in list(self._owned):
+            self._release(shard)
+        self._told.clear()
+        self._refresh_us = 0
+
+    def _failed(self, owned: OwnedShard, message: str) -> None:
+        """Report through the fence, then touch nothing more: the main process stops the operator."""
+        answer = self._store.call(
+            ReportFailure(owned.shard, owned.generation, owned.epoch, self._operator, message)
+        )
+        if answer is Answer.FENCED or answer is Answer.UNKNOWN:
+            self._lost(owned.shard)
+            return
+        self._halted = True
+
+    def _retire(self) -> None:
+        self.retired = True
+        rows = self._metrics.rows(self._clock.now_us())
+        told = [call for call in self._told if isinstance(call, Acknowledge)]
+        self._told = []
+        self._store.pipeline([*told, rows])
+        for shard in list(self._owned):
+            self._release(shard)
