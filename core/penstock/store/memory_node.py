@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.store.port import Bounds, Call, Entry, Owner
 
@@ -57,8 +57,8 @@ class ShardRecord:
     """One shard: who owns it, how far it is, its inbox, its outbox, its state.
 
     `status` is "" (active), "frozen" or "moved:<store id>". `placed` is the number of the last
-    entry that the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last entry taken.
-    `waiters` are producers of this store that wait for room in the inbox, oldest first.
+    entry that the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last
+    entry taken. `waiters` are producers of this store that wait for room in the inbox, in line.
     """
 
     source: bool
@@ -95,9 +95,7 @@ class ShardRecord:
 
     def over_bound(self, bounds: Bounds) -> bool:
         """Whether the outbox holds more than a shard that reads on may leave there."""
-        return (
-            self.outbox_bytes > bounds.outbox_bytes_max or self.outbox_entries > bounds.outbox_entries_max
-        )
+        return self.outbox_bytes > bounds.outbox_bytes_max or self.outbox_entries > bounds.outbox_entries_max
 
     def has_work(self) -> bool:
         """Whether an owner that claims the shard has something to do at once."""
@@ -168,21 +166,18 @@ class TopologyData:
     metrics: dict[str, bytes] = field(default_factory=dict)
 
 
-Replay = Callable[["MemoryNode", Call], object]
-
-
 class MemoryNode:
     """One node's store: what a Redis process holds, for all topologies.
 
-    `log`, when kept, holds every call that wrote, in order, like an append-only file;
-    `MemoryStore` writes it, `rolled_back` reads it.
+    `log`, when kept, holds every call that wrote, and how, in order, like an append-only file:
+    `MemoryStore` writes it, `roll_back` replays it.
     """
 
     def __init__(self, *, keep_log: bool = False) -> None:
         self.store_id = ""
         self.generation = 0
         self.topologies: dict[str, TopologyData] = {}
-        self.log: list[tuple[Replay, Call]] | None = [] if keep_log else None
+        self.log: list[tuple[Callable[[Any], object], Call]] | None = [] if keep_log else None
 
     def topology(self, uid: str) -> TopologyData:
         """The data of topology `uid`, empty when it was never seen here."""
@@ -193,8 +188,9 @@ class MemoryNode:
 
     def roll_back(self, length: int) -> None:
         """Lose every logged call after the first `length`: what a crash does to a log's suffix."""
-        assert self.log is not None, "a node that keeps no log cannot be rolled back"
-        kept = self.log[:length]
-        self.store_id, self.generation, self.topologies, self.log = "", 0, {}, []
-        for replay, call in kept:
-            replay(self, call)
+        if self.log is None:
+            raise ValueError("a node that keeps no log cannot be rolled back")
+        del self.log[length:]
+        self.store_id, self.generation, self.topologies = "", 0, {}
+        for carry_out, call in self.log:
+            carry_out(call)

@@ -1,0 +1,642 @@
+"""The node store's twin in memory: the protocol's rules over a `MemoryNode`, call by call.
+
+It answers as `redis_store` does (`tests/contract` runs one suite on both) and never blocks: WaitReady and
+WaitControl answer at once what is there. The simulation runs on it, and so do tests that need
+a store but no redis-server. What a node holds is in `memory_node`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+from penstock.store.limits import check_limits
+from penstock.store.memory_node import (
+    Lane,
+    MemoryNode,
+    PublishedSchedule,
+    Readiness,
+    ShardRecord,
+    TopologyData,
+    Waiting,
+)
+from penstock.store.port import (
+    CONTROL_TOKEN,
+    Acknowledge,
+    Answer,
+    Append,
+    AssignedExecutor,
+    Assignment,
+    Bounds,
+    Claim,
+    Claimed,
+    ClearFailure,
+    Commit,
+    Create,
+    Enroll,
+    Entry,
+    ExternalCursor,
+    Failures,
+    Fetch,
+    Fetched,
+    FetchedShard,
+    Load,
+    Measure,
+    Moved,
+    OpenStore,
+    Outgoing,
+    Owner,
+    ProtocolMismatch,
+    Publish,
+    PutMetrics,
+    ReadMetrics,
+    ReadOutbox,
+    ReportFailure,
+    Request,
+    Retract,
+    Scan,
+    SetTasks,
+    ShardCounters,
+    StateSnapshot,
+    StateWrite,
+    TaskMap,
+    Tasks,
+    WaitControl,
+    WaitReady,
+    Wake,
+    WorkerAssignment,
+)
+
+A = TypeVar("A")
+
+
+class MemoryStore:
+    """One topology's view of a `MemoryNode`. Every call is atomic, as only one runs at a time."""
+
+    _writes: ClassVar[frozenset[type]] = frozenset(
+        {
+            OpenStore, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
+            ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
+        }
+    )  # fmt: skip
+    """Calls that an append-only file would hold."""
+
+    def __init__(self, node: MemoryNode, topology_uid: str, bounds: Bounds) -> None:
+        self._node = node
+        self._uid = topology_uid
+        self._bounds = bounds
+        self._handlers: dict[type, Callable[[Any], Any]] = {
+            OpenStore: self._open_store,
+            Enroll: self._enroll,
+            Publish: self._publish,
+            Retract: self._retract,
+            Create: self._create,
+            Claim: self._claim,
+            WaitReady: self._wait_ready,
+            Wake: self._wake,
+            Fetch: self._fetch,
+            Load: self._load,
+            Scan: self._scan,
+            Commit: self._commit,
+            ReportFailure: self._report_failure,
+            ClearFailure: self._clear_failure,
+            Failures: self._failures,
+            Append: self._append,
+            Outgoing: self._outgoing,
+            ReadOutbox: self._read_outbox,
+            Acknowledge: self._acknowledge,
+            Assignment: self._assignment,
+            WaitControl: self._wait_control,
+            SetTasks: self._set_tasks,
+            Tasks: self._tasks,
+            PutMetrics: self._put_metrics,
+            ReadMetrics: self._read_metrics,
+            Measure: self._measure,
+            StateSnapshot: self._state_snapshot,
+        }
+
+    def call(self, call: Request[A]) -> A:
+        """Carry out one call. Raises ProtocolMismatch for another store's id, ValueError for a
+        call beyond the caps of `Bounds`."""
+        check_limits(call, self._bounds)
+        handler = self._handlers[type(call)]
+        answer = handler(call)
+        if self._node.log is not None and type(call) in self._writes:
+            self._node.log.append((handler, call))
+        return cast("A", answer)
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        """Carry out calls in order."""
+        return [self.call(call) for call in calls]
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    @property
+    def _data(self) -> TopologyData:
+        return self._node.topology(self._uid)
+
+    # --- administration
+
+    def _open_store(self, call: OpenStore) -> int:
+        if self._node.store_id not in {"", call.store_id}:
+            raise ProtocolMismatch(f"this store is {self._node.store_id!r}, not {call.store_id!r}")
+        self._node.store_id = call.store_id
+        self._node.generation += 1
+        return self._node.generation
+
+    def _enroll(self, call: Enroll) -> Answer:
+        data = self._data
+        if data.retracted:
+            return Answer.UNKNOWN
+        named = data.workers.get(call.worker)
+        if named is not None and named[2] != call.uid:
+            return Answer.STALE
+        known = data.enrolled.get(call.worker)
+        if known is not None and known[1:] > (call.start_ms, call.attempt):
+            return Answer.STALE
+        data.enrolled[call.worker] = (call.uid, call.start_ms, call.attempt)
+        return Answer.OK
+
+    def _publish(self, call: Publish) -> Answer:
+        data = self._data
+        if data.retracted:
+            return Answer.UNKNOWN
+        old = data.schedules.get(call.operator)
+        if old is not None and (call.version < old.version or call.term < old.term):
+            return Answer.STALE
+        if old is not None and call.version == old.version:
+            return Answer.DONE
+        new = PublishedSchedule(
+            version=call.version,
+            term=call.term,
+            workers={worker: (node, host, uid) for worker, node, host, uid in call.workers},
+            executors={executor: (worker, tasks) for executor, worker, tasks in call.executors},
+            shards={shard: (executor, home) for shard, executor, home in call.shards},
+        )
+        data.schedules[call.operator] = new
+        for worker in {**(old.workers if old else {}), **new.workers}:
+            data.control[worker] = data.control.get(worker, 0) + 1
+        data.workers.update(new.workers)
+        for worker in set(old.workers if old else ()) - set(new.workers):
+            if not any(worker in schedule.workers for schedule in data.schedules.values()):
+                del data.workers[worker]
+        return Answer.OK
+
+    def _retract(self, _: Retract) -> int:
+        self._node.topologies[self._uid] = TopologyData(retracted=True)
+        return 0
+
+    def _create(self, call: Create) -> Answer:
+        data = self._data
+        if data.retracted:
+            return Answer.UNKNOWN
+        if call.shard in data.shards:
+            return Answer.EXISTS
+        data.shards[call.shard] = ShardRecord(call.source, call.position, call.table_version)
+        return Answer.OK
+
+    # --- a task and its shards
+
+    def _claim(self, call: Claim) -> Claimed | Answer | Moved:
+        data = self._data
+        record = data.shards.get(call.shard)
+        if record is None:
+            return Answer.UNKNOWN
+        if record.status:
+            return _not_here(record)
+        if not _entitled(data, call):
+            return Answer.STALE
+        self._unlist(call.shard, record)
+        record.epoch += 1
+        record.owner = call.owner
+        record.readiness = Readiness.IDLE
+        if record.has_work():
+            self._enlist(call.shard, record)
+        return Claimed(
+            epoch=record.epoch,
+            generation=self._node.generation,
+            commit=record.commit,
+            offset=record.offset,
+            position=record.position,
+            table_version=record.table_version,
+            external={
+                target: ExternalCursor(lane.issued, lane.acknowledged, lane.position)
+                for target, lane in record.lanes.items()
+                if lane.external
+            },
+            finished=record.finished,
+        )
+
+    def _unlist(self, shard: str, record: ShardRecord) -> None:
+        """Take a shard that is about to change hands off its old owner's ready list."""
+        if record.owner is not None and record.readiness is Readiness.QUEUED:
+            self._ready_list(record.owner).remove(shard)
+
+    def _enlist(self, shard: str, record: ShardRecord) -> None:
+        """Put a shard at the end of its owner's ready list, unless nobody owns it."""
+        if record.owner is not None:
+            self._ready_list(record.owner).append(shard)
+            record.readiness = Readiness.QUEUED
+
+    def _ready_list(self, owner: Owner) -> deque[str]:
+        return self._data.ready.setdefault(owner.ready, deque())
+
+    def _wait_ready(self, call: WaitReady) -> bool:
+        return bool(self._data.ready.get(call.ready))
+
+    def _wake(self, call: Wake) -> Answer:
+        if self._data.retracted:
+            return Answer.UNKNOWN
+        self._wake_list(call.ready)
+        return Answer.OK
+
+    def _wake_list(self, ready: str) -> None:
+        names = self._data.ready.setdefault(ready, deque())
+        if CONTROL_TOKEN not in names:
+            names.appendleft(CONTROL_TOKEN)
+
+    def _fetch(self, call: Fetch) -> Fetched:
+        data = self._data
+        names = data.ready.get(call.ready, deque())
+        control = False
+        used_bytes = 0
+        taken: list[FetchedShard] = []
+        while names and len(taken) < call.shards_max and (not taken or used_bytes < call.bytes_max):
+            name = names.popleft()
+            if name == CONTROL_TOKEN:
+                control = True
+                continue
+            record = data.shards[name]
+            if record.status:
+                record.readiness = Readiness.IDLE
+                continue
+            if record.over_bound(self._bounds):
+                record.readiness = Readiness.HELD
+                continue
+            entries = _read(record, call.bytes_max - used_bytes)
+            used_bytes += sum(len(entry.payload) for entry in entries)
+            record.readiness = Readiness.TAKEN if entries or record.source else Readiness.IDLE
+            taken.append(FetchedShard(name, record.epoch, record.offset, entries))
+        return Fetched(tuple(taken), control)
+
+    def _check_owner(self, shard: str, generation: int, epoch: int) -> ShardRecord | Answer:
+        """The shard's record, or why the caller does not own it."""
+        record = self._data.shards.get(shard)
+        if record is None:
+            return Answer.UNKNOWN
+        if generation != self._node.generation or epoch != record.epoch or record.status:
+            return Answer.FENCED
+        return record
+
+    def _load(self, call: Load) -> list[bytes | None] | Answer:
+        record = self._check_owner(call.shard, call.generation, call.epoch)
+        if isinstance(record, Answer):
+            return record
+        collection = record.state.get(call.collection, {})
+        return [collection.get(name) for name in call.fields]
+
+    def _scan(self, call: Scan) -> tuple[str, list[tuple[bytes, bytes]]] | Answer:
+        record = self._check_owner(call.shard, call.generation, call.epoch)
+        if isinstance(record, Answer):
+            return record
+        items = sorted(record.state.get(call.collection, {}).items())
+        start = int(call.cursor)
+        end = start + call.count
+        return str(end) if end < len(items) else "0", items[start:end]
+
+    def _commit(self, call: Commit) -> Answer:
+        record = self._check_owner(call.shard, call.generation, call.epoch)
+        if isinstance(record, Answer):
+            return record
+        if call.number == record.commit:
+            return Answer.DONE
+        if call.number != record.commit + 1 or call.table_version != record.table_version:
+            return Answer.CONFLICT
+        record.commit = call.number
+        if call.position is not None:
+            record.position = call.position
+        record.finished = record.finished or call.finished
+        _write_state(record, call)
+        record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
+        self._pull_waiters(call.shard, record)
+        self._drain(call.shard, record)
+        for output in call.outputs:
+            lane = record.lane(output.target, output.external)
+            lane.issued += 1
+            entry = Waiting(lane.issued, call.now_us, output.rows, output.payload)
+            self._place(call.shard, record, output.target, lane, entry)
+        self._release(call.shard, record)
+        if record.readiness in {Readiness.TAKEN, Readiness.IDLE}:
+            record.readiness = Readiness.IDLE
+            if record.has_work() and (call.again or not record.source):
+                self._enlist(call.shard, record)
+        return Answer.OK
+
+    def _place(self, producer: str, record: ShardRecord, target: str, lane: Lane, entry: Waiting) -> None:
+        """Put a new output into its target's inbox, or else into the outbox, and say who fetches it there."""
+        if lane.external:
+            record.queue(lane, entry)
+            return
+        there = self._data.shards.get(target)
+        if there is None or there.status:
+            record.queue(lane, entry)
+            self._data.outgoing[producer, target] = None
+        elif there.taken_from.get(producer, 0) == entry.number - 1 and there.has_room(
+            len(entry.payload), self._bounds
+        ):
+            self._put(target, there, producer, entry)
+        else:
+            record.queue(lane, entry)
+            there.waiters[producer] = None
+
+    def _put(self, target: str, there: ShardRecord, producer: str, entry: Waiting) -> None:
+        """Put an entry into an inbox and tell the owner."""
+        there.put(producer, entry)
+        if there.readiness is Readiness.IDLE:
+            self._enlist(target, there)
+
+    def _pull_waiters(self, shard: str, record: ShardRecord) -> None:
+        """Take entries that wait in this node for room in this inbox, one producer after the other.
+
+        A producer that still waits afterwards goes to the end of the line, so that none starves.
+        """
+        budget = _Budget(self._bounds)
+        for producer in list(record.waiters):
+            source = self._data.shards[producer]
+            emptied = self._move(producer, source, shard, record, budget)
+            self._release(producer, source)
+            if not emptied:
+                break
+
+    def _drain(self, shard: str, record: ShardRecord) -> None:
+        """Move older entries of this outbox to the targets of this node that have room."""
+        budget = _Budget(self._bounds)
+        for target, lane in record.lanes.items():
+            if lane.waiting and not lane.external:
+                there = self._data.shards.get(target)
+                if there is not None and not there.status:
+                    self._move(shard, record, target, there, budget)
+
+    def _move(
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: _Budget
+    ) -> bool:
+        """Move a pair's waiting entries into the inbox while room and budget last.
+
+        Answers whether none of them waits any more.
+        """
+        lane = source.lanes[target]
+        while lane.waiting and budget.lasts():
+            head = lane.waiting[0]
+            if head.number > there.taken_from.get(producer, 0):
+                if not there.has_room(len(head.payload), self._bounds):
+                    break
+                self._put(target, there, producer, head)
+                budget.spend(head)
+            source.unqueue(lane)
+        there.waiters.pop(producer, None)
+        if lane.waiting:
+            there.waiters[producer] = None
+        else:
+            self._data.outgoing.pop((producer, target), None)
+        return not lane.waiting
+
+    def _release(self, shard: str, record: ShardRecord) -> None:
+        """Hand out again a shard that was held, once its outbox is within the bound."""
+        if record.readiness is Readiness.HELD and not record.over_bound(self._bounds):
+            self._enlist(shard, record)
+
+    def _report_failure(self, call: ReportFailure) -> Answer:
+        record = self._check_owner(call.shard, call.generation, call.epoch)
+        if isinstance(record, Answer):
+            return record
+        if call.operator in self._data.failures:
+            return Answer.DONE
+        self._data.failures[call.operator] = call.message
+        return Answer.OK
+
+    def _clear_failure(self, call: ClearFailure) -> Answer:
+        if self._data.retracted:
+            return Answer.UNKNOWN
+        self._data.failures.pop(call.operator, None)
+        return Answer.OK
+
+    def _failures(self, _: Failures) -> dict[str, str]:
+        return dict(self._data.failures)
+
+    # --- between stores, and outside
+
+    def _append(self, call: Append) -> Answer | Moved:
+        record = self._data.shards.get(call.target)
+        if record is None:
+            return Answer.UNKNOWN
+        if record.status:
+            return _not_here(record)
+        last = record.taken_from.get(call.producer, 0)
+        if call.number <= last:
+            return Answer.DUP
+        if call.number > last + 1:
+            return Answer.GAP
+        if not record.has_room(len(call.payload), self._bounds):
+            return Answer.BUSY
+        entry = Waiting(call.number, call.placed_us, call.rows, call.payload)
+        self._put(call.target, record, call.producer, entry)
+        return Answer.OK
+
+    def _outgoing(self, call: Outgoing) -> list[tuple[str, str]]:
+        return list(self._data.outgoing)[: call.count]
+
+    def _read_outbox(self, call: ReadOutbox) -> list[tuple[int, int, int, bytes]]:
+        record = self._data.shards.get(call.producer)
+        lane = record.lanes.get(call.target) if record else None
+        answer: list[tuple[int, int, int, bytes]] = []
+        used_bytes = 0
+        for entry in lane.waiting if lane else ():
+            used_bytes += len(entry.payload)
+            if answer and used_bytes > call.bytes_max:
+                break
+            answer.append((entry.number, entry.placed_us, entry.rows, entry.payload))
+        return answer
+
+    def _acknowledge(self, call: Acknowledge) -> Answer:
+        record = self._data.shards.get(call.producer)
+        lane = record.lanes.get(call.target) if record else None
+        if record is None:
+            return Answer.UNKNOWN
+        if lane is None:
+            return Answer.OK
+        number = min(call.number, lane.issued)
+        if lane.external and number > lane.acknowledged:
+            lane.acknowledged = number
+            lane.position = call.position
+        while lane.waiting and lane.waiting[0].number <= number:
+            record.unqueue(lane)
+        if not lane.waiting:
+            self._data.outgoing.pop((call.producer, call.target), None)
+        self._release(call.producer, record)
+        return Answer.OK
+
+    # --- looking
+
+    def _assignment(self, call: Assignment) -> WorkerAssignment:
+        data = self._data
+        executors = [
+            AssignedExecutor(
+                operator=operator,
+                executor=executor,
+                version=schedule.version,
+                tasks=tasks,
+                shards=tuple(sorted(s for s, (runs, _) in schedule.shards.items() if runs == executor)),
+            )
+            for operator, schedule in sorted(data.schedules.items())
+            for executor, (worker, tasks) in sorted(schedule.executors.items())
+            if worker == call.worker
+        ]
+        named = data.workers.get(call.worker)
+        uid = named[2] if named else ""
+        return WorkerAssignment(uid, data.retracted, self._node.generation, tuple(executors))
+
+    def _wait_control(self, call: WaitControl) -> int:
+        return self._data.control.get(call.worker, 0)
+
+    def _set_tasks(self, call: SetTasks) -> Answer:
+        data = self._data
+        if data.retracted:
+            return Answer.UNKNOWN
+        if _enrolled_incarnation(data, call.worker) != call.incarnation:
+            return Answer.STALE
+        _, before = data.tasks.get(call.executor, ("", {}))
+        mapping = dict(call.mapping)
+        data.tasks[call.executor] = (call.incarnation, mapping)
+        for ready in {*before.values(), *mapping.values()}:
+            self._wake_list(ready)
+        return Answer.OK
+
+    def _tasks(self, call: Tasks) -> TaskMap:
+        incarnation, mapping = self._data.tasks.get(call.executor, ("", {}))
+        schedule = self._data.schedules.get(call.operator)
+        return TaskMap(incarnation, dict(mapping), schedule.version if schedule else 0)
+
+    def _put_metrics(self, call: PutMetrics) -> Answer:
+        if self._data.retracted:
+            return Answer.UNKNOWN
+        self._data.metrics.update(call.rows)
+        return Answer.OK
+
+    def _read_metrics(self, _: ReadMetrics) -> dict[str, bytes]:
+        return dict(self._data.metrics)
+
+    def _measure(self, call: Measure) -> list[ShardCounters | None]:
+        return [self._counters(self._data.shards.get(shard)) for shard in call.shards]
+
+    def _counters(self, record: ShardRecord | None) -> ShardCounters | None:
+        if record is None:
+            return None
+        return ShardCounters(
+            epoch=record.epoch,
+            generation=self._node.generation,
+            commit=record.commit,
+            arrived_rows=record.arrived_rows,
+            completed_rows=record.completed_rows,
+            inbox_entries=len(record.inbox),
+            inbox_bytes=record.inbox_bytes,
+            outbox_entries=record.outbox_entries,
+            outbox_bytes=record.outbox_bytes,
+            executor=record.owner.executor if record.owner else "",
+            finished=record.finished,
+        )
+
+    def _state_snapshot(self, call: StateSnapshot) -> dict[tuple[bytes, bytes], bytes]:
+        record = self._data.shards.get(call.shard)
+        if record is None:
+            return {}
+        return {
+            (name, field): value
+            for name, collection in record.state.items()
+            for field, value in collection.items()
+        }
+
+
+class _Budget:
+    """What one commit may still move from outboxes into inboxes."""
+
+    __slots__ = ("bytes_left", "entries_left")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.entries_left = bounds.drain_entries_max
+        self.bytes_left = bounds.drain_bytes_max
+
+    def lasts(self) -> bool:
+        return self.entries_left > 0 and self.bytes_left > 0
+
+    def spend(self, entry: Waiting) -> None:
+        self.entries_left -= 1
+        self.bytes_left -= len(entry.payload)
+
+
+def _not_here(record: ShardRecord) -> Answer | Moved:
+    """What a frozen or moved shard answers to who looks for it."""
+    if record.status == "frozen":
+        return Answer.MOVING
+    return Moved(record.status.removeprefix("moved:"))
+
+
+def _enrolled_incarnation(data: TopologyData, worker: str) -> str:
+    """The incarnation of `worker` that counts here: enrolled, and of the uid that the map names."""
+    enrolled = data.enrolled.get(worker)
+    if enrolled is None:
+        return ""
+    uid, start_ms, attempt = enrolled
+    named = data.workers.get(worker)
+    if named is not None and named[2] != uid:
+        return ""
+    return f"{uid}/{start_ms}/{attempt}"
+
+
+def _entitled(data: TopologyData, claim: Claim) -> bool:
+    """Whether the maps give the shard to this executor, worker start and version."""
+    schedule = data.schedules.get(claim.shard.split("/", 1)[0])
+    if schedule is None or schedule.version > claim.version:
+        return False
+    executor, _ = schedule.shards.get(claim.shard, ("", ""))
+    if executor != claim.owner.executor or executor not in schedule.executors:
+        return False
+    worker, _ = schedule.executors[executor]
+    return _enrolled_incarnation(data, worker) == claim.owner.incarnation
+
+
+def _read(record: ShardRecord, bytes_max: int) -> tuple[Entry, ...]:
+    """The inbox from its start, about `bytes_max` bytes of it, one entry at the least."""
+    entries: list[Entry] = []
+    used_bytes = 0
+    for entry in record.inbox:
+        used_bytes += len(entry.payload)
+        if entries and used_bytes > bytes_max:
+            break
+        entries.append(entry)
+    return tuple(entries)
+
+
+def _write_state(record: ShardRecord, call: Commit) -> None:
+    for write in call.state:
+        _write_field(record, write)
+    for timer in call.timers:
+        if timer.due_ms is None:
+            record.timers.pop(timer.name, None)
+        else:
+            record.timers[timer.name] = timer.due_ms
+
+
+def _write_field(record: ShardRecord, write: StateWrite) -> None:
+    """One state change; a collection without fields is no collection."""
+    if write.field is None:
+        record.state.pop(write.collection, None)
+        return
+    collection = record.state.setdefault(write.collection, {})
+    if write.value is None:
+        collection.pop(write.field, None)
+        if not collection:
+            del record.state[write.collection]
+    else:
+        collection[write.field] = write.value
