@@ -96,6 +96,7 @@ class TaskMetrics:
             executor=launch.executor,
             operator=launch.stage.operator,
             task=launch.task,
+            ready=launch.owner.ready,
             pid=self._pid,
             at_us=now_us,
             latency={name: histogram.counts for name, histogram in self._latency.items()},

@@ -18,6 +18,8 @@ class WorkerLaunch(BaseModel):
 
     topology_uid: str
     manifest: str
+    overrides: tuple[str, ...] = ()
+    """`--set` values of the run, applied to the manifest as the run applied them."""
     base_dir: str
     worker: str
     uid: str

@@ -34,6 +34,7 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     executor: str
     operator: str
     task: int
+    ready: str
     pid: int
     at_us: int
     latency: dict[str, dict[int, int]]

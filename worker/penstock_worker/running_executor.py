@@ -1,0 +1,172 @@
+"""One executor of this worker: its resident tasks, and which of them runs which shard.
+
+The main process calls `assign` when the schedule changed and `turn` every cycle. Shards go only to tasks
+that are up (a starting one would let them wait), unless no task is up at all. A task that leaves is
+first named no longer, so that it retires by itself after its batch; if it does not, it is
+cancelled after the delay (N-Storm IV.A, delayed kill).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from penstock.control.intra_executor_balance import Balance, rebalance
+from penstock_worker.resident_tasks import ResidentTask
+
+_LOG = logging.getLogger(__name__)
+
+DELAYED_KILL_US = 2_000_000
+RESTART_DELAYS_US = (0, 200_000, 1_000_000, 5_000_000)
+HEALTHY_AFTER_US = 30_000_000
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A task's place in the executor: outlives the starts of the task in it."""
+
+    task: ResidentTask | None = None
+    started_us: int = 0
+    up: bool = False
+    failures: int = 0
+    error: str = ""
+    restart_us: int = 0
+    leaving_us: int | None = None
+
+
+class RunningExecutor:
+    """`start(index)` launches a resident task for a slot, `cancel(task)` kills one."""
+
+    def __init__(
+        self,
+        name: str,
+        operator: str,
+        start: Callable[[int], ResidentTask],
+        cancel: Callable[[ResidentTask], None],
+    ) -> None:
+        self.name = name
+        self.operator = operator
+        self._start = start
+        self._cancel = cancel
+        self._slots: dict[int, _Slot] = {}
+        self._shards: tuple[str, ...] = ()
+        self._wanted = 0
+        self._mapping: dict[str, int] = {}
+        self._published: dict[str, str] = {}
+        self.last_balance: Balance | None = None
+
+    # --- what the schedule says ---------------------------------------------------------------
+
+    def assign(self, tasks: int, shards: tuple[str, ...]) -> None:
+        """`tasks` is the schedule's number; more tasks than shards would have nothing to run."""
+        self._wanted = min(tasks, len(shards))
+        self._shards = shards
+
+    def stop(self) -> None:
+        """Run nothing any more; shards stay whose they are."""
+        self.assign(0, ())
+
+    # --- one cycle ------------------------------------------------------------------------------
+
+    def turn(self, now_us: int, up: set[str], loads: Mapping[str, float | None] | None) -> None:
+        """Start, retire and restart tasks; then spread the shards.
+
+        `up` names the ready lists of tasks that have begun to run. `loads` (shard -> busy share of the last
+        second) is given when it is time to balance (Elasticutor 3.1), else None.
+        """
+        self._reap(now_us)
+        self._size(now_us)
+        for slot in self._slots.values():
+            slot.up = slot.task is not None and slot.task.launch.owner.ready in up
+        self._spread(loads)
+
+    def _reap(self, now_us: int) -> None:
+        for index, slot in list(self._slots.items()):
+            task = slot.task
+            if task is None or not task.ended.is_set():
+                continue
+            slot.task = None
+            slot.up = False
+            if slot.leaving_us is not None:
+                del self._slots[index]
+                continue
+            if now_us - slot.started_us > HEALTHY_AFTER_US:
+                slot.failures = 0
+            delay_us = RESTART_DELAYS_US[min(slot.failures, len(RESTART_DELAYS_US) - 1)]
+            slot.failures += 1
+            slot.error = task.error
+            slot.restart_us = now_us + delay_us
+            _LOG.warning("task %s.%d ended (%s); starts again", self.name, index, task.error or "retired")
+
+    def _size(self, now_us: int) -> None:
+        staying = sorted(index for index, slot in self._slots.items() if slot.leaving_us is None)
+        for index in staying[self._wanted :]:
+            self._slots[index].leaving_us = now_us
+        free = (index for index in range(len(self._slots) + self._wanted) if index not in self._slots)
+        for _ in range(self._wanted - len(staying)):
+            self._slots[next(free)] = _Slot()
+        for index, slot in list(self._slots.items()):
+            if slot.leaving_us is None and slot.task is None and now_us >= slot.restart_us:
+                slot.task = self._start(index)
+                slot.started_us = now_us
+            elif slot.leaving_us is not None and slot.task is None:
+                del self._slots[index]
+            elif slot.leaving_us is not None and now_us - slot.leaving_us > DELAYED_KILL_US and slot.task:
+                self._cancel(slot.task)
+
+    def _spread(self, loads: Mapping[str, float | None] | None) -> None:
+        standing = {i: s for i, s in self._slots.items() if s.leaving_us is None and s.task is not None}
+        able = [i for i, s in standing.items() if s.up] or list(standing)
+        if not able:
+            # Shards stay with the slot they had: its task comes back.
+            return
+        balance = rebalance(self._shards, self._mapping, able, loads)
+        self._mapping = dict(balance.assignment)
+        if loads is not None:
+            self.last_balance = balance
+
+    # --- what others are told ---------------------------------------------------------------------
+
+    def mapping(self) -> dict[str, str]:
+        """Shard -> ready list of its task. Every standing task with a shard is named."""
+        out = {}
+        for shard, index in self._mapping.items():
+            slot = self._slots.get(index)
+            if slot is not None and slot.task is not None:
+                out[shard] = slot.task.launch.owner.ready
+        return out
+
+    def changed_mapping(self) -> dict[str, str] | None:
+        """The mapping if it differs from what was last confirmed by `published`."""
+        mapping = self.mapping()
+        return None if mapping == self._published else mapping
+
+    def published(self, mapping: dict[str, str]) -> None:
+        self._published = mapping
+
+    @property
+    def starting(self) -> bool:
+        """Some task was launched and is not up yet."""
+        return any(slot.task is not None and not slot.up for slot in self._slots.values())
+
+    @property
+    def running(self) -> int:
+        """Tasks that are up."""
+        return sum(slot.up for slot in self._slots.values())
+
+    @property
+    def idle(self) -> bool:
+        """No task is left, not even a leaving one."""
+        return not self._slots
+
+    @property
+    def failures_max(self) -> int:
+        """Most failed starts in a row of one slot."""
+        return max((slot.failures for slot in self._slots.values()), default=0)
+
+    @property
+    def last_error(self) -> str:
+        """Why a task ended last, of the slot that failed most; "" when none did."""
+        failed = max(self._slots.values(), key=lambda slot: slot.failures, default=None)
+        return failed.error if failed else ""
