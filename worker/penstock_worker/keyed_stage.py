@@ -1,0 +1,147 @@
+"""A keyed stage's work: entries -> groups by key -> the user's processor -> one commit.
+
+Rows of one key are handed over together and in the order of the inbox. Outputs are as old as the
+oldest row of the group they came from, so that latency is never flattered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from penstock.dataflow.plan import Processor
+from penstock.store.codec import decode_batch
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Bounds, Entry, FetchedShard, Load
+from penstock_worker.clock import Clock
+from penstock_worker.stage_work import Rest, Work, WorkFailed
+from penstock_worker.state.cache import ShardState, StateCache
+from penstock_worker.steps import FanoutRunner, OutputBatch
+from penstock_worker.user_code import ProcessorRunner, UserCodeError
+
+Key = tuple[Any, ...]
+
+
+class Group:
+    """Rows of one key in one batch, oldest source timestamp beside them."""
+
+    __slots__ = ("oldest_us", "rows")
+
+    def __init__(self, oldest_us: int) -> None:
+        self.oldest_us = oldest_us
+        self.rows: list[Any] = []
+
+
+def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
+    """Row -> key tuple. NaN becomes one object, so that NaN keys group together as in Spark."""
+    if any(types[column] in ("double", "float") for column in columns):
+
+        def floats(row: Any) -> Key:
+            values = (row[column] for column in columns)
+            return tuple(math.nan if value != value else value for value in values)
+
+        return floats
+    if len(columns) == 1:
+        column = columns[0]
+        return lambda row: (row[column],)
+    return itemgetter(*columns)
+
+
+class KeyedStage:
+    """`runner` holds the user's processor; `cache` the state of the shards that the task owns."""
+
+    def __init__(
+        self,
+        operator: str,
+        head: Processor,
+        runner: ProcessorRunner,
+        cache: StateCache,
+        fanout: FanoutRunner,
+        bounds: Bounds,
+        clock: Clock,
+    ) -> None:
+        self._operator = operator
+        self._runner = runner
+        self._cache = cache
+        self._fanout = fanout
+        self._bounds = bounds
+        self._clock = clock
+        self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
+        self._states: dict[str, ShardState] = {}
+        self._grouped: dict[str, tuple[dict[Key, Group], list[int]]] = {}
+
+    def adopt(self, owned: OwnedShard) -> None:
+        self._states[owned.shard] = self._cache.shard(owned)
+
+    def release(self, shard: str) -> None:
+        self._states.pop(shard, None)
+        self._grouped.pop(shard, None)
+        self._cache.drop(shard)
+
+    def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        groups = self._group(fetched.entries)
+        self._grouped[owned.shard] = groups
+        return self._states[owned.shard].missing(groups[0])
+
+    def _group(self, entries: Sequence[Entry]) -> tuple[dict[Key, Group], list[int]]:
+        """Groups by key in order of first appearance, and all source timestamps."""
+        groups: dict[Key, Group] = {}
+        timestamps: list[int] = []
+        key_of = self._key_of
+        for entry in entries:
+            batch = decode_batch(entry.payload)
+            base_us = batch.base_us
+            for delta_us, row in zip(batch.deltas_us, batch.rows, strict=True):
+                timestamp_us = base_us + delta_us
+                timestamps.append(timestamp_us)
+                key = key_of(row)
+                group = groups.get(key)
+                if group is None:
+                    group = groups[key] = Group(timestamp_us)
+                elif timestamp_us < group.oldest_us:
+                    group.oldest_us = timestamp_us
+                group.rows.append(row)
+        return groups, timestamps
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        self._states[owned.shard].loaded(load, answer)
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        began_us = self._clock.monotonic_us()
+        now_us = self._clock.now_us()
+        groups, timestamps = self._grouped.pop(owned.shard)
+        state = self._states[owned.shard]
+        out_rows: list[Any] = []
+        out_stamps: list[int] = []
+        outputs = OutputBatch(self._bounds)
+        try:
+            for key, group in groups.items():
+                produced = self._runner.run(state, key, group.rows, now_us // 1000)
+                if produced:
+                    out_rows.extend(produced)
+                    out_stamps.extend([group.oldest_us] * len(produced))
+            rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
+        except UserCodeError as error:
+            state.rollback()
+            raise WorkFailed(str(error)) from error
+        commit = owned.commit(
+            now_us,
+            entries=fetched.entries,
+            rows=len(timestamps),
+            state=state.take_writes(),
+            outputs=outputs.drain(),
+        )
+        rows_out[self._operator] = len(out_rows)
+        waited_us = sum(
+            max(0, now_us - entry.placed_us) for entry in fetched.entries
+        )
+        return Work(commit, timestamps, rows_out, self._clock.monotonic_us() - began_us, waited_us)
+
+    def settled(self, owned: OwnedShard, work: Work) -> None:
+        """The writes are durable: the cache may let clean keys go now."""
+        self._states[owned.shard].committed()
+
+    def close(self) -> None:
+        self._runner.close()
