@@ -1,0 +1,81 @@
+# Every target says what it does after `##`; `make help` prints that.
+# A fresh machine needs only git, make and bash: the targets call tools/setup.sh for what they need.
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+BIN := .venv/bin
+TIERS := unit contract simulation integration
+TIER_TESTS := $(addprefix test-,$(TIERS))
+LOCK_OPTIONS := --universal --python-version 3.11 --generate-hashes --extra operator --extra worker --extra dev \
+	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
+# Passed on to pytest, as in: make test-unit PYTEST_ARGS='-k lock -x'
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## List the targets
+	@test -t 1 && on="$$(printf '\033[36m')" off="$$(printf '\033[0m')"; \
+	awk -v on="$$on" -v off="$$off" 'BEGIN { FS = ":.*## " } \
+		/^[a-z][a-z-]*:.*## / { printf "  %s%-17s%s %s\n", on, $$1, off, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## Set up what is missing for running: system packages (it says which), .venv
+	@tools/setup.sh
+
+.PHONY: setup-tests
+setup-tests: ## Set up what is missing for running and for testing
+	@tools/setup.sh --tests
+
+.PHONY: demo
+demo: setup texts ## Count the words of real text, live, and compare with a plain count
+	@rm -rf examples/word-count/out
+	$(BIN)/penstock run examples/word-count/topology.yaml --fresh
+	@$(BIN)/python examples/word-count/compare.py
+
+.PHONY: texts
+texts: setup ## Gather the word-count example's texts from the installed Python packages
+	@$(BIN)/python examples/word-count/gather_texts.py
+
+.PHONY: test
+test: setup-tests lint $(TIER_TESTS) ## Run everything that a change must pass: lint and all tiers of tests
+	@tools/tier.sh --summary $(TIERS)
+
+.PHONY: $(TIER_TESTS)
+test-unit: setup-tests ## Run the unit tests: pure code, no processes
+test-contract: setup-tests ## Run the contract suites: every adapter of a port, the memory twin included
+test-simulation: setup-tests ## Run the seeded simulation of faults in virtual time
+test-integration: setup-tests ## Run the tests on real Redis, real Spark and real processes
+$(TIER_TESTS):
+	@tools/tier.sh $(@:test-%=%) $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: setup ## Check style, types, layers, shell scripts and documents
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if command -v shellcheck >/dev/null; then echo shellcheck tools/*.sh .ci/run; shellcheck tools/*.sh .ci/run; \
+		else echo 'shellcheck is not installed: the shell scripts go unchecked'; fi
+	$(BIN)/pytest -q tests/unit/test_documents.py
+
+.PHONY: format
+format: setup ## Put the code into the project's format and mend what ruff can mend
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: crds
+crds: setup ## Write crds/ from the models in core/penstock/api
+	$(BIN)/penstock crds --write crds
+
+.PHONY: lock
+lock: setup ## Write requirements.lock anew: the newest versions that pyproject.toml allows, with hashes
+	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --output-file requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## Remove what runs, tests and tools left behind; .venv stays
+	rm -rf .penstock out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis artifacts dist
+	rm -rf spark-warehouse metastore_db derby.log examples/word-count/texts examples/*/out
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+-include bench/bench.mk
