@@ -1,0 +1,325 @@
+"""Store contract: generations, enrolment, schedules, records, task maps, failures, metrics."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.errors import PermanentError
+from penstock.store.port import (
+    Answer,
+    AssignedExecutor,
+    Assignment,
+    ClearFailure,
+    Enroll,
+    Failures,
+    Measure,
+    OpenStore,
+    Publish,
+    PutMetrics,
+    ReadMetrics,
+    ReportFailure,
+    Retract,
+    SetTasks,
+    TaskMap,
+    Tasks,
+    WaitControl,
+    WaitReady,
+    Wake,
+)
+from store_backends import Backend
+from store_scenario import Scene, incarnation, out
+
+
+def control(scene: Scene, worker: str) -> int:
+    """The last number of a worker's control stream."""
+    return scene.store.call(WaitControl(worker, -1, 1))
+
+
+# --- generations
+
+
+def test_each_open_raises_the_generation(scene: Scene) -> None:
+    assert [scene.open(), scene.open(), scene.open()] == [1, 2, 3]
+
+
+def test_a_store_keeps_its_id(scene: Scene) -> None:
+    scene.open("s1")
+    with pytest.raises(PermanentError, match="s1"):
+        scene.store.call(OpenStore("s2"))
+
+
+def test_the_generation_is_seen_in_claims_counters_and_assignments(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    generation = scene.open()
+    assert scene.claim("mid/0").generation == generation
+    assert scene.measure("mid/0").generation == generation
+    assert scene.store.call(Assignment("w1")).generation == generation
+
+
+# --- enrolment
+
+
+def test_a_worker_enrolls_before_any_schedule_names_it(scene: Scene) -> None:
+    scene.open()
+    assert scene.enroll("w9") is Answer.OK
+
+
+def test_enrolling_twice_is_ok(scene: Scene) -> None:
+    scene.open()
+    assert [scene.enroll("w1"), scene.enroll("w1")] == [Answer.OK, Answer.OK]
+
+
+def test_an_earlier_start_or_attempt_of_a_worker_is_stale(scene: Scene) -> None:
+    scene.open()
+    store = scene.store
+    assert store.call(Enroll("w1", "u", 1000, 2)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 1000, 1)) is Answer.STALE
+    assert store.call(Enroll("w1", "u", 999, 7)) is Answer.STALE
+    assert store.call(Enroll("w1", "u", 1000, 10)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 1001, 1)) is Answer.OK
+
+
+def test_a_worker_of_another_uid_than_the_map_names_is_stale(scene: Scene) -> None:
+    scene.open()
+    scene.publish("mid")
+    assert scene.store.call(Enroll("w1", "other-uid", 5000, 9)) is Answer.STALE
+    assert scene.enroll("w1") is Answer.OK
+
+
+# --- schedules
+
+
+def test_schedules_are_taken_in_the_order_of_versions(scene: Scene) -> None:
+    scene.open()
+    assert scene.publish("mid", version=2) is Answer.OK
+    assert scene.publish("mid", version=2) is Answer.DONE
+    assert scene.publish("mid", version=1) is Answer.STALE
+    assert scene.publish("mid", version=5) is Answer.OK
+    assert scene.publish("end", version=1) is Answer.OK
+
+
+def test_a_leader_of_an_earlier_term_publishes_nothing(scene: Scene) -> None:
+    scene.open()
+    assert scene.publish("mid", version=1, term=7) is Answer.OK
+    assert scene.publish("mid", version=2, term=6) is Answer.STALE
+    assert scene.publish("mid", version=2, term=8) is Answer.OK
+
+
+def test_an_assignment_lists_a_workers_executors_and_shards(scene: Scene) -> None:
+    scene.open()
+    scene.publish("mid", version=3, worker="w2")
+    scene.publish("end", version=4, worker="w1")
+    assignment = scene.store.call(Assignment("w2"))
+    assert assignment.uid == "uid-w2"
+    assert not assignment.retracted
+    assert assignment.executors == (
+        AssignedExecutor("end", "end@w2", 4, 1, ()),
+        AssignedExecutor("mid", "mid@w2", 3, 1, ("mid/0", "mid/1")),
+    )
+
+
+def test_an_assignment_of_a_worker_that_no_map_names_is_empty(scene: Scene) -> None:
+    scene.open()
+    scene.publish("mid")
+    assignment = scene.store.call(Assignment("w9"))
+    assert (assignment.uid, assignment.executors) == ("", ())
+
+
+def test_a_worker_leaves_the_map_with_the_last_schedule_that_names_it(scene: Scene) -> None:
+    scene.open()
+    scene.publish("mid")
+    scene.publish("end")
+    scene.workers = ("w1",)
+    scene.publish("mid", version=2)
+    assert scene.store.call(Assignment("w2")).uid == "uid-w2"
+    scene.publish("end", version=2)
+    assert scene.store.call(Assignment("w2")).uid == ""
+
+
+def test_publishing_wakes_every_worker_of_the_old_and_the_new_schedule(scene: Scene) -> None:
+    scene.open()
+    scene.workers = ("w1", "w2")
+    scene.publish("mid", version=1)
+    before = {worker: control(scene, worker) for worker in ("w1", "w2", "w3", "w4")}
+    scene.workers = ("w2", "w3")
+    scene.publish("mid", version=2, worker="w2")
+    after = {worker: control(scene, worker) for worker in ("w1", "w2", "w3", "w4")}
+    assert {worker for worker in after if after[worker] > before[worker]} == {"w1", "w2", "w3"}
+
+
+def test_a_refused_schedule_wakes_nobody(scene: Scene) -> None:
+    scene.open()
+    scene.publish("mid", version=2)
+    before = control(scene, "w1")
+    scene.publish("mid", version=2)
+    scene.publish("mid", version=1)
+    assert control(scene, "w1") == before
+
+
+def test_waiting_for_control_answers_the_last_number(scene: Scene) -> None:
+    scene.open()
+    scene.publish("mid", version=1)
+    last = control(scene, "w1")
+    assert scene.store.call(WaitControl("w1", last, 1)) == last
+    scene.publish("mid", version=2)
+    assert scene.store.call(WaitControl("w1", last, 1)) > last
+
+
+# --- records
+
+
+def test_a_record_is_created_once(scene: Scene) -> None:
+    scene.set_up()
+    assert scene.create("mid/0") is Answer.OK
+    assert scene.create("mid/0") is Answer.EXISTS
+
+
+def test_creating_again_changes_nothing(scene: Scene) -> None:
+    scene.set_up("src/0")
+    scene.commit("src/0", position=b"after line 7", again=True)
+    assert scene.create("src/0", position=b"start") is Answer.EXISTS
+    assert scene.claim("src/0").position == b"after line 7"
+
+
+def test_a_topology_sees_nothing_of_another(backend: Backend) -> None:
+    one = Scene(backend.open_store(topology="t1")).set_up("mid/0")
+    other = Scene(backend.open_store(topology="t2"))
+    assert other.store.call(Measure(("mid/0",))) == [None]
+    assert other.append("mid/0", 1) is Answer.UNKNOWN
+    assert other.store.call(Assignment("w1")).executors == ()
+    assert one.append("mid/0", 1) is Answer.OK
+
+
+# --- retraction
+
+
+def retract(scene: Scene) -> None:
+    while scene.store.call(Retract()):
+        pass
+
+
+def test_a_retracted_topology_answers_unknown(scene: Scene) -> None:
+    scene.set_up("src/0", "mid/0")
+    scene.commit("src/0", out("mid/0"), out("far/0"), state=(), again=True)
+    late = scene.next_commit("src/0")
+    retract(scene)
+    assert scene.store.call(late) is Answer.UNKNOWN
+    assert scene.try_claim("mid/0") is Answer.UNKNOWN
+    assert scene.append("mid/0", 1) is Answer.UNKNOWN
+    assert scene.create("mid/0") is Answer.UNKNOWN
+    assert scene.publish("mid", version=9) is Answer.UNKNOWN
+    assert scene.enroll("w1") is Answer.UNKNOWN
+    assert scene.acknowledge("src/0", "far/0", 1) is Answer.UNKNOWN
+    assert scene.fetch("mid@w1").shards == ()
+    assert scene.outgoing() == []
+
+
+def test_a_retracted_topology_says_so_in_assignments(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    retract(scene)
+    assignment = scene.store.call(Assignment("w1"))
+    assert assignment.retracted
+    assert assignment.executors == ()
+
+
+def test_a_retraction_leaves_other_topologies_alone(backend: Backend) -> None:
+    one = Scene(backend.open_store(topology="t1")).set_up("mid/0")
+    other = Scene(backend.open_store(topology="t11")).set_up("mid/0")
+    retract(one)
+    assert other.append("mid/0", 1) is Answer.OK
+    assert other.store.call(Assignment("w1")).uid == "uid-w1"
+
+
+# --- task maps
+
+
+def test_a_workers_enrolled_start_says_which_task_runs_which_shard(scene: Scene) -> None:
+    scene.set_up()
+    mapping = (("mid/0", "mid@w1#0"), ("mid/1", "mid@w1#1"))
+    call = SetTasks("w1", incarnation("w1"), "mid@w1", mapping)
+    assert scene.store.call(Tasks("mid@w1", "mid")) == TaskMap("", {}, 1)
+    assert scene.store.call(call) is Answer.OK
+    assert scene.store.call(Tasks("mid@w1", "mid")) == TaskMap(incarnation("w1"), dict(mapping), 1)
+
+
+def test_an_earlier_start_of_a_worker_sets_no_tasks(scene: Scene) -> None:
+    scene.set_up()
+    scene.enroll("w1", attempt=2)
+    mapping = (("mid/0", "a"),)
+    assert scene.store.call(SetTasks("w1", incarnation("w1", 1), "mid@w1", mapping)) is Answer.STALE
+    assert scene.store.call(SetTasks("w1", incarnation("w1", 2), "mid@w1", mapping)) is Answer.OK
+
+
+def test_setting_tasks_wakes_every_task_named_before_or_now(scene: Scene) -> None:
+    scene.set_up()
+    for mapping in ((("mid/0", "a"), ("mid/1", "b")), (("mid/0", "b"), ("mid/1", "c"))):
+        for ready in "abc":
+            scene.fetch(ready)
+        scene.store.call(SetTasks("w1", incarnation("w1"), "mid@w1", mapping))
+    assert [scene.fetch(ready).control for ready in "abcd"] == [True, True, True, False]
+
+
+def test_a_ready_list_keeps_one_control_token_at_most(scene: Scene) -> None:
+    scene.set_up()
+    assert not scene.store.call(WaitReady("a", 1))
+    assert scene.store.call(Wake("a")) is Answer.OK
+    assert scene.store.call(Wake("a")) is Answer.OK
+    assert scene.store.call(WaitReady("a", 1))
+    assert scene.fetch("a").control
+    assert not scene.fetch("a").control
+    assert not scene.store.call(WaitReady("a", 1))
+
+
+def test_a_control_token_is_found_before_any_shard(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    scene.append("mid/0", 1)
+    scene.store.call(Wake("mid@w1"))
+    fetched = scene.fetch("mid@w1", shards_max=1)
+    assert fetched.control
+    assert [one.shard for one in fetched.shards] == ["mid/0"]
+
+
+# --- failures and metrics
+
+
+def report(scene: Scene, shard: str, message: str, **changes: int) -> Answer:
+    claimed = scene.claims[shard]
+    fields = {"generation": claimed.generation, "epoch": claimed.epoch, **changes}
+    return scene.store.call(ReportFailure(shard=shard, operator="mid", message=message, **fields))
+
+
+def test_the_first_failure_of_an_operator_is_kept(scene: Scene) -> None:
+    scene.set_up("mid/0", "mid/1")
+    assert report(scene, "mid/0", "first") is Answer.OK
+    assert report(scene, "mid/1", "second") is Answer.DONE
+    assert scene.store.call(Failures()) == {"mid": "first"}
+
+
+def test_a_late_owner_reports_no_failure(scene: Scene) -> None:
+    claimed = scene.set_up("mid/0").claims["mid/0"]
+    scene.claim("mid/0")
+    assert report(scene, "mid/0", "late", epoch=claimed.epoch) is Answer.FENCED
+    assert report(scene, "mid/0", "late", generation=claimed.generation - 1) is Answer.FENCED
+    assert scene.store.call(Failures()) == {}
+
+
+def test_a_cleared_failure_is_forgotten(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    report(scene, "mid/0", "first")
+    assert scene.store.call(ClearFailure("mid")) is Answer.OK
+    assert scene.store.call(ClearFailure("mid")) is Answer.OK
+    assert scene.store.call(Failures()) == {}
+    assert report(scene, "mid/0", "again") is Answer.OK
+
+
+def test_metric_rows_are_replaced_by_name(scene: Scene) -> None:
+    scene.set_up()
+    assert scene.store.call(ReadMetrics()) == {}
+    assert scene.store.call(PutMetrics((("a", b"1"), ("b", b"2")))) is Answer.OK
+    assert scene.store.call(PutMetrics((("a", b"\x00\xff"),))) is Answer.OK
+    assert scene.store.call(ReadMetrics()) == {"a": b"\x00\xff", "b": b"2"}
+
+
+def test_publish_takes_an_operator_without_shards_or_workers(scene: Scene) -> None:
+    scene.open()
+    assert scene.store.call(Publish("mid", 1, 1, (), (), ())) is Answer.OK

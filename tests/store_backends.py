@@ -1,0 +1,35 @@
+"""The two adapters of the store's port, as the contract suite gets at them."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from penstock.store.memory_node import MemoryNode
+from penstock.store.memory_store import MemoryStore
+from penstock.store.port import Bounds, NodeStore
+from store_scenario import SMALL
+
+
+class Backend(Protocol):
+    """Stores of one kind. Nodes are named; a name not seen before is an empty node."""
+
+    def open_store(self, node: str = "n1", topology: str = "t1", bounds: Bounds = SMALL) -> NodeStore:
+        """A new client of a node."""
+
+    def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
+        """Write "", "frozen" or "moved:STORE" into a record, as moves between stores will."""
+
+
+class MemoryBackend:
+    """The twin."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, MemoryNode] = {}
+
+    def open_store(self, node: str = "n1", topology: str = "t1", bounds: Bounds = SMALL) -> NodeStore:
+        if node not in self._nodes:
+            self._nodes[node] = MemoryNode()
+        return MemoryStore(self._nodes[node], topology, bounds)
+
+    def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
+        self._nodes[node].topology(topology).shards[shard].status = status
