@@ -130,7 +130,8 @@ class Publish(Request[Answer]):
 
     OK; DONE when exactly this version is there; STALE when a newer version or a higher term is.
     Wakes the control stream of every worker named in the old or the new schedule.
-    `workers` is worker -> (node, host, uid) of all workers named by `executors`;
+    `workers` is worker -> (node, host, uid) of all workers named by `executors`, and of any others
+    that may be given some later;
     `executors` is executor -> (worker, tasks); `shards` is shard name -> (executor, home store).
     """
 

@@ -1,0 +1,82 @@
+"""One operator's schedule as a value: which executors exist, where, and which shards each runs.
+
+`placement` makes and changes these, `diff` compares what a worker runs with its part of one;
+`penstock.store.publishing` turns one into the store's call. A schedule is checked where it is made: whoever
+holds one may rely on every shard having an executor and every executor a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlace:
+    """A worker as a schedule names it: where it runs, and which start of it (`uid`) may act."""
+
+    name: str
+    node: str
+    host: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorPlace:
+    """An operator's share of one worker. `tasks` may be 0: it holds its shards and runs none."""
+
+    name: str
+    worker: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPlace:
+    """Which executor runs a shard, and which store (by id) holds its inbox and state."""
+
+    executor: str
+    home: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSchedule:
+    """The record that the operator writes, one for each operator of a topology.
+
+    `version` is one more at each change; `term` is the Lease term of the leader that wrote it. Shard names
+    are "OPERATOR/PART". Raises ValueError for a record that contradicts itself.
+    """
+
+    operator: str
+    version: int
+    term: int
+    workers: tuple[WorkerPlace, ...]
+    executors: tuple[ExecutorPlace, ...]
+    shards: Mapping[str, ShardPlace]
+
+    def __post_init__(self) -> None:
+        if self.version < 0 or self.term < 0:
+            raise ValueError(f"schedule of {self.operator}: version {self.version}, term {self.term}")
+        workers = {worker.name for worker in self.workers}
+        executors = {executor.name for executor in self.executors}
+        if len(workers) < len(self.workers) or len(executors) < len(self.executors):
+            raise ValueError(f"schedule of {self.operator}: a worker or an executor is there twice")
+        for executor in self.executors:
+            if executor.worker not in workers:
+                raise ValueError(f"executor {executor.name} is in worker {executor.worker}, which is unknown")
+            if executor.tasks < 0:
+                raise ValueError(f"executor {executor.name} has {executor.tasks} tasks")
+        prefix = f"{self.operator}/"
+        for shard, place in self.shards.items():
+            if not shard.startswith(prefix):
+                raise ValueError(f"shard {shard} is not one of operator {self.operator}")
+            if place.executor not in executors:
+                raise ValueError(f"shard {shard} is on executor {place.executor}, which is unknown")
+
+    def shards_of(self, executor: str) -> tuple[str, ...]:
+        """The shards that `executor` runs, in the schedule's order."""
+        return tuple(shard for shard, place in self.shards.items() if place.executor == executor)
+
+    @property
+    def tasks(self) -> int:
+        """Tasks over all executors: what the operator costs."""
+        return sum(executor.tasks for executor in self.executors)

@@ -1,0 +1,26 @@
+"""From a schedule to the store's call: the one place where the two vocabularies meet.
+
+`penstock.schedule` is below the store and knows no calls; the agent (locally: the run) publishes what it
+decided through here.
+"""
+
+from __future__ import annotations
+
+from penstock.schedule.record import OperatorSchedule
+from penstock.store.port import Publish
+
+
+def to_publish(schedule: OperatorSchedule) -> Publish:
+    """The call that writes `schedule` into a store's maps.
+
+    Everything is in order of names, so that equal schedules make equal calls. Workers without an executor
+    go along: the store's map then knows their uid, and they may enrol before they are given any.
+    """
+    return Publish(
+        operator=schedule.operator,
+        version=schedule.version,
+        term=schedule.term,
+        workers=tuple(sorted((w.name, w.node, w.host, w.uid) for w in schedule.workers if w.name in named)),
+        executors=tuple(sorted((e.name, e.worker, e.tasks) for e in schedule.executors)),
+        shards=tuple(sorted((shard, p.executor, p.home) for shard, p in schedule.shards.items())),
+    )

@@ -1,0 +1,275 @@
+"""Placement: every shard on one living executor, evenly, with the fewest moves, and versions that grow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.dataflow.plan import Fanout, Plan, Processor, Stage, Tasks
+from penstock.dataflow.schema import Column, Schema
+from penstock.schedule.placement import (
+    initial_schedules,
+    reassign_worker_lost,
+    renew_worker,
+    spread_to_returned_worker,
+)
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
+
+SCHEMA = Schema((Column("k", "string"),))
+Schedules = dict[str, OperatorSchedule]
+
+
+def plan_of(*initial: int) -> Plan:
+    return Plan(
+        topology="t",
+        module="m",
+        durability="Process",
+        workers_initial=1,
+        memory_bytes=1 << 30,
+        stages=tuple(
+            Stage(
+                f"op{i}",
+                Processor("m:P", SCHEMA, (0,), 64),
+                Tasks(1, 64, tasks),
+                Fanout(SCHEMA, (), (), ()),
+            )
+            for i, tasks in enumerate(initial)
+        ),
+    )
+
+
+def workers_of(count: int) -> list[WorkerPlace]:
+    return [WorkerPlace(f"w-{i}", "n", "localhost", f"uid-{i}") for i in range(count)]
+
+
+def placed(initial: tuple[int, ...], shards: tuple[int, ...], workers: int) -> Schedules:
+    names = {f"op{i}": [f"op{i}/{part}" for part in range(count)] for i, count in enumerate(shards)}
+    return initial_schedules(plan_of(*initial), names, workers_of(workers), {"n": "store"})
+
+
+def counts(schedule: OperatorSchedule) -> dict[str, int]:
+    return {e.name: len(schedule.shards_of(e.name)) for e in schedule.executors}
+
+
+def is_even(schedule: OperatorSchedule) -> bool:
+    """No shard could move to another executor and leave it with fewer a task than its giver had."""
+    count = counts(schedule)
+    tasks = {e.name: e.tasks for e in schedule.executors}
+    return all(count[a] * tasks[b] <= (count[b] + 1) * tasks[a] for a, b in product(count, count))
+
+
+def moved(old: OperatorSchedule, new: OperatorSchedule) -> list[str]:
+    return [shard for shard, place in new.shards.items() if place.executor != old.shards[shard].executor]
+
+
+def assert_versions(old: Schedules, new: Schedules) -> None:
+    for operator, schedule in new.items():
+        before = old[operator]
+        assert schedule.version == before.version + (schedule != before)
+        assert (schedule is before) == (schedule.version == before.version)
+
+
+topologies = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40)), min_size=1, max_size=4)
+
+
+# --- the start ------------------------------------------------------------------------------------
+
+
+@given(topologies, st.integers(1, 6))
+def test_the_start_spreads_tasks_and_shards_evenly(operators: list[tuple[int, int]], workers: int) -> None:
+    schedules = placed(tuple(t for t, _ in operators), tuple(s for _, s in operators), workers)
+    for i, (tasks, shards) in enumerate(operators):
+        schedule = schedules[f"op{i}"]
+        assert schedule.version == 1
+        assert schedule.tasks == min(tasks, shards)
+        assert len(schedule.executors) == min(tasks, shards, workers)
+        per_worker = [e.tasks for e in schedule.executors]
+        assert max(per_worker) - min(per_worker) <= 1
+        assert set(schedule.shards) == {f"op{i}/{part}" for part in range(shards)}
+        assert all(count >= 1 for count in counts(schedule).values())
+        assert is_even(schedule)
+        assert all(place.home == "store" for place in schedule.shards.values())
+
+
+def test_equal_tasks_mean_shard_counts_within_one() -> None:
+    schedule = placed((3,), (64,), 3)["op0"]
+    assert counts(schedule) == {"op0-w-0": 22, "op0-w-1": 21, "op0-w-2": 21}
+
+
+def test_an_executor_with_more_tasks_gets_more_shards() -> None:
+    assert counts(placed((3,), (63,), 2)["op0"]) == {"op0-w-0": 42, "op0-w-1": 21}
+
+
+def test_operators_of_one_task_go_to_different_workers() -> None:
+    schedules = placed((1, 1, 1), (1, 4, 4), 2)
+    assert [s.executors[0].worker for s in schedules.values()] == ["w-0", "w-1", "w-0"]
+
+
+def test_every_schedule_names_every_worker() -> None:
+    assert [w.name for w in placed((1,), (4,), 3)["op0"].workers] == ["w-0", "w-1", "w-2"]
+
+
+def test_a_shards_home_is_its_executors_node() -> None:
+    workers = [WorkerPlace("w-0", "a", "h", "u0"), WorkerPlace("w-1", "b", "h", "u1")]
+    schedule = initial_schedules(
+        plan_of(2), {"op0": ["op0/0", "op0/1"]}, workers, {"a": "store-a", "b": "store-b"}, version=7, term=3
+    )["op0"]
+    assert schedule.shards == {
+        "op0/0": ShardPlace("op0-w-0", "store-a"),
+        "op0/1": ShardPlace("op0-w-1", "store-b"),
+    }
+    assert (schedule.version, schedule.term) == (7, 3)
+
+
+def test_no_worker_and_two_executors_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="no worker"):
+        placed((1,), (1,), 0)
+    plan = plan_of(2, 2)
+    plan = replace(
+        plan, stages=(replace(plan.stages[0], operator="a"), replace(plan.stages[1], operator="a-b"))
+    )
+    workers = [WorkerPlace("b-c", "n", "h", "u0"), WorkerPlace("c", "n", "h", "u1")]
+    with pytest.raises(ValueError, match="one name"):
+        initial_schedules(plan, {"a": ["a/0", "a/1"], "a-b": ["a-b/0", "a-b/1"]}, workers, {"n": "s"})
+
+
+# --- a worker is lost -------------------------------------------------------------------------------
+
+
+@given(topologies, st.integers(2, 6), st.data())
+def test_lost_workers_shards_go_to_living_executors_and_nothing_else_moves(
+    operators: list[tuple[int, int]], workers: int, data: st.DataObject
+) -> None:
+    old = placed(tuple(t for t, _ in operators), tuple(s for _, s in operators), workers)
+    names = [f"w-{i}" for i in range(workers)]
+    lost = data.draw(st.sets(st.sampled_from(names), min_size=1, max_size=workers - 1))
+    spare = {name: data.draw(st.integers(0, 4)) for name in names}
+    new = reassign_worker_lost(old, lost, spare)
+    assert_versions(old, new)
+    gained = dict.fromkeys(names, 0)
+    for operator, schedule in new.items():
+        before = old[operator]
+        dead = {e.name for e in before.executors if e.worker in lost}
+        living = {e.name for e in before.executors} - dead
+        could_host = bool(living) or schedule != before
+        for shard, place in schedule.shards.items():
+            if before.shards[shard].executor in dead and could_host:
+                assert place.executor not in dead
+            else:
+                assert place == before.shards[shard]
+            assert place.home == before.shards[shard].home
+        if dead and could_host:
+            assert all(e.worker not in lost for e in schedule.executors)
+        # Tasks may have changed, so evenness is owed to the shards that moved alone.
+        tasks = {e.name: e.tasks for e in schedule.executors}
+        count = counts(schedule)
+        for shard in moved(before, schedule):
+            to = schedule.shards[shard].executor
+            assert all(count[to] * tasks[b] <= (count[b] + 1) * tasks[to] for b in count)
+        for executor in schedule.executors:
+            had = sum(e.tasks for e in before.executors if e.worker == executor.worker)
+            gained[executor.worker] += executor.tasks - had
+        assert schedule.tasks <= before.tasks
+    assert all(gained[name] <= spare[name] for name in names)
+
+
+def test_lost_tasks_go_along_as_far_as_there_are_spare_ones() -> None:
+    old = placed((4,), (8,), 2)
+    new = reassign_worker_lost(old, {"w-1"}, {"w-0": 1, "w-1": 9})["op0"]
+    assert new.executors == (ExecutorPlace("op0-w-0", "w-0", 3),)
+    assert len(new.shards_of("op0-w-0")) == 8
+
+
+def test_an_operator_that_lives_nowhere_is_taken_on_by_workers_with_spare_tasks() -> None:
+    old = placed((2, 1), (8, 1), 3)
+    assert {e.worker for e in old["op0"].executors} == {"w-0", "w-1"}
+    new = reassign_worker_lost(old, {"w-0", "w-1"}, {"w-2": 5})["op0"]
+    assert new.executors == (ExecutorPlace("op0-w-2", "w-2", 2),)
+
+
+def test_shards_that_nobody_can_take_stay_and_wait() -> None:
+    old = placed((2,), (8,), 2)
+    assert reassign_worker_lost(old, {"w-0", "w-1"}, {}) == old
+    assert reassign_worker_lost(old, {"w-0", "w-1"}, {"w-0": 5})["op0"] is old["op0"]
+
+
+# --- a worker is back -------------------------------------------------------------------------------
+
+
+@given(topologies, st.integers(2, 6), st.data())
+def test_a_returned_worker_gets_its_share_with_the_fewest_moves(
+    operators: list[tuple[int, int]], workers: int, data: st.DataObject
+) -> None:
+    start = placed(tuple(t for t, _ in operators), tuple(s for _, s in operators), workers)
+    back = data.draw(st.sampled_from(workers_of(workers)))
+    spare = {f"w-{i}": data.draw(st.integers(0, 9)) for i in range(workers)}
+    old = reassign_worker_lost(start, {back.name}, spare)
+    wanted = {operator: schedule.tasks for operator, schedule in start.items()}
+    new = spread_to_returned_worker(old, replace(back, uid="new"), wanted)
+    assert_versions(old, new)
+    for operator, schedule in new.items():
+        before = old[operator]
+        assert next(w for w in schedule.workers if w.name == back.name).uid == "new"
+        had_left = all(e.worker != back.name for e in before.executors)
+        returned = any(e.worker == back.name for e in schedule.executors)
+        if not (had_left and returned):
+            assert not moved(before, schedule)
+            continue
+        assert schedule.tasks == wanted[operator]
+        assert is_even(schedule)
+        assert len(moved(before, schedule)) == fewest_moves(before, schedule)
+
+
+def fewest_moves(before: OperatorSchedule, after: OperatorSchedule) -> int:
+    """Over all even quotas, the most shards that can stay where they are, by trying each."""
+    tasks = {e.name: e.tasks for e in after.executors}
+    held = counts(before)
+    total = len(before.shards)
+    averages = sorted((q / tasks[name], name) for name in tasks for q in range(1, total + 1))
+    level = averages[total - 1][0]
+    certain = {name: sum(a < level for a, n in averages if n == name) for name in tasks}
+    tied = [name for a, name in averages if a == level]
+    kept = [
+        sum(min(held.get(name, 0), certain[name] + (name in chosen)) for name in tasks)
+        for chosen in combinations(tied, total - sum(certain.values()))
+    ]
+    return total - max(kept)
+
+
+def test_lost_and_returned_is_as_it_was() -> None:
+    start = placed((4, 2), (64, 8), 2)
+    lost = reassign_worker_lost(start, {"w-1"}, {"w-0": 9})
+    assert [s.tasks for s in lost.values()] == [4, 2]
+    back = spread_to_returned_worker(lost, workers_of(2)[1], {})
+    assert {o: counts(s) for o, s in back.items()} == {o: counts(s) for o, s in start.items()}
+    assert {o: s.tasks for o, s in back.items()} == {"op0": 4, "op1": 2}
+    assert {s.version for s in back.values()} == {3}
+
+
+def test_a_worker_back_before_anything_was_taken_keeps_its_shards() -> None:
+    old = placed((2,), (8,), 2)
+    new = spread_to_returned_worker(old, WorkerPlace("w-1", "n", "localhost", "again"), {"op0": 2})
+    assert new["op0"].shards == old["op0"].shards
+    assert new["op0"].version == 2
+    assert new == renew_worker(old, WorkerPlace("w-1", "n", "localhost", "again"))
+
+
+def test_a_returned_worker_takes_over_what_waits_on_those_still_dead() -> None:
+    old = placed((2, 1), (8, 3), 2)
+    new = spread_to_returned_worker(old, workers_of(2)[0], {}, lost={"w-1"})
+    assert counts(new["op0"]) == {"op0-w-0": 8}
+    assert new["op0"].tasks == 2
+    assert counts(new["op1"]) == {"op1-w-0": 3}
+
+
+def test_a_worker_that_would_have_no_task_or_no_shard_gets_no_executor() -> None:
+    old = placed((1, 2), (8, 2), 2)
+    new = spread_to_returned_worker(old, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
+    assert [len(s.executors) for s in new.values()] == [1, 2]
+    assert all(s.version == 2 and len(s.workers) == 3 for s in new.values())
+    again = spread_to_returned_worker(new, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
+    assert all(again[operator] is new[operator] for operator in new)
