@@ -20,7 +20,7 @@ def to_publish(schedule: OperatorSchedule) -> Publish:
         operator=schedule.operator,
         version=schedule.version,
         term=schedule.term,
-        workers=tuple(sorted((w.name, w.node, w.host, w.uid) for w in schedule.workers if w.name in named)),
+        workers=tuple(sorted((w.name, w.node, w.host, w.uid) for w in schedule.workers)),
         executors=tuple(sorted((e.name, e.worker, e.tasks) for e in schedule.executors)),
         shards=tuple(sorted((shard, p.executor, p.home) for shard, p in schedule.shards.items())),
     )
