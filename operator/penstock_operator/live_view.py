@@ -1,0 +1,131 @@
+"""The live view of `penstock run` on a terminal: a table of the operators, the workers, the last events.
+
+`render` is a function of a `RunStatus`; `LiveView` keeps it on the screen, redrawn in place by whoever calls
+`show` (no thread of its own), and gives the terminal back whatever happens. Neighbour:
+`log_lines` is what is written when there is no terminal.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock_operator import quantities
+from penstock_operator.progress import OperatorProgress
+from penstock_operator.run_status import RunEvent, RunStatus, WorkerLine
+
+_TREND_WIDTH = 16
+_EVENTS_SHOWN = 5
+_WIDE = 112
+_MIDDLE = 90
+_STATE_STYLE = {"ready": "green", "starting": "yellow", "down": "red", "stopping": "yellow", "ended": "dim"}
+
+
+class LiveView:
+    """A context: the view is on the screen within it. `log` writes a line above the view."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, status: RunStatus) -> None:
+        self._live.update(render(status, self._console.width), refresh=True)
+
+    def print_rows(self, lines: list[str]) -> None:
+        """Rows of a console sink, above the view."""
+        self._console.print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def render(status: RunStatus, width: int) -> RenderableType:
+    """The whole view for a terminal of `width` columns."""
+    parts: list[RenderableType] = [_title(status), _operators(status, width)]
+    parts.extend(_event(event) for event in status.events[-_EVENTS_SHOWN:])
+    return Group(*parts)
+
+
+def _title(status: RunStatus) -> Text:
+    title = Text(no_wrap=True, overflow="ellipsis")
+    title.append(status.topology, style="bold")
+    title.append(f"  {status.phase} {quantities.duration(status.elapsed_s)}")
+    title.append(f"  durability {status.durability}", style="dim")
+    title.append(f"  workers {status.workers_ready}/{len(status.workers)} ready")
+    for worker in status.workers:
+        title.append("  ")
+        title.append_text(_worker(worker))
+    if status.store_away:
+        title.append("  the store is away", style="bold red")
+    return title
+
+
+def _worker(worker: WorkerLine) -> Text:
+    text = Text(worker.name + " ", style="dim")
+    text.append(worker.state, style=_STATE_STYLE.get(worker.state, ""))
+    if worker.restarts:
+        text.append(f" (restarted {worker.restarts})", style="dim")
+    return text
+
+
+def _operators(status: RunStatus, width: int) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("operator", no_wrap=True, overflow="ellipsis")
+    headers = ["records/s", "p50", "p99", "records", "waiting"]
+    if width >= _MIDDLE:
+        headers += ["workers", "executors"]
+    headers += ["tasks", "shards"]
+    if width >= _WIDE:
+        headers.append("last 16 s")
+    for header in headers:
+        table.add_column(header, justify="right", no_wrap=True)
+    for operator in status.operators:
+        table.add_row(*_line(operator, width))
+    return table
+
+
+def _line(operator: OperatorProgress, width: int) -> list[RenderableType]:
+    is_stage = operator.name == operator.stage
+    name = Text(operator.name if is_stage else f"  {operator.name}")
+    if not is_stage:
+        name.stylize("dim")
+    has_latency = operator.kind in ("keyed", "sink")
+    cells: list[RenderableType] = [
+        name,
+        Text(quantities.rate(operator.rate_per_s), style="bold"),
+        quantities.latency(operator.p50_ms) if has_latency else "",
+        quantities.latency(operator.p99_ms) if has_latency else "",
+        quantities.count(operator.records),
+        waiting(operator) if operator.kind == "keyed" else "",
+    ]
+    numbers = [operator.tasks, operator.shards]
+    if width >= _MIDDLE:
+        numbers = [operator.workers, operator.executors, *numbers]
+    cells.extend(quantities.count(number) if is_stage else "" for number in numbers)
+    if width >= _WIDE:
+        cells.append(Text(quantities.sparkline(operator.trend, _TREND_WIDTH), style="cyan"))
+    return cells
+
+
+def waiting(operator: OperatorProgress) -> str:
+    """Inbox length: entries, and the rows in them."""
+    if operator.inbox_entries is None or operator.inbox_rows is None:
+        return quantities.UNKNOWN
+    return f"{quantities.count(operator.inbox_entries)} / {quantities.count(operator.inbox_rows)}"
+
+
+def _event(event: RunEvent) -> Text:
+    text = Text(f"{quantities.duration(event.at_s)} ", style="dim", no_wrap=True, overflow="ellipsis")
+    text.append(event.text, style="red" if event.is_trouble else "none")
+    return text

@@ -1,0 +1,33 @@
+"""What `penstock run` writes when there is no terminal: a line on how it goes every few seconds.
+
+Events come as lines of their own as they happen. Neighbour: `live_view` is the same for a terminal.
+"""
+
+from __future__ import annotations
+
+from penstock_operator import quantities
+from penstock_operator.progress import OperatorProgress
+from penstock_operator.run_status import RunEvent, RunStatus
+
+
+def status_line(status: RunStatus) -> str:
+    """All that matters in one line; operators that are fused are left out, but for sinks."""
+    head = f"{quantities.duration(status.elapsed_s)} {status.phase}"
+    workers = f"{status.workers_ready}/{len(status.workers)} workers ready"
+    told = [_operator(operator) for operator in status.operators if operator.kind != "step"]
+    if status.store_away:
+        workers += ", the store is away"
+    return " | ".join([f"{head}, {workers}", *told])
+
+
+def event_line(event: RunEvent) -> str:
+    return f"{quantities.duration(event.at_s)} {event.text}"
+
+
+def _operator(operator: OperatorProgress) -> str:
+    text = f"{operator.name} {quantities.rate(operator.rate_per_s)}/s"
+    if operator.kind in ("keyed", "sink"):
+        text += f" p50 {quantities.latency(operator.p50_ms)} p99 {quantities.latency(operator.p99_ms)}"
+    if operator.kind == "keyed":
+        text += f" waiting {quantities.count(operator.inbox_rows)}"
+    return text

@@ -1,0 +1,75 @@
+"""A plan laid out flat: its operators in the order of the data, each with the stage whose tasks run it.
+
+What the live view, the summary and the console delivery ask of a plan. Neighbour: `penstock.dataflow.plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from penstock.dataflow.plan import ConsoleSink, Fanout, Plan, Processor, Stage
+from penstock.dataflow.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinedOperator:
+    """`kind` is source, step, keyed or sink; `stage` is the operator itself, or the one it is fused behind
+    (the first one, where there are several)."""
+
+    name: str
+    kind: str
+    stage: str
+
+    @property
+    def is_stage(self) -> bool:
+        return self.name == self.stage
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleTarget:
+    """A console sink behind a stage: whose outboxes hold its rows, and how to read them."""
+
+    sink: str
+    stage: str
+    schema: Schema
+
+
+def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
+    """All operators once, each after its inputs' stage."""
+    found: dict[str, OutlinedOperator] = {}
+    for stage in plan.stages:
+        kind = "keyed" if isinstance(stage.head, Processor) else "source"
+        found[stage.operator] = OutlinedOperator(stage.operator, kind, stage.operator)
+        for operator in _fused(stage, stage.out):
+            found.setdefault(operator.name, operator)
+    return tuple(found.values())
+
+
+def console_targets(plan: Plan) -> tuple[ConsoleTarget, ...]:
+    """One for each (stage, console sink)."""
+    return tuple(
+        ConsoleTarget(sink.name, stage.operator, fanout.schema)
+        for stage in plan.stages
+        for fanout in _fanouts(stage.out)
+        for sink in fanout.sinks
+        if isinstance(sink, ConsoleSink)
+    )
+
+
+def is_source(stage: Stage) -> bool:
+    return not isinstance(stage.head, Processor)
+
+
+def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:
+    for step in fanout.steps:
+        yield OutlinedOperator(step.name, "step", stage.operator)
+        yield from _fused(stage, step.out)
+    for sink in fanout.sinks:
+        yield OutlinedOperator(sink.name, "sink", stage.operator)
+
+
+def _fanouts(fanout: Fanout) -> Iterator[Fanout]:
+    yield fanout
+    for step in fanout.steps:
+        yield from _fanouts(step.out)

@@ -1,0 +1,177 @@
+"""The state directory of `penstock run`: what a run leaves for the next one, and who may use it.
+
+    run.json    which topology the store holds, and what of it must not change (`topology_identity`)
+    lock        held while a run goes on, and by its sentinel until nothing of it is left
+    store/      the private store
+    workers/    launch and log files
+
+Neighbours: `local_run` decides by it whether to resume, `sentinel` inherits the lock.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from penstock.errors import PermanentError
+from penstock_operator.topology_identity import differences
+
+FORMAT = 1
+_LOCK_WAIT_S = 10.0
+_LOCK_PAUSE_S = 0.05
+
+
+class StateInUseError(PermanentError):
+    """Another run holds the state directory."""
+
+
+class StateUnusableError(PermanentError):
+    """The state does not fit this topology, or cannot be read; `--fresh` would remove it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What `run.json` holds. `sink_files` are all files that this topology may have written,
+    as absolute paths; `runs` counts its runs, this one included."""
+
+    format: int
+    topology: str
+    topology_uid: str
+    created: str
+    runs: int
+    identity: dict[str, str]
+    sink_files: tuple[str, ...] = ()
+
+    def next_run(self, sink_files: Sequence[str]) -> RunRecord:
+        """The record of the run that resumes this one."""
+        return replace(self, runs=self.runs + 1, sink_files=tuple(sorted({*self.sink_files, *sink_files})))
+
+
+class StateDirectory:
+    """One topology's state on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._lock: int | None = None
+
+    @property
+    def store_folder(self) -> Path:
+        return self.folder / "store"
+
+    @property
+    def workers_folder(self) -> Path:
+        return self.folder / "workers"
+
+    def lock(self, sleep: Callable[[float], None] = time.sleep) -> int:
+        """Take the directory for this run; answers the lock's file descriptor.
+
+        Waits a moment for the end of a run that was killed just now. Raises StateInUseError.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        for _ in range(int(_LOCK_WAIT_S / _LOCK_PAUSE_S)):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if _is_alive(holder := _holder(descriptor)):
+                    os.close(descriptor)
+                    raise StateInUseError(
+                        f"Process {holder} runs this topology already with the state in {self.folder}: "
+                        "wait for it, stop it, or use another --state-dir."
+                    ) from None
+                sleep(_LOCK_PAUSE_S)
+                continue
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            self._lock = descriptor
+            return descriptor
+        os.close(descriptor)
+        raise StateInUseError(
+            f"What a killed run left behind still holds {self.folder}: "
+            "end its processes, or use another --state-dir."
+        )
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def read(self) -> RunRecord | None:
+        """The record of the last run, None when there was none. Raises StateUnusableError."""
+        path = self.folder / "run.json"
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            record = msgspec.json.decode(data, type=RunRecord)
+        except msgspec.DecodeError as error:
+            raise StateUnusableError(f"{path} cannot be read ({error}): start anew with --fresh.") from error
+        if record.format != FORMAT:
+            raise StateUnusableError(
+                f"{path} has format {record.format}, this Penstock writes {FORMAT}: start anew with --fresh."
+            )
+        return record
+
+    def write(self, record: RunRecord) -> None:
+        """Replace the record, whole or not at all."""
+        path = self.folder / "run.json"
+        draft = path.with_suffix(".json.new")
+        with draft.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+
+    def remove_state(self, record: RunRecord | None) -> int:
+        """Forget everything, and remove the sink files of the record; answers how many there were.
+
+        The record goes last: a removal that is cut short is taken up by the next one.
+        """
+        removed = 0
+        for name in record.sink_files if record else ():
+            try:
+                Path(name).unlink()
+            except FileNotFoundError:
+                continue
+            removed += 1
+        for folder in (self.store_folder, self.workers_folder):
+            if folder.exists():
+                shutil.rmtree(folder)
+        (self.folder / "run.json").unlink(missing_ok=True)
+        return removed
+
+
+def check_resumable(record: RunRecord, identity: Mapping[str, str], folder: Path) -> None:
+    """Raises StateUnusableError that lists what differs, when the stored state is not this topology's."""
+    changed = differences(record.identity, identity)
+    if changed:
+        listed = "\n".join(f"  {line}" for line in changed)
+        raise StateUnusableError(
+            f"The state in {folder} belongs to another form of this topology:\n{listed}\n"
+            "Undo the change, or use --fresh to remove the state and start anew."
+        )
+
+
+def _holder(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0)
+    return int(text) if text.isdigit() else 0
+
+
+def _is_alive(pid: int) -> bool:
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,81 @@
+"""What of a topology its stored state depends on: a run may only resume when none of it changed.
+
+State, inboxes and positions are kept by operator, shard and column; so those, the keys, the sources and
+the edges are fixed for the life of the state. Code, rates, workers, tasks and memory are not.
+Neighbour: `run_record` keeps the identity beside the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from penstock.dataflow.plan import (
+    ConsoleSink,
+    Fanout,
+    FilesSource,
+    JsonlSink,
+    Plan,
+    Processor,
+    Stage,
+    ZipfSource,
+)
+
+ABSENT = "nothing"
+
+
+def identity_of(plan: Plan) -> dict[str, str]:
+    """ "OPERATOR.PROPERTY" -> its value in words, for everything that must not change."""
+    found: dict[str, str] = {}
+    for stage in plan.stages:
+        found.update(_head(stage))
+        for name, value in _fanout(stage.operator, stage.out):
+            if name in found and value not in found[name].split(" + "):
+                # A step behind several stages, or a keyed stage fed by several.
+                found[name] = " + ".join(sorted({*found[name].split(" + "), value}))
+            else:
+                found[name] = value
+    return found
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """One line for each property that is not what it was, by name."""
+    return [
+        f"{name}: was {before.get(name, ABSENT)}, is {now.get(name, ABSENT)}"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    ]
+
+
+def _head(stage: Stage) -> Iterator[tuple[str, str]]:
+    name = stage.operator
+    match stage.head:
+        case Processor() as head:
+            yield f"{name}.shards", str(head.shards)
+            yield f"{name}.keyBy", ", ".join(head.input.names[column] for column in head.key_columns)
+            yield f"{name}.input schema", head.input.ddl()
+        case FilesSource() as head:
+            yield f"{name}.source.files", f"{head.glob} ({head.format})"
+        case ZipfSource() as head:
+            yield (
+                f"{name}.source.zipf",
+                f"{head.keys} keys, exponent {head.exponent}, {head.record_bytes} bytes, "
+                f"{'endless' if head.records is None else f'{head.records} records'}, "
+                f"{head.partitions} partitions, {head.shuffles_per_minute} shuffles a minute, "
+                f"seed {head.seed}",
+            )
+
+
+def _fanout(name: str, fanout: Fanout) -> Iterator[tuple[str, str]]:
+    yield f"{name}.outputSchema", fanout.schema.ddl()
+    for edge in fanout.edges:
+        yield f"{edge.operator}.inputs", name
+    for sink in fanout.sinks:
+        yield f"{sink.name}.inputs", name
+        match sink:
+            case JsonlSink(path=path):
+                yield f"{sink.name}.sink", f"files below {path}"
+            case ConsoleSink():
+                yield f"{sink.name}.sink", "console"
+    for step in fanout.steps:
+        yield f"{step.name}.inputs", name
+        yield from _fanout(step.name, step.out)
