@@ -154,24 +154,16 @@ class _Spread(Generic[T]):
         return f"stopped after {rounds + 1} moves"
 
     def _best(self, most: T, least: T) -> str | None:
-        """The shard whose move lowers delta most; of equal ones the one that evens the two tasks most.
+        """The shard whose move lowers delta most; None when no move leaves both below what `most` has now.
 
-        None when no move leaves both below what `most` has now.
+        The higher of the two is then (most + least) / 2 + |load - gap / 2|, and nothing else in delta
+        depends on the choice: the load nearest to half the gap is the best.
         """
-        others = max((self._known[t] for t in self._tasks if t not in (most, least)), default=0.0)
-        best: tuple[float, float, str] | None = None
-        for shard in self._held[most]:
-            load = self.load[shard]
-            if load is None:
-                continue
-            higher = max(self._known[most] - load, self._known[least] + load)
-            if higher >= self._known[most] * (1 - _GAIN_MIN):
-                continue
-            # Delta's average is the same for all moves, so its maximum is compared.
-            candidate = (max(others, higher), higher, shard)
-            if best is None or candidate[:2] < best[:2]:
-                best = candidate
-        return None if best is None else best[2]
+        gap = self._known[most] - self._known[least]
+        loads = ((load, shard) for shard in self._held[most] if (load := self.load[shard]) is not None)
+        load, shard = min(loads, key=lambda pair: abs(pair[0] - gap / 2))
+        gain = min(load, gap - load)
+        return shard if gain > self._known[most] * _GAIN_MIN else None
 
     def _put(self, shard: str, task: T) -> None:
         self.task_of[shard] = task
