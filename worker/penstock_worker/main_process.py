@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Iterable
 
+from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, unpack, worker_row_name
 from penstock.schedule.diff import update
@@ -31,11 +32,11 @@ from penstock.store.port import (
     StoreUnreachable,
     WorkerAssignment,
 )
-from penstock.api.worker_launch import WorkerLaunch
 from penstock_worker.clock import Clock
 from penstock_worker.control_watch import ControlWatch
 from penstock_worker.prometheus import WorkerCollector, WorkerReading
-from penstock_worker.resident_tasks import ResidentTask, ResidentTasks
+from penstock_worker.resident_task import ResidentTask
+from penstock_worker.resident_tasks import ResidentTasks
 from penstock_worker.running_executor import RunningExecutor
 from penstock_worker.shard_loads import ShardLoads
 from penstock_worker.task_launch import TaskLaunch
@@ -123,8 +124,8 @@ class MainProcess:
             self._balance_us = now_us + BALANCE_US
         up = {row.ready for row in tasks}
         for name, executor in self._executors.items():
-            loads = self._loads.last_second(self._shards_of(name), now_us) if balancing else None
-            executor.turn(now_us, up, loads)
+            loads = self._loads.last_second(self._shards_of(name), now_us)
+            executor.turn(now_us, up, loads, balance=balancing)
         self._tell_tasks()
         for name in [name for name, executor in self._executors.items() if executor.idle]:
             if name not in self._assigned:
@@ -135,24 +136,25 @@ class MainProcess:
 
     def _follow(self, assignment: WorkerAssignment, failures: dict[str, str]) -> None:
         """Bring the set of executors to the assignment; operators that failed run nothing."""
-        if assignment.retracted or assignment.uid != self._launch.uid:
-            raise Replaced(
-                "the topology is gone" if assignment.retracted else "the schedule names another start"
-            )
+        if assignment.uid != self._launch.uid and not assignment.retracted:
+            raise Replaced("the schedule names another start of this worker")
         assigned = {executor.executor: executor for executor in assignment.executors}
-        if assigned != self._assigned:
-            change = update(self._assigned, assigned)
+        change = update(self._assigned, assigned, topology_gone=assignment.retracted)
+        if change.turn_off:
+            raise Replaced("the topology is gone")
+        if change:
             _LOG.info("schedule: %s", change)
-            self._assigned = assigned
-        for name, executor in assigned.items():
-            running = self._executors.setdefault(name, self._new_executor(executor))
-            if executor.operator in failures:
-                running.stop()
+        self._assigned = assigned
+        for name in change.start:
+            # One that was stopped a moment ago may still have tasks that leave.
+            if name not in self._executors:
+                self._executors[name] = self._new_executor(assigned[name])
+        for name, executor in self._executors.items():
+            now = assigned.get(name)
+            if now is None or executor.operator in failures:
+                executor.stop()
             else:
-                running.assign(executor.tasks, executor.shards)
-        for name, running in self._executors.items():
-            if name not in assigned:
-                running.stop()
+                executor.assign(now.tasks, now.shards)
 
     def _new_executor(self, executor: AssignedExecutor) -> RunningExecutor:
         stage = self._plan.stage(executor.operator)
@@ -248,7 +250,7 @@ class MainProcess:
                 if now_us > deadline_us:
                     break
                 for executor in self._executors.values():
-                    executor.turn(now_us, set(), None)
+                    executor.turn(now_us, set(), {})
                 self._tell_tasks()
                 self._watch.wait(STARTING_CYCLE_S)
         except (StoreUnreachable, Replaced) as error:

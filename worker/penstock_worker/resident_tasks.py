@@ -9,25 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
+from penstock_worker.resident_task import ResidentTask
 from penstock_worker.task import run_resident_task
 from penstock_worker.task_launch import TaskLaunch
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class ResidentTask:
-    """One started task. `ended` is set once its job is over, with `error` when it did not end well."""
-
-    launch: TaskLaunch
-    group: str
-    ended: threading.Event = field(default_factory=threading.Event)
-    error: str = ""
 
 
 class ResidentTasks:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.control.intra_executor_balance import Balance, rebalance
-from penstock_worker.resident_tasks import ResidentTask
+from penstock_worker.resident_task import ResidentTask
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,8 +53,9 @@ class RunningExecutor:
         self._shards: tuple[str, ...] = ()
         self._wanted = 0
         self._mapping: dict[str, int] = {}
+        self._able: set[int] = set()
         self._published: dict[str, str] = {}
-        self.last_balance: Balance | None = None
+        self.last_balance: Balance[int] | None = None
 
     # --- what the schedule says ---------------------------------------------------------------
 
@@ -69,17 +70,20 @@ class RunningExecutor:
 
     # --- one cycle ------------------------------------------------------------------------------
 
-    def turn(self, now_us: int, up: set[str], loads: Mapping[str, float | None] | None) -> None:
+    def turn(
+        self, now_us: int, up: set[str], loads: Mapping[str, float | None], *, balance: bool = False
+    ) -> None:
         """Start, retire and restart tasks; then spread the shards.
 
-        `up` names the ready lists of tasks that have begun to run. `loads` (shard -> busy share of the last
-        second) is given when it is time to balance (Elasticutor 3.1), else None.
+        `up` names the ready lists of tasks that have begun to run. `loads` is shard -> busy share of the last
+        second. Balanced by load (Elasticutor 3.1) when it is time to (`balance`) or other tasks stand
+        than before; in between, only shards without a task get one.
         """
         self._reap(now_us)
         self._size(now_us)
         for slot in self._slots.values():
             slot.up = slot.task is not None and slot.task.launch.owner.ready in up
-        self._spread(loads)
+        self._spread(loads, balance=balance)
 
     def _reap(self, now_us: int) -> None:
         for index, slot in list(self._slots.items()):
@@ -115,16 +119,19 @@ class RunningExecutor:
             elif slot.leaving_us is not None and now_us - slot.leaving_us > DELAYED_KILL_US and slot.task:
                 self._cancel(slot.task)
 
-    def _spread(self, loads: Mapping[str, float | None] | None) -> None:
+    def _spread(self, loads: Mapping[str, float | None], *, balance: bool) -> None:
         standing = {i: s for i, s in self._slots.items() if s.leaving_us is None and s.task is not None}
         able = [i for i, s in standing.items() if s.up] or list(standing)
         if not able:
-            # Shards stay with the slot they had: its task comes back.
+            # No task, or all are about to start again in their slots: what they had stays theirs.
+            self._mapping = {shard: i for shard, i in self._mapping.items() if shard in self._shards}
             return
-        balance = rebalance(self._shards, self._mapping, able, loads)
-        self._mapping = dict(balance.assignment)
-        if loads is not None:
-            self.last_balance = balance
+        changed = set(able) != self._able
+        self._able = set(able)
+        found = rebalance(self._shards, self._mapping, able, loads if balance or changed else None)
+        self._mapping = dict(found.assignment)
+        if balance:
+            self.last_balance = found
 
     # --- what others are told ---------------------------------------------------------------------
 

@@ -1,0 +1,158 @@
+"""The executor's cycle, with tasks that are plain values: nothing here starts a process."""
+
+import threading
+
+import pytest
+
+from penstock.dataflow.plan import Fanout, FilesSource, Stage, Tasks
+from penstock.dataflow.schema import Schema
+from penstock.store.port import Bounds, Owner
+from penstock_worker.resident_task import ResidentTask
+from penstock_worker.running_executor import DELAYED_KILL_US, RunningExecutor
+from penstock_worker.task_launch import TaskLaunch
+
+STAGE = Stage("count", FilesSource("*", "text", None), Tasks(1, 8, 1), Fanout(Schema(()), (), (), ()))
+SHARDS = tuple(f"count/{i}" for i in range(8))
+S = 1_000_000
+
+
+class Harness:
+    def __init__(self) -> None:
+        self.started: list[ResidentTask] = []
+        self.cancelled: list[ResidentTask] = []
+        self.executor = RunningExecutor("count-w0", "count", self._start, self.cancelled.append)
+
+    def _start(self, index: int) -> ResidentTask:
+        ready = f"r{len(self.started)}"
+        owner = Owner("count-w0", "u/1/1", ready)
+        launch = TaskLaunch("t", "unix:///x", "w0", owner, index, STAGE, "/", False, Bounds())
+        task = ResidentTask(launch, ready)
+        assert isinstance(task.ended, threading.Event)
+        self.started.append(task)
+        return task
+
+    def turn(
+        self, at_us: int, up: set[str] | None = None, loads: dict[str, float | None] | None = None
+    ) -> None:
+        everyone = {task.launch.owner.ready for task in self.started if not task.ended.is_set()}
+        self.executor.turn(
+            at_us, everyone if up is None else up, loads or dict.fromkeys(SHARDS), balance=loads is not None
+        )
+
+    def tasks_of(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for ready in self.executor.mapping().values():
+            counts[ready] = counts.get(ready, 0) + 1
+        return counts
+
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
+
+
+def test_shards_are_spread_evenly_over_the_tasks(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    assert harness.tasks_of() == {"r0": 4, "r1": 4}
+
+
+def test_no_more_tasks_run_than_there_are_shards(harness: Harness):
+    harness.executor.assign(8, SHARDS[:3])
+    harness.turn(0)
+    assert len(harness.started) == 3
+    assert harness.tasks_of() == {"r0": 1, "r1": 1, "r2": 1}
+
+
+def test_a_starting_task_gets_shards_only_once_it_is_up(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    harness.turn(0)
+    harness.executor.assign(2, SHARDS)
+    harness.turn(S, up={"r0"})
+    assert harness.tasks_of() == {"r0": 8}
+    assert harness.executor.starting
+    harness.turn(2 * S, up={"r0", "r1"})
+    assert harness.tasks_of() == {"r0": 4, "r1": 4}
+
+
+def test_a_killed_tasks_shards_go_on_with_the_others_until_it_is_back(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    harness.started[0].error = "Python worker exited unexpectedly (crashed)"
+    harness.started[0].ended.set()
+    harness.turn(S, up={"r1"})
+    assert harness.tasks_of() == {"r1": 8}
+    assert len(harness.started) == 3
+    harness.turn(2 * S, up={"r1", "r2"})
+    assert harness.tasks_of() == {"r1": 4, "r2": 4}
+
+
+def test_a_task_that_leaves_is_named_no_longer_and_killed_only_after_the_delay(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    harness.executor.assign(1, SHARDS)
+    harness.turn(S)
+    assert harness.tasks_of() == {"r0": 8}
+    assert harness.cancelled == []
+    harness.turn(S + DELAYED_KILL_US + 1)
+    assert harness.cancelled == [harness.started[1]]
+
+
+def test_a_task_that_retires_in_time_is_never_killed(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    harness.executor.assign(1, SHARDS)
+    harness.turn(S)
+    harness.started[1].ended.set()
+    harness.turn(S + DELAYED_KILL_US + 1)
+    assert harness.cancelled == []
+    assert harness.executor.running == 1
+
+
+def test_a_crash_loop_is_slowed_down_and_counted(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    now_us = 0
+    for _ in range(200):
+        harness.turn(now_us)
+        for task in harness.started:
+            task.error = "boom"
+            task.ended.set()
+        now_us += 100_000
+    assert harness.executor.failures_max >= 5
+    assert harness.executor.last_error == "boom"
+    assert len(harness.started) < 12
+
+
+def test_a_stopped_executor_ends_idle_and_names_nobody(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    harness.executor.stop()
+    harness.turn(S)
+    assert harness.executor.mapping() == {}
+    for task in harness.started:
+        task.ended.set()
+    harness.turn(2 * S)
+    assert harness.executor.idle
+
+
+def test_an_unchanged_map_is_not_written_again(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    mapping = harness.executor.changed_mapping()
+    assert mapping is not None
+    harness.executor.published(mapping)
+    harness.turn(S)
+    assert harness.executor.changed_mapping() is None
+
+
+def test_load_moves_shards_from_the_busier_task_and_leaves_every_task_one(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    mapping = harness.executor.mapping()
+    hot = [shard for shard, ready in mapping.items() if ready == "r0"]
+    loads: dict[str, float | None] = {shard: (0.2 if shard in hot else 0.01) for shard in SHARDS}
+    harness.turn(S, loads=loads)
+    after = harness.executor.mapping()
+    share = {ready: sum(loads[s] or 0 for s in SHARDS if after[s] == ready) for ready in ("r0", "r1")}
+    assert max(share.values()) / (sum(share.values()) / 2) < 1.2
+    assert set(after.values()) == {"r0", "r1"}
