@@ -66,7 +66,7 @@ format: setup ## Put the code into the project's format and mend what ruff can m
 
 .PHONY: crds
 crds: setup ## Write crds/ from the models in core/penstock/api
-	$(BIN)/penstock crds --write crds
+	$(BIN)/python -m penstock.api.crds crds
 
 .PHONY: lock
 lock: setup ## Write requirements.lock anew: the newest versions that pyproject.toml allows, with hashes

@@ -1,0 +1,68 @@
+"""The rules of the house that no other tool checks."""
+
+from __future__ import annotations
+
+import re
+
+from house import ROOT, make_targets, text_of, tracked_files
+
+# Put together here, so that this file does not break its own rule.
+REGISTRY_HOSTS = (
+    "pypi" + ".org",
+    "python" + "hosted.org",
+    "npmjs" + ".org",
+    "conda" + ".anaconda.org",
+    "proxy.golang" + ".org",
+    "repo1.maven" + ".org",
+    "repo.maven.apache" + ".org",
+    "registry-1.docker" + ".io",
+    "docker" + ".io",
+    "quay" + ".io",
+    "ghcr" + ".io",
+    "gcr" + ".io",
+    "registry.k8s" + ".io",
+)
+HOME_PATH = re.compile(r"(?<![\w.$~-])/(?:root|home/\w[\w.-]*|Users/\w[\w.-]*)/")
+
+
+def lines_that_hold(finds: re.Pattern[str]) -> list[str]:
+    found = []
+    for path in tracked_files():
+        for number, line in enumerate((text_of(path) or "").splitlines(), start=1):
+            if finds.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}")
+    return found
+
+
+def test_operator_and_worker_hold_no_package_marker() -> None:
+    # A package called `operator` takes the place of Python's own and ends the interpreter.
+    assert [p for p in ("operator/__init__.py", "worker/__init__.py") if (ROOT / p).exists()] == []
+
+
+def test_no_tracked_file_names_a_package_registry() -> None:
+    assert lines_that_hold(re.compile("|".join(re.escape(host) for host in REGISTRY_HOSTS))) == []
+
+
+def test_no_tracked_file_names_a_folder_of_one_machine() -> None:
+    assert lines_that_hold(HOME_PATH) == []
+    if len(ROOT.parts) > 2:
+        assert lines_that_hold(re.compile(re.escape(str(ROOT)) + r"\b")) == []
+
+
+def test_the_lock_names_hashes_and_no_place() -> None:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if not line.startswith(" ")]
+    assert [line for line in pins if not re.fullmatch(r"[a-z0-9._-]+==[^ ]+( ; .+)? \\", line)] == []
+    hashes = [line for line in lines if line.startswith(" ")]
+    assert [line for line in hashes if not re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64}( \\)?", line)] == []
+    assert len(hashes) >= len(pins) > 0
+
+
+def test_every_make_target_says_what_it_does() -> None:
+    assert [target for target, rest in make_targets().items() if not re.search(r"## \S", rest)] == []
+
+
+def test_the_sequence_of_ci_is_make_test_alone() -> None:
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
+    assert commands == ["exec make test"]
