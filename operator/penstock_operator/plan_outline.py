@@ -1,15 +1,19 @@
 """A plan laid out flat: its operators in the order of the data, each with the stage whose tasks run it.
 
-What the live view, the summary and the console delivery ask of a plan. Neighbour: `penstock.dataflow.plan`.
+What the live view, the summary, the console delivery and a fresh start ask of a plan. Neighbour:
+`penstock.dataflow.plan`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from penstock.dataflow.plan import ConsoleSink, Fanout, Plan, Processor, Stage
+from penstock.dataflow.partitions import part_of
+from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Plan, Processor, Stage
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.sink_files import sink_file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,18 @@ def console_targets(plan: Plan) -> tuple[ConsoleTarget, ...]:
         for sink in fanout.sinks
         if isinstance(sink, ConsoleSink)
     )
+
+
+def sink_files(plan: Plan, shards: Mapping[str, Sequence[str]], base_dir: Path) -> list[Path]:
+    """The files that the plan's file sinks write behind these shards (stage -> shard names)."""
+    return [
+        (base_dir / sink.path / sink_file_name(sink.name, stage.operator, part_of(shard))).absolute()
+        for stage in plan.stages
+        for fanout in _fanouts(stage.out)
+        for sink in fanout.sinks
+        if isinstance(sink, JsonlSink)
+        for shard in shards[stage.operator]
+    ]
 
 
 def is_source(stage: Stage) -> bool:

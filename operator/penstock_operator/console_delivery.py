@@ -1,0 +1,87 @@
+"""Empties console sinks: rows wait in the outboxes of their shards until the command has printed them.
+
+An entry is acknowledged after it was printed; a command that is killed in between prints it again at its
+next run. Neighbours: `local_run` calls it every tick, `run_output` does the printing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.store.codec import decode_batch
+from penstock.store.port import Acknowledge, NodeStore, ReadOutbox, ShardCounters
+from penstock_operator.plan_outline import ConsoleTarget
+
+READ_BYTES_MAX = 256 << 10
+_ROUNDS_MAX = 8
+"""Reads of one outbox in one tick, so that a flood of rows does not keep the supervision waiting."""
+
+
+class ConsoleDelivery:
+    """`shards` are the shard names by stage, in the order of the counters given to `deliver`."""
+
+    def __init__(self, targets: Sequence[ConsoleTarget], shards: Mapping[str, Sequence[str]]) -> None:
+        self._targets = targets
+        self._shards = shards
+        self._printed: dict[tuple[str, str], int] = {}
+
+    def deliver(
+        self,
+        store: NodeStore,
+        counters: Mapping[str, Sequence[ShardCounters | None]],
+        write: Callable[[list[str]], None],
+        now_us: Callable[[], int],
+    ) -> Iterator[tuple[str, list[int]]]:
+        """Print what waits in outboxes; yields (sink, microseconds from source to here by row).
+
+        Raises StoreUnreachable, and whatever `write` raises; neither loses a row.
+        """
+        pairs = [
+            (shard, target)
+            for target in self._targets
+            for shard, known in zip(self._shards[target.stage], counters[target.stage], strict=True)
+            if known is not None and known.outbox_entries
+        ]
+        for _ in range(_ROUNDS_MAX):
+            if not pairs:
+                return
+            answers = store.pipeline(
+                [ReadOutbox(shard, target.sink, READ_BYTES_MAX) for shard, target in pairs]
+            )
+            again = []
+            acknowledge = []
+            for (shard, target), entries in zip(pairs, answers, strict=True):
+                if not entries:
+                    continue
+                yield from self._print(shard, target, entries, write, now_us)
+                acknowledge.append(Acknowledge(shard, target.sink, entries[-1][0]))
+                again.append((shard, target))
+            if acknowledge:
+                store.pipeline(acknowledge)
+            pairs = again
+
+    def _print(
+        self,
+        shard: str,
+        target: ConsoleTarget,
+        entries: Sequence[tuple[int, int, int, bytes]],
+        write: Callable[[list[str]], None],
+        now_us: Callable[[], int],
+    ) -> Iterator[tuple[str, list[int]]]:
+        """Entries that were printed and whose acknowledgement got lost are passed over."""
+        for number, _, _, payload in entries:
+            if number <= self._printed.get((shard, target.sink), 0):
+                continue
+            batch = decode_batch(payload)
+            write([json_line(target.schema.names, row) for row in batch.rows])
+            self._printed[shard, target.sink] = number
+            at_us = now_us()
+            yield target.sink, [at_us - batch.base_us - delta_us for delta_us in batch.deltas_us]
+
+
+def json_line(names: Sequence[str], row: Sequence[Any]) -> str:
+    """One row as a JSON object, columns in the schema's order."""
+    return msgspec.json.encode(dict(zip(names, row, strict=True))).decode()

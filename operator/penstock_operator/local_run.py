@@ -1,0 +1,337 @@
+"""The loop of `penstock run`: looks at processes and store, decides, carries out, shows.
+
+All deciding is `run_decisions`; what is done here can fail half-way (a store that is away), so actions
+wait in a line and are carried out in order. Single-threaded: nothing here waits for anything but the
+next tick. Neighbours: `run_start` puts the parts together, `console_delivery` empties console sinks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from penstock.metrics.rows import TaskRow, WorkerRow
+from penstock.store.port import (
+    Failures,
+    Measure,
+    NodeStore,
+    ReadMetrics,
+    ShardCounters,
+    StoreUnreachable,
+)
+from penstock.store.publishing import to_publish
+from penstock_operator.console_delivery import ConsoleDelivery
+from penstock_operator.fleet import Fleet, WorkerState
+from penstock_operator.plan_outline import console_targets, is_source, outline
+from penstock_operator.progress import Placement, ProgressReader, Reading, task_and_worker_rows
+from penstock_operator.run_decisions import (
+    Action,
+    Backlog,
+    Decision,
+    Phase,
+    PublishSchedules,
+    Result,
+    RunState,
+    Say,
+    Seen,
+    StartWorker,
+    StopWorker,
+    WorkerCare,
+    begin,
+    decide,
+)
+from penstock_operator.run_output import RunOutput
+from penstock_operator.run_status import RunEvent, RunStatus, WorkerLine
+from penstock_operator.run_summary import RunSummary
+
+TICK_S = 0.15
+_MEASURED_PER_CALL = 512
+_LOG_LINES = 30
+
+
+class Ticks(Protocol):
+    """Time, and signals: `now_s` is monotonic, `now_us` the wall clock of source timestamps."""
+
+    @property
+    def interrupts(self) -> int: ...
+
+    def now_s(self) -> float: ...
+
+    def now_us(self) -> int: ...
+
+    def wait(self, seconds: float) -> None: ...
+
+
+class StoreKeeper(Protocol):
+    """Keeps the store's process running."""
+
+    def keep(self) -> str:
+        """Start the store again if it died. Answers a sentence when that is hopeless, "" otherwise."""
+
+    @property
+    def restarts(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the store said in one go."""
+
+    shards: Mapping[str, tuple[ShardCounters | None, ...]]
+    rows: Mapping[str, bytes]
+    failures: Mapping[str, str]
+
+
+class LocalRun:
+    """One run, from its first schedule to its last worker's end.
+
+    `shards` are all shards by stage; `launch` turns the start of a worker into its process.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        shards: Mapping[str, Sequence[str]],
+        store: NodeStore,
+        keeper: StoreKeeper,
+        fleet: Fleet,
+        launch: Callable[[StartWorker], None],
+        output: RunOutput,
+        ticks: Ticks,
+        *,
+        resumed: bool = False,
+    ) -> None:
+        self._state = state
+        self._shards = {stage: tuple(names) for stage, names in shards.items()}
+        self._store = store
+        self._keeper = keeper
+        self._fleet = fleet
+        self._launch = launch
+        self._output = output
+        self._ticks = ticks
+        self._resumed = resumed
+        self._sources = {stage.operator for stage in state.plan.stages if is_source(stage)}
+        targets = console_targets(state.plan)
+        self._progress = ProgressReader(outline(state.plan), [target.sink for target in targets])
+        self._console = ConsoleDelivery(targets, self._shards)
+        self._todo: deque[Action] = deque()
+        self._events: list[RunEvent] = []
+        self._extra_interrupts = 0
+        self._began_s = ticks.now_s()
+        self._began_us = ticks.now_us()
+        self._worked_until_s: float | None = None
+        self._shown_s: float | None = None
+        self._store_away = False
+
+    def tell(self, text: str, *, is_trouble: bool = False) -> None:
+        """Something that people should know."""
+        event = RunEvent(self._ticks.now_s() - self._began_s, text, is_trouble)
+        self._events.append(event)
+        self._output.tell(event)
+
+    def run(self) -> RunSummary:
+        """Run to the end. Whoever calls ends the fleet and the store afterwards, also after an exception."""
+        look = self._look()
+        if look is not None:
+            self._take(look)
+            backlog = self._backlog(look)
+            if backlog is not None and backlog.is_empty and backlog.sources_finished:
+                self.tell("the input was used up and worked through by an earlier run; --fresh starts anew")
+                return self._summary(Result.FINISHED)
+        self._accept(begin(self._state))
+        while self._state.phase is not Phase.ENDED:
+            self._turn()
+            self._ticks.wait(TICK_S)
+        look = self._look()
+        if look is not None:
+            self._deliver(look)
+            self._take(look)
+        return self._summary(self._state.result or Result.STOPPED)
+
+    # --- one turn -------------------------------------------------------------------------------
+
+    def _turn(self) -> None:
+        fault = self._keeper.keep()
+        self._carry_out()
+        look = self._look()
+        seen = self._seen(look, fault)
+        self._accept(decide(self._state, seen, self._ticks.now_s()))
+        if look is not None:
+            self._deliver(look)
+        self._show(look)
+
+    def _look(self) -> _Look | None:
+        """None while the store is away."""
+        names = [name for shards in self._shards.values() for name in shards]
+        chunks = [names[i : i + _MEASURED_PER_CALL] for i in range(0, len(names), _MEASURED_PER_CALL)]
+        calls = [*(Measure(tuple(chunk)) for chunk in chunks), ReadMetrics(), Failures()]
+        try:
+            *measured, rows, failures = self._store.pipeline(calls)
+        except StoreUnreachable:
+            self._note_away(away=True)
+            return None
+        self._note_away(away=False)
+        counters = iter([counter for chunk in measured for counter in chunk])
+        shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
+        return _Look(shards, rows, failures)
+
+    def _note_away(self, *, away: bool) -> None:
+        if away and not self._store_away:
+            self.tell("the store is away", is_trouble=True)
+        elif self._store_away and not away:
+            self.tell("the store is back")
+        self._store_away = away
+
+    def _seen(self, look: _Look | None, store_fault: str) -> Seen:
+        interrupts = self._ticks.interrupts + self._extra_interrupts
+        fleet = self._fleet.workers()
+        if look is None:
+            return Seen(fleet, None, None, None, interrupts, store_fault)
+        return Seen(
+            fleet,
+            {row.worker: row for row in self._rows(look).values() if isinstance(row, WorkerRow)},
+            self._backlog(look),
+            look.failures,
+            interrupts,
+            store_fault,
+        )
+
+    def _backlog(self, look: _Look) -> Backlog | None:
+        """None when the store does not know a shard: nothing can be said of all."""
+        known = [counters for shards in look.shards.values() for counters in shards if counters is not None]
+        if len(known) != sum(len(shards) for shards in look.shards.values()):
+            return None
+        return Backlog(
+            generation=max(counters.generation for counters in known),
+            commits=sum(counters.commit for counters in known),
+            inbox_entries=sum(counters.inbox_entries for counters in known),
+            outbox_entries=sum(counters.outbox_entries for counters in known),
+            sources_finished=all(
+                counters is not None and counters.finished
+                for stage in self._sources
+                for counters in look.shards[stage]
+            ),
+        )
+
+    # --- carrying out ---------------------------------------------------------------------------
+
+    def _accept(self, decision: Decision) -> None:
+        was_working = self._state.phase not in (Phase.STOPPING, Phase.ENDED)
+        self._state = decision.state
+        if was_working and self._state.phase in (Phase.STOPPING, Phase.ENDED):
+            self._worked_until_s = self._ticks.now_s()
+        self._todo.extend(decision.actions)
+        self._carry_out()
+
+    def _carry_out(self) -> None:
+        """In order; what the store is too far away for waits, and all behind it, but for stops."""
+        while self._todo:
+            try:
+                self._do(self._todo[0])
+            except StoreUnreachable:
+                self._note_away(away=True)
+                self._stop_now()
+                return
+            self._todo.popleft()
+
+    def _stop_now(self) -> None:
+        """Stops need no store."""
+        for action in [action for action in self._todo if isinstance(action, StopWorker)]:
+            self._do(action)
+            self._todo.remove(action)
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case PublishSchedules(schedules):
+                self._store.pipeline([to_publish(schedule) for schedule in schedules])
+            case StartWorker():
+                if self._state.phase not in (Phase.STOPPING, Phase.ENDED):
+                    self._launch(action)
+            case StopWorker(worker, grace_s):
+                self._fleet.stop(worker, grace_s)
+            case Say(text, is_trouble):
+                self.tell(text, is_trouble=is_trouble)
+
+    def _deliver(self, look: _Look) -> None:
+        """Rows of console sinks to stdout."""
+        try:
+            for sink, ages_us in self._console.deliver(
+                self._store, look.shards, self._output.rows, self._ticks.now_us
+            ):
+                self._progress.deliver(sink, ages_us)
+        except StoreUnreachable:
+            self._note_away(away=True)
+        except BrokenPipeError:
+            if not self._extra_interrupts:
+                self._extra_interrupts = 2
+                self.tell("nobody reads the output any more")
+
+    # --- showing --------------------------------------------------------------------------------
+
+    def _rows(self, look: _Look) -> dict[str, TaskRow | WorkerRow]:
+        return task_and_worker_rows(look.rows, self._began_us)
+
+    def _take(self, look: _Look) -> None:
+        self._progress.take(Reading(self._ticks.now_s(), self._ticks.now_us(), look.shards, self._rows(look)))
+
+    def _show(self, look: _Look | None) -> None:
+        now_s = self._ticks.now_s()
+        if look is not None:
+            self._take(look)
+        if self._shown_s is None or now_s - self._shown_s >= self._output.tick_s:
+            self._shown_s = now_s
+            self._output.show(self._status(now_s))
+
+    def _status(self, now_s: float) -> RunStatus:
+        state = self._state
+        return RunStatus(
+            topology=state.plan.topology,
+            durability=state.plan.durability,
+            phase=state.phase,
+            elapsed_s=now_s - self._began_s,
+            store_away=self._store_away,
+            workers=tuple(self._worker_line(care) for care in state.workers.values()),
+            operators=self._progress.progress(self._placements()),
+            events=tuple(self._events[-8:]),
+        )
+
+    def _worker_line(self, care: WorkerCare) -> WorkerLine:
+        seen = {worker.worker: worker.state for worker in self._fleet.workers()}.get(care.name)
+        if care.restart_at_s is not None:
+            shown = "down"
+        elif seen is WorkerState.STOPPING or seen is WorkerState.ENDED:
+            shown = str(seen)
+        else:
+            shown = "ready" if care.is_up else "starting"
+        return WorkerLine(care.name, shown, care.restarts)
+
+    def _placements(self) -> dict[str, Placement]:
+        return {
+            name: Placement(
+                {executor.name: executor.worker for executor in schedule.executors}, len(self._shards[name])
+            )
+            for name, schedule in self._state.schedules.items()
+        }
+
+    def _summary(self, result: Result) -> RunSummary:
+        state = self._state
+        now_s = self._ticks.now_s()
+        worked_s = 0.0
+        if state.first_up_s is not None:
+            worked_s = (self._worked_until_s or now_s) - state.first_up_s
+        message = state.message
+        if state.log_of:
+            message += f"\n{self._fleet.log_tail(state.log_of, _LOG_LINES)}"
+        return RunSummary(
+            topology=state.plan.topology,
+            result=result,
+            message=message,
+            resumed=self._resumed,
+            duration_s=now_s - self._began_s,
+            worked_s=worked_s,
+            operators=self._progress.totals(),
+            restarts={care.name: care.restarts for care in state.workers.values() if care.restarts},
+            store_restarts=self._keeper.restarts,
+            events=tuple(self._events),
+        )

@@ -1,0 +1,96 @@
+"""What a run came to: shown to people at its end, written as JSON for scripts.
+
+Neighbours: `progress` adds the operators up, `local_run` fills this in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+from rich.table import Table
+
+from penstock_operator import quantities
+from penstock_operator.progress import OperatorTotal
+from penstock_operator.run_status import RunEvent
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """`result` is finished, time over, stopped or failed (with `message`). `worked_s` counts from the first
+    worker that was ready; `restarts` names the workers that were started again, and how often."""
+
+    topology: str
+    result: str
+    message: str
+    resumed: bool
+    duration_s: float
+    worked_s: float
+    operators: tuple[OperatorTotal, ...]
+    restarts: Mapping[str, int]
+    store_restarts: int
+    events: tuple[RunEvent, ...]
+
+
+def summary_json(summary: RunSummary) -> bytes:
+    """One object; what is not known is null. `records` are of this run."""
+    operators = {
+        total.name: {
+            "kind": total.kind,
+            "records": total.records,
+            "records_per_s": _per_s(total, summary),
+            "p50_ms": total.p50_ms,
+            "p99_ms": total.p99_ms,
+            "max_ms": total.max_ms,
+        }
+        for total in summary.operators
+    }
+    document = {
+        "topology": summary.topology,
+        "result": summary.result,
+        "message": summary.message,
+        "resumed": summary.resumed,
+        "duration_s": summary.duration_s,
+        "worked_s": summary.worked_s,
+        "operators": operators,
+        "restarts": dict(summary.restarts),
+        "store_restarts": summary.store_restarts,
+        "events": [{"at_s": event.at_s, "text": event.text} for event in summary.events],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def headline(summary: RunSummary) -> str:
+    """ "word-count finished after 0:42"."""
+    text = f"{summary.topology}: {summary.result} after {quantities.duration(summary.duration_s)}"
+    again = [f"{worker} {times} times" for worker, times in sorted(summary.restarts.items())]
+    if again:
+        text += f"; workers started again: {', '.join(again)}"
+    if summary.store_restarts:
+        text += f"; the store was started again {summary.store_restarts} times"
+    return text
+
+
+def summary_table(summary: RunSummary) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("operator", no_wrap=True)
+    for header in ("records", "records/s", "p50", "p99", "max"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for total in summary.operators:
+        has_latency = total.kind in ("keyed", "sink")
+        table.add_row(
+            total.name,
+            quantities.count(total.records),
+            quantities.rate(_per_s(total, summary)),
+            quantities.latency(total.p50_ms) if has_latency else "",
+            quantities.latency(total.p99_ms) if has_latency else "",
+            quantities.latency(total.max_ms) if has_latency else "",
+        )
+    return table
+
+
+def _per_s(total: OperatorTotal, summary: RunSummary) -> float | None:
+    if total.records is None or summary.worked_s <= 0:
+        return None
+    return total.records / summary.worked_s
