@@ -65,7 +65,7 @@ java_major() {
 choose_java_package() {
     local package
     for package in openjdk-17-jre-headless openjdk-21-jre-headless openjdk-25-jre-headless; do
-        if apt-cache show "$package" >/dev/null 2>&1; then
+        if [[ $(LC_ALL=C apt-cache policy "$package") =~ Candidate:\ [0-9] ]]; then
             echo "$package"
             return
         fi
