@@ -28,4 +28,4 @@ class Schema:
 
     def ddl(self) -> str:
         """As Spark's DDL, for messages and for the worker's StructType."""
-        return ", ".join(f"`{c.name}` {c.type}" for c in self.columns)
+        return ", ".join(f"`{c.name.replace('`', '``')}` {c.type}" for c in self.columns)

@@ -1,0 +1,350 @@
+"""What must hold between the operators of a Topology: one role each, known inputs, no cycle, schemas
+that flow, keys that can be routed.
+
+Works on the plain document, not on the model, so that these faults are listed together with the
+fields' own; what a field's own fault leaves unknown is passed over here, so that one mistake is named
+once. Neighbours: `load` and `compile` call `check`, `topology` has the same rules in CEL where CEL can
+say them.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Literal
+
+from penstock.api.faults import Fault, listed, nearest
+from penstock.api.structural import structural_schema
+from penstock.api.topology import OperatorSpec
+from penstock.dataflow.ddl import InvalidSchema, parse_schema
+from penstock.dataflow.routing import routable
+from penstock.dataflow.schema import Column, Schema
+
+Runtime = Literal["local", "cluster"]
+
+TEXT_SCHEMA = Schema((Column("value", "string"),))
+ZIPF_SCHEMA = Schema(
+    (
+        Column("key", "bigint"),
+        Column("payload", "string"),
+        Column("service_time_us", "bigint"),
+        Column("number", "bigint"),
+    )
+)
+_SOURCE_SCHEMAS = {"files": TEXT_SCHEMA, "zipf": ZIPF_SCHEMA}
+FUSED_COPIES_MAX = 256
+"""How often one stateless operator may be fused: once for each path from a stage to it."""
+
+_ROLES = ("source", "map", "processor", "sink")
+_KINDS = {"source": ("files", "zipf"), "sink": ("files", "console")}
+_FIELDS = frozenset(structural_schema(OperatorSpec)["properties"])
+# Per role: the fields that it needs, and those that it may have.
+_NEEDS = {
+    "source": (),
+    "map": ("inputs", "outputSchema"),
+    "processor": ("inputs", "keyBy", "processor", "outputSchema"),
+    "sink": ("inputs",),
+}
+_MAY_HAVE = {
+    "source": frozenset({"tasks"}),
+    "map": frozenset({"inputs", "outputSchema"}),
+    "processor": frozenset({"inputs", "keyBy", "processor", "outputSchema", "shards", "tasks"}),
+    "sink": frozenset({"inputs"}),
+}
+_WHY_NOT = {
+    "inputs": "a source reads from outside",
+    "keyBy": "only a processor has a key",
+    "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
+    "shards": "only a processor's keys are cut into shards",
+    "tasks": "it runs in the tasks of its input",
+}
+_HINTS = {
+    "inputs": "give the names of the operators that it reads, as a list",
+    "keyBy": "give the columns of its input that make the key, as a list",
+    "processor": "give the class that works on each key, such as word_count:Count",
+    "outputSchema": "give the columns that come out, such as 'word string, total bigint'",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator as far as the document is clear about it."""
+
+    path: str
+    name: str | None
+    role: str | None
+    """One of source, map, processor, sink (a processor also when it lacks no more than that); None when
+    it has not exactly one."""
+    inputs: tuple[str, ...]
+    body: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Graph:
+    """The outcome of `check`. Without faults `order` holds every operator, inputs first."""
+
+    faults: list[Fault] = field(default_factory=list)
+    operators: dict[str, Operator] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    inputs: dict[str, Schema] = field(default_factory=dict)
+    """Operator -> schema of its input rows."""
+    outputs: dict[str, Schema] = field(default_factory=dict)
+    """Operator -> schema of the rows that come out. Sinks have none."""
+
+    def readers(self, name: str) -> Iterator[Operator]:
+        """The operators that read `name`, in the document's order."""
+        return (operator for operator in self.operators.values() if name in operator.inputs)
+
+
+def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
+    """Check a Topology's `spec` (a plain document). Never raises for what a user can write."""
+    graph = Graph()
+    operators = list(_operators(spec.get("operators")))
+    _check_code_and_durability(spec, operators, runtime, graph.faults)
+    for operator in operators:
+        _check_role(operator, graph.faults)
+    _check_names(operators, graph)
+    _check_inputs(operators, graph)
+    _order(graph)
+    _flow(graph)
+    _check_sinks(operators, graph.faults)
+    return graph
+
+
+def _operators(listing: object) -> Iterator[Operator]:
+    if not isinstance(listing, list | tuple):
+        return
+    for index, body in enumerate(listing):
+        if not isinstance(body, dict):
+            continue
+        name = body.get("name") if isinstance(body.get("name"), str) else None
+        roles = [role for role in _ROLES if body.get(role) is not None]
+        if not roles and body.get("keyBy") is not None:
+            roles = ["processor"]
+        yield Operator(
+            path=f"spec.operators[{index}]" + (f" ({name})" if name is not None else ""),
+            name=name,
+            role=roles[0] if len(roles) == 1 else None,
+            inputs=tuple(_texts(body.get("inputs"))),
+            body=body,
+        )
+
+
+# --- one operator --------------------------------------------------------------------------------
+
+
+def _check_code_and_durability(
+    spec: Mapping[str, Any], operators: Sequence[Operator], runtime: Runtime, faults: list[Fault]
+) -> None:
+    if spec.get("durability") == "Replicated":
+        message = "Replicated comes with replication, which is not there yet; give Process or Disk"
+        faults.append(Fault("spec.durability", message))
+    code = spec.get("code")
+    users = [operator for operator in operators if operator.role in ("map", "processor")]
+    if code is None and users:
+        names = listed(str(operator.name) for operator in users)
+        message = f"is missing; give {{module: NAME}}, the module that holds the code of {names}"
+        faults.append(Fault("spec.code", message))
+    if isinstance(code, dict):
+        _check_one_of("spec.code", code, ("module", "configMap"), faults)
+        if runtime == "local" and code.get("configMap") is not None:
+            message = "a ConfigMap is read in a cluster only; for a local run give code: {module: NAME}"
+            faults.append(Fault("spec.code.configMap", message))
+
+
+def _check_role(operator: Operator, faults: list[Fault]) -> None:
+    role, body = operator.role, operator.body
+    given = [name for name in _ROLES if body.get(name) is not None]
+    unknown = [name for name in body if name not in _FIELDS]
+    if role is None:
+        if given:
+            message = f"has {' and '.join(given)}; keep exactly one of source, map, processor and sink"
+            faults.append(Fault(operator.path, message))
+        elif not any(nearest(name, unknown) for name in _ROLES):
+            message = "does nothing; give exactly one of source, map, processor and sink"
+            faults.append(Fault(operator.path, message))
+        return
+    missing = [name for name in _NEEDS[role] if body.get(name) is None and not nearest(name, unknown)]
+    faults += [Fault(f"{operator.path}.{name}", f"is missing; {_HINTS[name]}") for name in missing]
+    extra = [name for name in _WHY_NOT if body.get(name) is not None and name not in _MAY_HAVE[role]]
+    why = {name: f"a {role} has none: {_WHY_NOT[name]}; leave it out" for name in extra}
+    faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
+    if role in _KINDS and isinstance(body[role], dict):
+        _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
+
+
+def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:
+    given = [kind for kind in kinds if body.get(kind) is not None]
+    if len(given) > 1 or not body:
+        has = f"has {' and '.join(given)}" if given else "is empty"
+        faults.append(Fault(path, f"{has}; give exactly one of {' and '.join(kinds)}"))
+
+
+# --- names and edges -----------------------------------------------------------------------------
+
+
+def _check_names(operators: Sequence[Operator], graph: Graph) -> None:
+    for operator in operators:
+        if operator.name is None:
+            continue
+        first = graph.operators.setdefault(operator.name, operator)
+        if first is not operator:
+            message = f"{operator.name!r} is the name of {first.path} already; names are unique"
+            graph.faults.append(Fault(f"{operator.path}.name", message))
+    if operators and not any(operator.body.get("source") is not None for operator in operators):
+        graph.faults.append(Fault("spec.operators", "none is a source; records have to come from somewhere"))
+
+
+def _check_inputs(operators: Sequence[Operator], graph: Graph) -> None:
+    known = [name for name, operator in graph.operators.items() if operator.role != "sink"]
+    for operator in operators:
+        for index, name in enumerate(operator.inputs):
+            path = f"{operator.path}.inputs[{index}]"
+            if name in operator.inputs[:index]:
+                graph.faults.append(Fault(path, f"{name!r} is given twice; keep one"))
+            elif name not in graph.operators:
+                message = f"no operator is called {name!r}{nearest(name, known)}; there are {listed(known)}"
+                graph.faults.append(Fault(path, message))
+            elif graph.operators[name].role == "sink":
+                message = f"{name!r} is a sink and hands no rows on; there are {listed(known)}"
+                graph.faults.append(Fault(path, message))
+    if any(operator.role is None or _unclear_inputs(operator, graph) for operator in operators):
+        return
+    for name, operator in graph.operators.items():
+        if operator.role != "sink" and not any(graph.readers(name)):
+            message = f"no operator reads it; add a sink with inputs: [{name}], or take it out"
+            graph.faults.append(Fault(operator.path, message))
+
+
+def _unclear_inputs(operator: Operator, graph: Graph) -> bool:
+    """Whether what it reads is not known, by a fault of its own."""
+    unknown = any(name not in graph.operators for name in operator.inputs)
+    return unknown or (operator.role != "source" and not operator.inputs)
+
+
+def _order(graph: Graph) -> None:
+    """Fill `order`. Each cycle is named, cut where it was found, and the search goes on behind it."""
+    known = {name for name, operator in graph.operators.items() if operator.role != "sink"}
+    sources = {
+        name: [source for source in operator.inputs if source in known]
+        for name, operator in graph.operators.items()
+    }
+    while True:
+        try:
+            graph.order = list(TopologicalSorter(sources).static_order())
+        except CycleError as error:
+            ring: list[str] = error.args[1][:-1]
+            start = min(range(len(ring)), key=lambda at: list(sources).index(ring[at]))
+            ring = ring[start:] + ring[:start]
+            reader, source = ring[0], ring[-1]
+            sources[reader] = [name for name in sources[reader] if name != source]
+            path = f"{graph.operators[reader].path}.inputs[{graph.operators[reader].inputs.index(source)}]"
+            message = f"a cycle: {' -> '.join((*ring, reader))}; rows cannot come back to where they were"
+            graph.faults.append(Fault(path, message))
+        else:
+            return
+
+
+# --- schemas -------------------------------------------------------------------------------------
+
+
+def _flow(graph: Graph) -> None:
+    """Hand schemas down in topological order."""
+    copies: dict[str, int] = {}
+    for name in graph.order:
+        operator = graph.operators[name]
+        _check_fused_copies(operator, copies, graph.faults)
+        _take_input(operator, graph)
+        schema = _output(operator, graph.faults)
+        if schema is not None:
+            graph.outputs[name] = schema
+        if operator.role == "processor" and name in graph.inputs:
+            _check_key(operator, graph.inputs[name], graph.faults)
+
+
+def _take_input(operator: Operator, graph: Graph) -> None:
+    first: str | None = None
+    for index, source in enumerate(operator.inputs):
+        schema = graph.outputs.get(source)
+        if schema is None:
+            continue
+        if first is None:
+            first = source
+            graph.inputs[str(operator.name)] = schema
+        elif schema != graph.outputs[first]:
+            before = _columns(graph.outputs[first])
+            message = (
+                f"{source!r} gives ({_columns(schema)}), but {first!r} gives ({before}); "
+                "all inputs of an operator need the same columns in the same order"
+            )
+            graph.faults.append(Fault(f"{operator.path}.inputs[{index}]", message))
+
+
+def _output(operator: Operator, faults: list[Fault]) -> Schema | None:
+    if operator.role == "source":
+        source = operator.body["source"]
+        schemas = _SOURCE_SCHEMAS.items() if isinstance(source, dict) else ()
+        found = [schema for kind, schema in schemas if source.get(kind) is not None]
+        return found[0] if len(found) == 1 else None
+    ddl = operator.body.get("outputSchema")
+    if operator.role not in ("map", "processor") or not isinstance(ddl, str) or not ddl:
+        return None
+    try:
+        return parse_schema(ddl)
+    except InvalidSchema as error:
+        faults.append(Fault(f"{operator.path}.outputSchema", str(error)))
+        return None
+
+
+def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
+    key_by = operator.body.get("keyBy")
+    types = {column.name: column.type for column in schema.columns}
+    taken: set[str] = set()
+    for index, name in enumerate(key_by if isinstance(key_by, list | tuple) else ()):
+        if not isinstance(name, str):
+            continue
+        path = f"{operator.path}.keyBy[{index}]"
+        if name in taken:
+            faults.append(Fault(path, f"{name!r} is given twice; keep one"))
+        elif name not in types:
+            hint = nearest(name, schema.names)
+            message = f"its input has no column {name!r}{hint}; columns are {_columns(schema)}"
+            faults.append(Fault(path, message))
+        elif not routable(types[name]):
+            message = f"column {name!r} is {types[name]}: arrays, maps and structs cannot be part of a key"
+            faults.append(Fault(path, message))
+        taken.add(name)
+
+
+def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list[Fault]) -> None:
+    count = sum(copies.get(source, 0) for source in operator.inputs)
+    copies[str(operator.name)] = 1 if operator.role in ("source", "processor") else count
+    if operator.role in ("map", "sink") and count > FUSED_COPIES_MAX:
+        message = f"rows reach it on {count} paths without a key; at most {FUSED_COPIES_MAX} can be fused"
+        faults.append(Fault(f"{operator.path}.inputs", message))
+        copies[str(operator.name)] = 1
+
+
+def _check_sinks(operators: Iterable[Operator], faults: list[Fault]) -> None:
+    """Two sinks that write into one folder would write into one another's files."""
+    folders: dict[str, Operator] = {}
+    for operator in operators:
+        sink = operator.body.get("sink")
+        files = sink.get("files") if isinstance(sink, dict) else None
+        path = files.get("path") if isinstance(files, dict) else None
+        if not isinstance(path, str):
+            continue
+        first = folders.setdefault(posixpath.normpath(path), operator)
+        if first is not operator:
+            message = f"{first.name} writes into this folder already; give each sink one of its own"
+            faults.append(Fault(f"{operator.path}.sink.files.path", message))
+
+
+def _columns(schema: Schema) -> str:
+    return listed(f"{column.name} {column.type}" for column in schema.columns)
+
+
+def _texts(value: object) -> Iterator[str]:
+    return (item for item in value if isinstance(item, str)) if isinstance(value, list | tuple) else iter(())

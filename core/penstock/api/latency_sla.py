@@ -1,0 +1,129 @@
+"""`LatencySLA`: how fast. The average latency over any window T stays at or below L.
+
+StreamSwitch (section 2) names the parameters: latency bound L, window T, alert threshold l, safety
+margin epsilon, examine interval delta.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
+
+from penstock.api.document import (
+    ApiVersion,
+    Cpu,
+    Document,
+    Name,
+    PositiveDuration,
+    cel,
+    duration_us,
+)
+from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.topology import TASKS_MAX, WORKERS_MAX
+
+_ORDERED = "!has(self.min) || !has(self.max) || self.min <= self.max"
+
+
+class TaskBounds(Document):
+    """Tasks of each operator in scope. They narrow what the Topology allows, never widen it."""
+
+    model_config = ConfigDict(json_schema_extra=cel((_ORDERED, "min is above max")))
+
+    min: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
+    max: Annotated[int, Field(ge=1, le=TASKS_MAX)] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}")
+        return self
+
+
+class WorkerBounds(Document):
+    """Workers of the topology. They narrow what the Topology allows, never widen it."""
+
+    model_config = ConfigDict(json_schema_extra=cel((_ORDERED, "min is above max")))
+
+    min: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | None = None
+    max: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError(f"min {self.min} is above max {self.max}")
+        return self
+
+
+class BoundsSpec(Document):
+    tasks: TaskBounds | None = None
+    workers: WorkerBounds | None = None
+
+
+class BudgetSpec(Document):
+    """What keeping the SLA may cost."""
+
+    cores: Cpu
+    """Cores of all tasks in scope together, at most."""
+
+
+class LatencySLASpec(Document):
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            ("duration(self.window) >= duration(self.interval)", "window is shorter than interval"),
+            ("self.topology == oldSelf.topology", "topology is fixed; make another LatencySLA"),
+        )
+    )
+
+    topology: Name
+    """The Topology's name, in the same namespace."""
+    operator: Name | None = None
+    """The operator that the latency is measured at, from its inbox to its output. Without it: end to end,
+    from source to each sink."""
+    latency: PositiveDuration
+    """L: the average latency over any window stays at or below this."""
+    window: PositiveDuration = "1s"
+    """T: the length of that window."""
+    alert_threshold: PositiveDuration = "100ms"
+    """l: an instantaneous latency above it is an alarm."""
+    safety_margin: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """epsilon: the share of a task's service rate that is held in reserve."""
+    interval: PositiveDuration = "100ms"
+    """delta: how often the topology is examined."""
+    policy: Literal["StreamSwitch", "Elasticutor", "Hybrid"] = "Hybrid"
+    bounds: BoundsSpec = BoundsSpec()
+    budget: BudgetSpec | None = None
+    dry_run: bool = False
+    """Decide and show, without acting."""
+
+    @model_validator(mode="after")
+    def _window_holds_an_interval(self) -> Self:
+        if duration_us(self.window) < duration_us(self.interval):
+            raise ValueError(f"window {self.window} is shorter than interval {self.interval}")
+        return self
+
+
+class LatencySLAStatus(Document):
+    observed_generation: ObservedGeneration | None = None
+    conditions: Conditions = ()
+    met: bool | None = None
+    """Whether the last window kept the bound."""
+    latency: Annotated[str, StringConstraints(max_length=32)] | None = None
+    """Average over the last window."""
+    predicted_latency: Annotated[str, StringConstraints(max_length=32)] | None = None
+    success_rate: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of the windows of the last five minutes that kept the bound."""
+    mean_tasks: Annotated[float, Field(ge=0)] | None = None
+    last_decision: Annotated[str, StringConstraints(max_length=4096)] | None = None
+    """One sentence: what was seen, what was chosen."""
+    last_scaled: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})] | None = None
+
+
+class LatencySLA(Document):
+    """How fast a Topology, or one operator of it, has to be."""
+
+    api_version: ApiVersion
+    kind: Literal["LatencySLA"]
+    metadata: ObjectMeta
+    spec: LatencySLASpec
+    status: LatencySLAStatus | None = None

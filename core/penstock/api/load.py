@@ -1,0 +1,164 @@
+"""A manifest file -> models, or every fault in it at once.
+
+`load_manifest` is the edge: YAML (`yaml_text`), overrides (`overrides`), fields (the models, worded
+by `faults`), the graph between operators (`graph`), and on wish the user's code (`code`).
+`compile` goes on from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from penstock.api.code import missing_code
+from penstock.api.document import API_VERSION
+from penstock.api.faults import Fault, InvalidManifest, listed, nearest, schema_faults, shown
+from penstock.api.graph import Runtime, check
+from penstock.api.latency_sla import LatencySLA
+from penstock.api.overrides import apply_overrides
+from penstock.api.topology import Topology
+from penstock.api.yaml_text import read_documents
+
+_KINDS: Mapping[str, type[Topology] | type[LatencySLA]] = {"Topology": Topology, "LatencySLA": LatencySLA}
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a file holds, in its order."""
+
+    topologies: tuple[Topology, ...]
+    latency_slas: tuple[LatencySLA, ...]
+
+    @property
+    def topology(self) -> Topology:
+        """The only Topology. Raises InvalidManifest where there is none, or more than one."""
+        if len(self.topologies) == 1:
+            return self.topologies[0]
+        names = listed(topology.metadata.name for topology in self.topologies)
+        message = f"exactly one Topology is wanted here; the file has {names}"
+        raise InvalidManifest([Fault("", message)])
+
+
+def load_manifest(
+    path: Path, overrides: Sequence[str] = (), *, runtime: Runtime = "local", with_code: bool = False
+) -> Manifest:
+    """Read, change (`--set`, see `apply_overrides`) and check the manifest at `path`.
+
+    `with_code` also looks, without running it, whether the code that the operators name is there: beside
+    the manifest or installed. Raises InvalidManifest with all faults.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InvalidManifest([Fault(str(path), "no such file; give the path of a manifest")]) from error
+    except UnicodeDecodeError as error:
+        raise InvalidManifest([Fault(str(path), f"is not UTF-8 text: {error.reason}")]) from error
+    except OSError as error:
+        raise InvalidManifest([Fault(str(path), f"cannot be read: {error.strerror}")]) from error
+    return parse_manifest(text, overrides, runtime=runtime, code_dir=path.parent if with_code else None)
+
+
+def parse_manifest(
+    text: str, overrides: Sequence[str] = (), *, runtime: Runtime = "local", code_dir: Path | None = None
+) -> Manifest:
+    """As `load_manifest`, from text. `code_dir` is where to look for code; None does not look."""
+    documents, faults = read_documents(text)
+    if not documents:
+        faults.append(Fault("", f"nothing in it; begin with apiVersion: {API_VERSION}, kind: Topology"))
+    if overrides:
+        faults += _override(documents, overrides)
+    objects: list[Topology | LatencySLA] = []
+    for number, document in enumerate(documents, start=1):
+        found = _read(document, runtime, code_dir)
+        prefix = f"document {number}: " if len(documents) > 1 else ""
+        faults += [Fault(prefix + fault.path, fault.message) for fault in found.faults]
+        if found.object is not None:
+            objects.append(found.object)
+    topologies = tuple(item for item in objects if isinstance(item, Topology))
+    slas = tuple(item for item in objects if isinstance(item, LatencySLA))
+    faults += _between(topologies, slas)
+    if faults:
+        raise InvalidManifest(faults)
+    return Manifest(topologies, slas)
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """The manifest as YAML that `parse_manifest` reads back: overrides are in it."""
+    documents = [
+        item.model_dump(by_alias=True, exclude_unset=True, mode="json")
+        for item in (*manifest.topologies, *manifest.latency_slas)
+    ]
+    return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    object: Topology | LatencySLA | None
+    faults: list[Fault]
+
+
+def _read(document: object, runtime: Runtime, code_dir: Path | None) -> _Read:
+    if not isinstance(document, dict):
+        message = f"{shown(document)} is no manifest; give an object with apiVersion, kind, metadata and spec"
+        return _Read(None, [Fault("", message)])
+    kind = document.get("kind")
+    model = _KINDS.get(kind) if isinstance(kind, str) else None
+    if model is None:
+        return _Read(None, [Fault("kind", _unknown_kind(kind))])
+    faults: list[Fault] = []
+    parsed: Topology | LatencySLA | None = None
+    try:
+        parsed = model.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        faults += schema_faults(error, model, document)
+    spec = document.get("spec")
+    if model is Topology and isinstance(spec, dict):
+        faults += check(spec, runtime).faults
+        if code_dir is not None:
+            faults += missing_code(spec, code_dir)
+    return _Read(parsed, faults)
+
+
+def _unknown_kind(kind: object) -> str:
+    if kind == "Schedule":
+        return "a Schedule is written by Penstock itself, not by hand"
+    known = listed(_KINDS)
+    if kind is None:
+        return f"is missing; give one of {known}"
+    return f"{shown(kind)} is unknown{nearest(str(kind), list(_KINDS))}; give one of {known}"
+
+
+def _override(documents: list[Any], overrides: Sequence[str]) -> list[Fault]:
+    """Apply overrides to the one Topology among `documents`, in place."""
+    kinds = [item.get("kind") if isinstance(item, dict) else None for item in documents]
+    places = [at for at, kind in enumerate(kinds) if kind == "Topology"]
+    if len(places) != 1:
+        return [Fault("--set", f"works on a file with exactly one Topology; this one has {len(places)}")]
+    documents[places[0]], faults = apply_overrides(documents[places[0]], overrides)
+    return faults
+
+
+def _between(topologies: Sequence[Topology], slas: Sequence[LatencySLA]) -> list[Fault]:
+    """What does not fit between the objects of one file."""
+    faults: list[Fault] = []
+    operators: dict[str, list[str]] = {}
+    for topology in topologies:
+        name = topology.metadata.name
+        if name in operators:
+            faults.append(Fault(f"Topology {name}", "comes twice in this file; names are unique"))
+        operators[name] = [operator.name for operator in topology.spec.operators]
+    for sla in slas:
+        known = operators.get(sla.spec.topology)
+        wanted = sla.spec.operator
+        if known is not None and wanted is not None and wanted not in known:
+            message = (
+                f"Topology {sla.spec.topology} has no operator {wanted!r}{nearest(wanted, known)}; "
+                f"there are {listed(known)}"
+            )
+            faults.append(Fault(f"LatencySLA {sla.metadata.name}: spec.operator", message))
+    return faults

@@ -1,0 +1,377 @@
+"""`Topology`: what to compute, as a user writes it.
+
+The models check each field for itself. What holds between fields and operators (one role each, known
+inputs, no cycle, schemas that flow) is `graph`'s for people at a terminal, and CEL's, beside the
+models here, for the API server. `compile` turns a Topology into a `Plan`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+
+from penstock.api.document import (
+    ApiVersion,
+    ColumnName,
+    Cpu,
+    Ddl,
+    Document,
+    Duration,
+    Memory,
+    ModuleName,
+    Name,
+    ObjectName,
+    PathText,
+    Target,
+    atomic_list,
+    cel,
+    cpu_millis,
+    keyed_list,
+)
+from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+
+SHARDS_DEFAULT = 64
+SHARDS_MAX = 4096
+TASKS_MAX = 1024
+TASKS_MAX_DEFAULT = 8
+WORKERS_MAX = 1024
+
+Rate = Annotated[float, Field(gt=0, le=1e9)]
+TaskCount = Annotated[int, Field(ge=1, le=TASKS_MAX)]
+
+_MIN_BELOW_MAX = "!has(self.max) || self.min <= self.max"
+_INITIAL_BETWEEN = (
+    "!has(self.initial) || (self.initial >= self.min && (!has(self.max) || self.initial <= self.max))"
+)
+
+
+# --- sources and sinks -------------------------------------------------------------------------
+
+
+class FilesSourceSpec(Document):
+    """Text files, each a shard of its own, read line by line to the end."""
+
+    glob: PathText
+    """Which files; `**` goes into folders. Relative to the manifest's folder."""
+    format: Literal["text"] = "text"
+    """text: one row a line, in the column `value string`."""
+    rate_per_second: Rate | None = None
+    """Lines a second over all files; without it as fast as downstream takes them."""
+
+
+class ZipfSourceSpec(Document):
+    """A generator of records with zipf-distributed keys (Elasticutor, section 5).
+
+    Its columns are `key bigint, payload string, service_time_us bigint, number bigint`.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (
+                "self.partitions == oldSelf.partitions",
+                "partitions are shards, and their number is fixed for life",
+            )
+        )
+    )
+
+    keys: Annotated[int, Field(ge=1, le=10_000_000)]
+    """How many different keys."""
+    exponent: Annotated[float, Field(ge=0, le=5)] = 0.5
+    """Skew: a key's share falls with its rank to this power; 0 is uniform."""
+    record_bytes: Annotated[int, Field(ge=0, le=65_536)] = 128
+    """Length of the payload."""
+    service_time: Duration = "0s"
+    """Work that each record asks for, in its column service_time_us."""
+    rate_per_second: Rate | None = None
+    """Records a second over all partitions; without it as fast as downstream takes them."""
+    records: Annotated[int, Field(ge=1, le=10**15, json_schema_extra={"format": "int64"})] | None = None
+    """How many records in all; without it the source never ends."""
+    shuffles_per_minute: Annotated[float, Field(ge=0, le=6000)] = 0.0
+    """How often the keys change their ranks."""
+    partitions: Annotated[int, Field(ge=1, le=SHARDS_MAX)] = 1
+    """Shards of the source; fixed for life."""
+    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+
+
+class SourceSpec(Document):
+    """Where records come from: exactly one kind."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(("has(self.files) != has(self.zipf)", "exactly one of files and zipf"))
+    )
+
+    files: FilesSourceSpec | None = None
+    zipf: ZipfSourceSpec | None = None
+
+
+class FilesSinkSpec(Document):
+    """Files below a folder, one for each upstream shard; a replay writes no row twice."""
+
+    path: PathText
+    """The folder. Relative to the manifest's folder."""
+    format: Literal["jsonl"] = "jsonl"
+    """jsonl: one JSON object a line."""
+
+
+class ConsoleSinkSpec(Document):
+    """One JSON object a line to the terminal of `penstock run`, or to the worker's log."""
+
+
+class SinkSpec(Document):
+    """Where rows leave the topology: exactly one kind."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(("has(self.files) != has(self.console)", "exactly one of files and console"))
+    )
+
+    files: FilesSinkSpec | None = None
+    console: ConsoleSinkSpec | None = None
+
+
+def _check_order(least: int, initial: int | None, most: int) -> None:
+    """Refuse min above max, and initial outside of the two."""
+    if least > most:
+        raise ValueError(f"min {least} is above max {most}")
+    if initial is not None and not least <= initial <= most:
+        raise ValueError(f"initial {initial} is not from min {least} to max {most}")
+
+
+# --- operators ---------------------------------------------------------------------------------
+
+
+class TasksSpec(Document):
+    """How many tasks an operator has, over all workers."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (_MIN_BELOW_MAX, "tasks.min is above tasks.max"),
+            (_INITIAL_BETWEEN, "tasks.initial is not between tasks.min and tasks.max"),
+        )
+    )
+
+    min: TaskCount = 1
+    max: TaskCount | None = None
+    """Without it 8, or min or initial where that is more."""
+    initial: TaskCount | None = None
+    """At the start; without it min."""
+
+    @property
+    def upper(self) -> int:
+        """`max` with its default filled in."""
+        return self.max if self.max is not None else max(self.min, self.initial or 0, TASKS_MAX_DEFAULT)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _check_order(self.min, self.initial, self.upper)
+        return self
+
+
+class OperatorSpec(Document):
+    """A node of the topology's graph. Exactly one of source, map, processor and sink says what it does."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (
+                "[has(self.source), has(self.map), has(self.processor), has(self.sink)]"
+                ".filter(given, given).size() == 1",
+                "exactly one of source, map, processor and sink",
+            ),
+            (
+                "has(self.source) != has(self.inputs)",
+                "a source has no inputs, every other operator has at least one",
+            ),
+            ("!has(self.inputs) || !(self.name in self.inputs)", "an operator cannot be its own input"),
+            (
+                "has(self.processor) == has(self.keyBy)",
+                "a processor has keyBy, and nothing else has",
+            ),
+            (
+                "has(self.outputSchema) == (has(self.map) || has(self.processor))",
+                "a map and a processor need outputSchema, a source and a sink have none",
+            ),
+            ("!has(self.shards) || has(self.processor)", "only a processor has shards"),
+            (
+                "!has(self.tasks) || has(self.source) || has(self.processor)",
+                "a map and a sink run in the tasks of their input",
+            ),
+            (
+                "!has(self.processor) || !has(oldSelf.processor) || (has(self.shards) ? self.shards : "
+                f"{SHARDS_DEFAULT}) == (has(oldSelf.shards) ? oldSelf.shards : {SHARDS_DEFAULT})",
+                "shards are fixed for life",
+            ),
+            (
+                "!has(self.keyBy) || !has(oldSelf.keyBy) || self.keyBy == oldSelf.keyBy",
+                "keyBy is fixed for life",
+            ),
+        )
+    )
+
+    name: Name
+    inputs: Annotated[tuple[Name, ...], atomic_list(16, minimum=1)] | None = None
+    """The operators whose rows it takes. Their schemas are equal."""
+    source: SourceSpec | None = None
+    map: Target | None = None
+    """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop."""
+    key_by: Annotated[tuple[ColumnName, ...], atomic_list(16, minimum=1)] | None = None
+    """Columns of the input that make the key; fixed for life."""
+    processor: Target | None = None
+    """A pyspark.sql.streaming.StatefulProcessor."""
+    sink: SinkSpec | None = None
+    output_schema: Ddl | None = None
+    """The columns that come out of a map or a processor."""
+    shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
+    """Parts of a processor's keys, the units that move; fixed for life. Without it 64."""
+    tasks: TasksSpec | None = None
+
+
+# --- workers -----------------------------------------------------------------------------------
+
+
+class CoresSpec(Document):
+    """Cores of one worker: it is resized in place between the two."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (
+                "quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
+                "cores.min is above cores.max",
+            )
+        )
+    )
+
+    min: Cpu = "1"
+    max: Cpu = "4"
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if cpu_millis(self.min) > cpu_millis(self.max):
+            raise ValueError(f"min {self.min} is above max {self.max}")
+        return self
+
+
+class WorkersSpec(Document):
+    """The pods (with `penstock run`, the process trees) that run the topology."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (_MIN_BELOW_MAX, "workers.min is above workers.max"),
+            (_INITIAL_BETWEEN, "workers.initial is not between workers.min and workers.max"),
+        )
+    )
+
+    min: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
+    max: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | None = None
+    """Without it min, or initial where that is more."""
+    initial: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | None = None
+    """At the start; without it min."""
+    warm: Annotated[int, Field(ge=0, le=64)] = 0
+    """Spare workers that keep a Spark session up without work."""
+    cores: CoresSpec = CoresSpec()
+    memory: Memory = "2Gi"
+    """Of one worker with all its processes."""
+    isolation: Literal["Topology", "Operator"] = "Topology"
+    """Topology: a worker runs several operators. Operator: it runs one only."""
+
+    @property
+    def upper(self) -> int:
+        """`max` with its default filled in."""
+        return self.max if self.max is not None else max(self.min, self.initial or 0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        _check_order(self.min, self.initial, self.upper)
+        return self
+
+
+class CodeSpec(Document):
+    """Where the functions and processors come from: exactly one place."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            ("has(self.module) != has(self.configMap)", "exactly one of module and configMap")
+        )
+    )
+
+    module: ModuleName | None = None
+    """A module in the image, or beside the manifest."""
+    config_map: ObjectName | None = None
+    """A ConfigMap of .py files."""
+
+
+# --- the object --------------------------------------------------------------------------------
+
+
+class TopologySpec(Document):
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (
+                "has(self.code) || !self.operators.exists(o, has(o.map) || has(o.processor))",
+                "code is needed where an operator has a map or a processor",
+            ),
+            (
+                "self.operators.all(o, !has(o.inputs) || o.inputs.all(i, "
+                "self.operators.exists(p, p.name == i && !has(p.sink))))",
+                "each input is the name of an operator that is not a sink",
+            ),
+            ("self.operators.exists(o, has(o.source))", "a topology needs a source"),
+            (
+                "!has(self.durability) || self.durability != 'Replicated'",
+                "durability Replicated comes with replication; use Disk or Process",
+            ),
+        )
+    )
+
+    code: CodeSpec | None = None
+    durability: Literal["Process", "Disk", "Replicated"] | None = None
+    """What survives: Process, the kill of any process; Disk, also a node's loss of power; Replicated, also
+    the loss of a node. Without it Process in `penstock run`, Disk in a cluster."""
+    workers: WorkersSpec = WorkersSpec()
+    remote_tasks: Literal["Never", "Allowed"] = "Never"
+    """Whether a worker may run tasks on another node when its own is full."""
+    task_cpu: Cpu = "1"
+    """What one task asks of its pod, in cores or slices such as 200m."""
+    operators: Annotated[tuple[OperatorSpec, ...], keyed_list(64, "name", minimum=1)]
+
+
+class OperatorStatus(Document):
+    """One operator, as it is."""
+
+    name: Name
+    tasks_desired: Annotated[int, Field(ge=0)] = 0
+    tasks_ready: Annotated[int, Field(ge=0)] = 0
+    shards: Annotated[int, Field(ge=0)] = 0
+    shards_moving: Annotated[int, Field(ge=0)] = 0
+
+
+class TopologyStatus(Document):
+    observed_generation: ObservedGeneration | None = None
+    phase: Literal["Pending", "Starting", "Running", "Draining", "Finished", "Failed"] | None = None
+    conditions: Conditions = ()
+    workers_desired: Annotated[int, Field(ge=0)] | None = None
+    workers_ready: Annotated[int, Field(ge=0)] | None = None
+    shards_moving: Annotated[int, Field(ge=0)] | None = None
+    operators: Annotated[tuple[OperatorStatus, ...], keyed_list(64, "name")] = ()
+
+
+class TopologyMeta(ObjectMeta):
+    name: Name
+
+
+class Topology(Document):
+    """What to compute: a graph of sources, steps, keyed processors and sinks."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(
+            (
+                "self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$')",
+                "the name has at most 40 small letters, digits and '-'",
+            )
+        )
+    )
+
+    api_version: ApiVersion
+    kind: Literal["Topology"]
+    metadata: TopologyMeta
+    spec: TopologySpec
+    status: TopologyStatus | None = None
