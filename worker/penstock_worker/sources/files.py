@@ -1,0 +1,202 @@
+"""Text files as a source: one shard a file, one row a line, in the column `value string`.
+
+A position is (byte offset, lines before it, and the file's size and time of change as reading began).
+A file that is another one by then is refused: what was committed would not fit what is read. Neighbours:
+`penstock.dataflow.partitions` finds the files and names the shards.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from penstock.dataflow.partitions import discover, file_of, part_of, shard_name
+from penstock.dataflow.plan import FilesSource
+from penstock.errors import PermanentError
+from penstock.store.port import Bounds
+from penstock_worker.open_files import OpenFile, OpenFiles
+from penstock_worker.sources.pace import Pace
+from penstock_worker.sources.reader import SourceBatch
+
+CHUNK_BYTES = 128 << 10
+LINE_BYTES_MAX = Bounds().entry_bytes_max - 128
+"""A row must fit one entry of the store, with what an entry has around it."""
+_UTF8_BYTES_MAX = 4
+
+
+class _Position(msgspec.Struct, frozen=True, array_like=True):
+    offset: int
+    line: int
+    size: int
+    changed_ns: int
+
+
+_DECODER = msgspec.msgpack.Decoder(_Position)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+@dataclass(slots=True)
+class _TextFile(OpenFile):
+    """`chunk` is a cache: the file's bytes from `chunk_at` on."""
+
+    chunk: bytes = b""
+    chunk_at: int = 0
+
+    def load(self, offset: int, length: int) -> None:
+        self.chunk = os.pread(self.descriptor, length, offset)
+        self.chunk_at = offset
+
+    def holds(self, offset: int) -> bool:
+        return self.chunk_at <= offset < self.chunk_at + len(self.chunk)
+
+    def lines(self, offset: int, bytes_max: int) -> bytes:
+        """Whole lines from `offset` on, out of the cache: about `bytes_max` bytes, one line at the least;
+        b"" when no line ends in it."""
+        begin = offset - self.chunk_at
+        end = self.chunk.rfind(b"\n", begin, begin + bytes_max) + 1 or self.chunk.find(b"\n", begin) + 1
+        return self.chunk[begin:end]
+
+
+class FilesReader:
+    """Reads the shards of one text source.
+
+    With a rate, each file gets a part of it in proportion to its size, so that all together keep the rate
+    and end at about the same time. `line_bytes_max` bounds a line, in UTF-8 and without its end.
+    """
+
+    def __init__(
+        self, operator: str, source: FilesSource, base_dir: Path, line_bytes_max: int = LINE_BYTES_MAX
+    ) -> None:
+        self._base_dir = base_dir
+        self._line_bytes_max = line_bytes_max
+        self._paces: dict[str, Pace | None] = {}
+        self._files = OpenFiles(_open_text)
+        self._shares = {} if source.rate_per_s is None else _shares(operator, source.glob, base_dir)
+        self._rate_per_s = source.rate_per_s
+
+    @property
+    def paced(self) -> bool:
+        return self._rate_per_s is not None
+
+    def open(self, shard: str, position: bytes, now_us: int) -> None:
+        self._paces[shard] = None
+        if self._rate_per_s is not None:
+            share, phase = self._shares.get(shard, (1 / len(self._shares), 0.0))
+            line = _DECODER.decode(position).line if position else 0
+            self._paces[shard] = Pace(now_us, line, 1e6 / (self._rate_per_s * share), phase)
+
+    def release(self, shard: str) -> None:
+        self._paces.pop(shard, None)
+        self._files.close(self._path(shard))
+
+    def close(self) -> None:
+        self._paces.clear()
+        self._files.close_all()
+
+    def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
+        path = self._path(shard)
+        try:
+            return self._read(path, self._paces[shard], position, rows_max, bytes_max, now_us)
+        except FileNotFoundError as error:
+            raise PermanentError(f"file {path} is gone; put it back, or start anew") from error
+        except OSError as error:
+            raise PermanentError(f"file {path} cannot be read: {error.strerror}") from error
+
+    def _path(self, shard: str) -> Path:
+        return file_of(part_of(shard), self._base_dir)
+
+    def _read(
+        self, path: Path, pace: Pace | None, position: bytes, rows_max: int, bytes_max: int, now_us: int
+    ) -> SourceBatch:
+        file = self._files.get(path)
+        at = _position(path, file.descriptor, position)
+        if pace is not None and at.offset < at.size:
+            rows_max = min(rows_max, pace.due_rows(at.line, now_us))
+            if rows_max == 0:
+                return SourceBatch([], [], position, finished=False, next_due_us=pace.due_us(at.line))
+        piece = self._piece(path, file, at, rows_max, bytes_max)
+        lines = self._decoded(path, piece, at.line)
+        after = msgspec.structs.replace(at, offset=at.offset + len(piece), line=at.line + len(lines))
+        finished = after.offset >= after.size
+        if finished:
+            self._files.close(path)
+        return SourceBatch(
+            rows=list(zip(lines)),
+            timestamps_us=[now_us] * len(lines) if pace is None else pace.timestamps_us(at.line, len(lines)),
+            position=_ENCODER.encode(after),
+            finished=finished,
+            next_due_us=None if pace is None or finished else pace.due_us(after.line),
+        )
+
+    def _piece(self, path: Path, file: _TextFile, at: _Position, rows_max: int, bytes_max: int) -> bytes:
+        """Lines from the position on, with their ends; b"" at the end of the file."""
+        if not file.holds(at.offset):
+            file.load(at.offset, CHUNK_BYTES)
+        piece = file.lines(at.offset, bytes_max)
+        if not piece:
+            # The line goes beyond the cache, or is the file's last and has no end.
+            file.load(at.offset, min(at.size - at.offset, self._line_bytes_max + len(b"\r\n")))
+            at_end = at.offset + len(file.chunk) == at.size
+            piece = file.lines(at.offset, bytes_max) or (file.chunk if at_end else b"")
+            if not piece and not at_end:
+                raise self._too_long(path, at.line + 1)
+        if piece.count(b"\n") > rows_max:
+            rest = piece.split(b"\n", rows_max)[-1]
+            piece = piece[: len(piece) - len(rest)]
+        return piece
+
+    def _decoded(self, path: Path, piece: bytes, lines_before: int) -> list[str]:
+        """The lines of `piece` without their ends; bytes that are no UTF-8 become U+FFFD."""
+        text = piece.decode("utf-8", "replace")
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        if "\r" in text:
+            lines = [line.removesuffix("\r") for line in lines]
+        if max(map(len, lines), default=0) * _UTF8_BYTES_MAX > self._line_bytes_max:
+            for number, line in enumerate(lines, lines_before + 1):
+                if len(line.encode()) > self._line_bytes_max:
+                    raise self._too_long(path, number)
+        return lines
+
+    def _too_long(self, path: Path, number: int) -> PermanentError:
+        return PermanentError(
+            f"file {path}, line {number}: longer than {self._line_bytes_max} bytes, the most that one record "
+            "may have; split the line"
+        )
+
+
+def _shares(operator: str, glob: str, base_dir: Path) -> dict[str, tuple[float, float]]:
+    """Shard -> (its part of the rate, phase)."""
+    parts = discover(glob, base_dir)
+    sizes = [max(1, file_of(part, base_dir).stat().st_size) for part in parts]
+    return {
+        shard_name(operator, part): (size / sum(sizes), order / len(parts))
+        for order, (part, size) in enumerate(zip(parts, sizes, strict=True))
+    }
+
+
+def _open_text(path: Path) -> _TextFile:
+    return _TextFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _position(path: Path, descriptor: int, position: bytes) -> _Position:
+    """Decode a position, and see that the file is still the one that it is of."""
+    stat = os.fstat(descriptor)
+    if not position:
+        return _Position(0, 0, stat.st_size, stat.st_mtime_ns)
+    at = _DECODER.decode(position)
+    if stat.st_size < at.size:
+        raise PermanentError(
+            f"file {path} was truncated: it has {stat.st_size} bytes, and had {at.size} when reading began; "
+            f"it was read to line {at.line}. Put it back as it was, or start anew"
+        )
+    if (stat.st_size, stat.st_mtime_ns) != (at.size, at.changed_ns):
+        raise PermanentError(
+            f"file {path} was changed since reading began; it was read to line {at.line}. "
+            "Put it back as it was (with its time of change), or start anew"
+        )
+    return at

@@ -1,0 +1,51 @@
+"""The port of a source: what a task reads a partition through.
+
+A reader keeps nothing that matters: the position that is committed with the outputs is all, and a read
+from the same position gives the same rows, in this process or another. What it holds between reads
+are caches, open files, and the moment from which a paced partition counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """`rows` are tuples in the order of the source's schema, `timestamps_us` theirs (as many): when a row
+    was due, or when it was read if the source has no rate.
+
+    `position` is where the next read begins. `finished`: nothing comes after it. `next_due_us` is when a
+    paced partition has its next row; None for one without a rate, and at the end.
+    """
+
+    rows: list[tuple[Any, ...]]
+    timestamps_us: list[int]
+    position: bytes
+    finished: bool
+    next_due_us: int | None
+
+
+class SourceReader(Protocol):
+    """Reads the partitions of one operator, by shard name. All times are wall clock, in microseconds."""
+
+    @property
+    def paced(self) -> bool:
+        """Whether rows have a time at which they are due."""
+
+    def open(self, shard: str, position: bytes, now_us: int) -> None:
+        """Begin with a shard at `position` (b"" is the start): a paced one counts from `now_us` on."""
+
+    def release(self, shard: str) -> None:
+        """Forget a shard; nothing happens to one that is not open."""
+
+    def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
+        """Rows from `position` on, at most so many and about so many bytes (one row at the least).
+
+        A row that is not due at `now_us` is not given. Raises PermanentError when the partition cannot be
+        read any more.
+        """
+
+    def close(self) -> None:
+        """Forget all shards."""

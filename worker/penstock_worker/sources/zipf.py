@@ -1,0 +1,170 @@
+"""A generator of records with zipf-distributed keys: the workload of Elasticutor, section 5.
+
+Columns: `key bigint, payload string, service_time_us bigint, number bigint`. `number` counts over all
+partitions: partition p of n has p, p + n, p + 2n, ... A row is a function of (seed, partition, index) alone,
+so a position is an index. Keys are ranked by their number at first; each shuffle permutes the ranks, at the
+same record in all partitions. Service times follow the paper's normal distribution with mean m and
+variance m / 2 (in milliseconds), cut at 0 and at 2 m so that the mean stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import repeat
+from string import ascii_lowercase
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from penstock.dataflow.partitions import part_of
+from penstock.dataflow.plan import ZipfSource
+from penstock.errors import PermanentError
+from penstock_worker.sources.pace import Pace
+from penstock_worker.sources.reader import SourceBatch
+
+BLOCK_ROWS = 4096
+_SHUFFLES_KEPT = 2
+_ROW_BYTES = 24
+"""About what a row takes besides its payload."""
+_ROWS_STREAM, _SHUFFLES_STREAM = 0, 1
+"""What random numbers are drawn for; keeps the two kinds apart under one seed."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """One open shard. `block` is a cache: the rows of the `block_number`-th 4096."""
+
+    number: int
+    pace: Pace | None
+    block_number: int = -1
+    block: list[Row] | None = None
+
+
+class ZipfReader:
+    """Generates the partitions of one source. Raises PermanentError for shuffles without a rate."""
+
+    def __init__(self, operator: str, source: ZipfSource) -> None:
+        if source.shuffles_per_minute > 0 and source.rate_per_s is None:
+            raise PermanentError(
+                f"source {operator}: shufflesPerMinute counts minutes of the stream, which has none without "
+                "ratePerSecond; give one"
+            )
+        self._source = source
+        self._partitions: dict[str, _Partition] = {}
+        self._ranks = _cumulative(source.keys, source.exponent)
+        self._shuffles: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
+        self._payload = _payload(source.record_bytes)
+        self._records_per_shuffle = (
+            source.rate_per_s * 60 / source.shuffles_per_minute
+            if source.rate_per_s is not None and source.shuffles_per_minute > 0
+            else math.inf
+        )
+
+    @property
+    def paced(self) -> bool:
+        return self._source.rate_per_s is not None
+
+    def open(self, shard: str, position: bytes, now_us: int) -> None:
+        number = int(part_of(shard))
+        pace = None
+        if self._source.rate_per_s is not None:
+            partitions = self._source.partitions
+            period_us = 1e6 * partitions / self._source.rate_per_s
+            pace = Pace(now_us, _index(position), period_us, number / partitions)
+        self._partitions[shard] = _Partition(number, pace)
+
+    def release(self, shard: str) -> None:
+        self._partitions.pop(shard, None)
+
+    def close(self) -> None:
+        self._partitions.clear()
+
+    def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
+        partition = self._partitions[shard]
+        pace = partition.pace
+        index = _index(position)
+        rows_max = min(rows_max, max(1, bytes_max // (self._source.record_bytes + _ROW_BYTES)))
+        if pace is not None:
+            rows_max = min(rows_max, pace.due_rows(index, now_us))
+        left = self._records(partition.number) - index
+        rows = self._rows(partition, index, int(min(rows_max, left)))
+        finished = len(rows) == left
+        after = index + len(rows)
+        return SourceBatch(
+            rows=rows,
+            timestamps_us=[now_us] * len(rows) if pace is None else pace.timestamps_us(index, len(rows)),
+            position=msgspec.msgpack.encode(after) if rows else position,
+            finished=finished,
+            next_due_us=None if pace is None or finished else pace.due_us(after),
+        )
+
+    def _records(self, partition: int) -> float:
+        """How many rows a partition has; they differ by one at most."""
+        if self._source.records is None:
+            return math.inf
+        return -((partition - self._source.records) // self._source.partitions)
+
+    def _rows(self, partition: _Partition, index: int, count: int) -> list[Row]:
+        rows: list[Row] = []
+        while len(rows) < count:
+            number, begin = divmod(index + len(rows), BLOCK_ROWS)
+            if partition.block is None or partition.block_number != number:
+                partition.block = self._block(partition.number, number)
+                partition.block_number = number
+            rows += partition.block[begin : begin + count - len(rows)]
+        return rows
+
+    def _block(self, partition: int, block: int) -> list[Row]:
+        """The rows `block` * 4096 to the next 4096 of a partition."""
+        random = np.random.default_rng((_ROWS_STREAM, self._source.seed, partition, block))
+        ranks = np.searchsorted(self._ranks, random.random(BLOCK_ROWS), side="right")
+        first = block * BLOCK_ROWS * self._source.partitions + partition
+        numbers = first + self._source.partitions * np.arange(BLOCK_ROWS, dtype=np.int64)
+        keys = self._keys(ranks, numbers)
+        mean_ms = self._source.service_time_us / 1000
+        times_ms = random.normal(mean_ms, math.sqrt(mean_ms / 2), BLOCK_ROWS).clip(0, 2 * mean_ms)
+        times_us = np.rint(times_ms * 1000).astype(np.int64)
+        return list(zip(keys.tolist(), repeat(self._payload), times_us.tolist(), numbers.tolist()))
+
+    def _keys(self, ranks: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Ranks through the permutation that holds at each record."""
+        if math.isinf(self._records_per_shuffle):
+            return ranks
+        shuffles = (numbers // self._records_per_shuffle).astype(np.int64)
+        keys = np.empty_like(ranks)
+        for shuffle in np.unique(shuffles).tolist():
+            now = shuffles == shuffle
+            keys[now] = self._permutation(shuffle)[ranks[now]]
+        return keys
+
+    def _permutation(self, shuffle: int) -> NDArray[np.int64]:
+        """Key of each rank after so many shuffles."""
+        if shuffle not in self._shuffles:
+            random = np.random.default_rng((_SHUFFLES_STREAM, self._source.seed, shuffle))
+            keys = np.arange(self._source.keys)
+            self._shuffles[shuffle] = random.permutation(keys) if shuffle else keys
+            if len(self._shuffles) > _SHUFFLES_KEPT:
+                self._shuffles.popitem(last=False)
+        return self._shuffles[shuffle]
+
+
+def _index(position: bytes) -> int:
+    return msgspec.msgpack.decode(position, type=int) if position else 0
+
+
+def _cumulative(keys: int, exponent: float) -> NDArray[np.float64]:
+    """P(rank <= k), k = 0, 1, ...; the last is 1, so that every draw finds a rank."""
+    weights = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
+    cumulative: NDArray[np.float64] = np.cumsum(weights)
+    cumulative /= cumulative[-1]
+    return cumulative
+
+
+def _payload(record_bytes: int) -> str:
+    return (ascii_lowercase * (record_bytes // len(ascii_lowercase) + 1))[:record_bytes]
