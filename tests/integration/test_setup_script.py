@@ -1,0 +1,135 @@
+"""tools/setup.sh on machines that lack something: it says what, and what to do, before it does anything.
+
+Each machine is a folder of commands that is all of PATH; where apt-get is on it, it only notes its arguments.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from house import ROOT
+
+pytestmark = pytest.mark.integration
+
+TOOLS = ("bash", "basename", "cat", "chmod", "dirname", "env", "grep", "readlink", "rm", "sed", "sha256sum")
+REDIS_7 = "echo 'Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64'"
+JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
+PYTHON_3_12 = "exit 0"
+"""Says yes to every question that the script asks a Python."""
+
+
+class Machine:
+    """A clone of the project beside a PATH of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clone = folder / "clone"
+        self.commands = folder / "bin"
+        (self.clone / "tools").mkdir(parents=True)
+        self.commands.mkdir()
+        for name in ("tools/setup.sh", "requirements.lock", "pyproject.toml"):
+            shutil.copy(ROOT / name, self.clone / name)
+        for name in TOOLS:
+            (self.commands / name).symlink_to(str(shutil.which(name)))
+
+    def has(self, command: str, script: str) -> None:
+        path = self.commands / command
+        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+
+    def set_up(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", str(self.clone / "tools/setup.sh"), *arguments],
+            env={"PATH": str(self.commands), **variables},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_who_declines_is_told_everything_that_is_missing_and_nothing_is_changed(machine: Machine) -> None:
+    machine.has("apt-get", f"touch {machine.clone}/installed")
+    ended = machine.set_up("--tests", PENSTOCK_NO_INSTALL="1")
+    assert ended.returncode == 1
+    for needed in ("python3 ", "redis-server ", "Java >= 17", "strace "):
+        assert f"\n  {needed}" in ended.stdout
+    assert "PENSTOCK_NO_INSTALL=1 is set" in ended.stderr
+    assert sorted(path.name for path in machine.clone.iterdir()) == [
+        "pyproject.toml",
+        "requirements.lock",
+        "tools",
+    ]
+
+
+def test_strace_is_asked_for_by_the_tests_alone(machine: Machine) -> None:
+    ended = machine.set_up(PENSTOCK_NO_INSTALL="1")
+    assert "redis-server" in ended.stdout
+    assert "strace" not in ended.stdout
+
+
+def test_a_python_that_is_too_old_is_named_with_what_to_do(machine: Machine) -> None:
+    machine.has("python3", "[[ $1 == --version ]] || exit 1; echo 'Python 3.10.12'")
+    machine.has("apt-get", f"touch {machine.clone}/installed")
+    ended = machine.set_up()
+    assert ended.returncode == 1
+    assert "Python 3.10.12 does not fit" in ended.stderr
+    assert "python3.11-venv" in ended.stderr
+    assert not (machine.clone / "installed").exists()
+
+
+def test_a_redis_that_is_too_old_is_not_replaced(machine: Machine) -> None:
+    machine.has("python3", PYTHON_3_12)
+    machine.has("redis-server", "echo 'Redis server v=6.0.16 sha=00000000:0'")
+    machine.has("apt-get", f"touch {machine.clone}/installed")
+    ended = machine.set_up()
+    assert ended.returncode == 1
+    assert "redis-server 6 is too old" in ended.stderr
+    assert not (machine.clone / "installed").exists()
+
+
+def test_a_java_home_without_a_fitting_java_is_named(machine: Machine) -> None:
+    machine.has("python3", PYTHON_3_12)
+    machine.has("redis-server", REDIS_7)
+    ended = machine.set_up(JAVA_HOME="/nowhere")
+    assert ended.returncode == 1
+    assert "JAVA_HOME=/nowhere holds no Java 17 or newer" in ended.stderr
+
+
+def test_without_apt_get_it_says_so(machine: Machine) -> None:
+    machine.has("python3", PYTHON_3_12)
+    machine.has("java", JAVA_17)
+    ended = machine.set_up()
+    assert ended.returncode == 1
+    assert "\n  redis-server " in ended.stdout
+    assert "Java >= 17" not in ended.stdout
+    assert "there is no apt-get here" in ended.stderr
+
+
+def test_a_machine_that_lacks_nothing_is_left_alone(machine: Machine) -> None:
+    machine.has("redis-server", REDIS_7)
+    machine.has("java", JAVA_17)
+    machine.has("strace", "exit 0")
+    machine.has(
+        "python3",
+        'case "$*" in *-m\\ venv*) mkdir -p "${@: -1}/bin"; ln -s "$0" "${@: -1}/bin/python";; esac',
+    )
+    machine.has("mkdir", f'exec {shutil.which("mkdir")} "$@"')
+    machine.has("ln", f'exec {shutil.which("ln")} "$@"')
+    first = machine.set_up("--tests")
+    assert first.returncode == 0, first.stderr
+    assert "installs the Python packages of requirements.lock" in first.stdout
+    second = machine.set_up("--tests")
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+    (machine.clone / "requirements.lock").write_text("another\n", encoding="utf-8")
+    third = machine.set_up("--tests")
+    assert "installs the Python packages of requirements.lock" in third.stdout
