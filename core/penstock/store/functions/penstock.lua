@@ -1,0 +1,984 @@
+#!lua name=penstock
+
+-- The node store's protocol as a library of Redis Functions (Redis >= 7.0, Valkey >= 7.2).
+--
+-- Every function is called with one key, the topology's prefix ("penstock:<uid>:"), and builds the
+-- others from it; that needs one server, not a cluster (flag no-cluster). A function validates
+-- everything before its first write: nothing rolls back. Its effects reach the append-only file as
+-- one transaction. Function names end in the protocol's version: code of another version finds none of them.
+--
+-- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side
+-- is redis_store.py.
+
+local VERSION = 1
+
+-- A record's counters, field "h": one packed value is read and written four times as fast as a field each.
+local HOT = '<dddddddddddddddd'
+local HOT_SIZE = 16
+local EPOCH, COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, OUT_ENTRIES = 1, 2, 3, 4, 5, 6, 7, 8
+local OUT_BYTES, TABLE, READY, SOURCE, FINISHED, STATUS, PENDING, WAITERS = 9, 10, 11, 12, 13, 14, 15, 16
+
+-- READY: not on a list; on its owner's ready list or taken off it by a fetch; held for its outbox
+local IDLE, LISTED, HELD = 0, 1, 2
+-- STATUS
+local ACTIVE, FROZEN, MOVED = 0, 1, 2
+
+local TOKEN = '!'
+local CHUNK = 4000 -- arguments of one unpack: Lua's stack takes 8000
+local READ_CHUNK = 64
+
+-- Bounds, packed
+local BOUNDS = '<dddddd'
+local IN_BYTES_MAX, IN_ENTRIES_MAX, OUT_BYTES_MAX, OUT_ENTRIES_MAX, DRAIN_ENTRIES, DRAIN_BYTES = 1, 2, 3, 4, 5, 6
+
+-- names ------------------------------------------------------------------------------------------
+
+local STORE = 'penstock:store'
+
+local function collection_key(p, shard, collection)
+  if collection == '' then return p .. 'value:' .. shard end
+  return p .. 'collection:' .. #shard .. ':' .. shard .. ':' .. collection
+end
+
+local function outbox_key(p, producer, target)
+  return p .. 'outbox:' .. #producer .. ':' .. producer .. ':' .. target
+end
+
+-- records ----------------------------------------------------------------------------------------
+
+local function generation()
+  return tonumber(redis.call('HGET', STORE, 'generation') or 0)
+end
+
+local function retracted(p)
+  return redis.call('EXISTS', p .. 'tombstone') == 1
+end
+
+local function unpack_record(packed)
+  return packed and {struct.unpack(HOT, packed)} or nil
+end
+
+local function read_record(p, shard)
+  return unpack_record(redis.call('HGET', p .. 'shard:' .. shard, 'h'))
+end
+
+local function pack_record(record)
+  return struct.pack(HOT, unpack(record, 1, HOT_SIZE))
+end
+
+local function not_here(p, shard, record)
+  if record[STATUS] == FROZEN then return 'MOVING' end
+  return {'MOVED', redis.call('HGET', p .. 'shard:' .. shard, 'm')}
+end
+
+local function has_room(record, size, bounds)
+  local entries = record[PLACED] - record[OFFSET]
+  -- an empty inbox takes an entry of whatever size, or it would wait forever
+  return entries == 0
+    or (entries < bounds[IN_ENTRIES_MAX] and record[INBOX_BYTES] + size <= bounds[IN_BYTES_MAX])
+end
+
+local function over_bound(record, bounds)
+  return record[OUT_BYTES] > bounds[OUT_BYTES_MAX] or record[OUT_ENTRIES] > bounds[OUT_ENTRIES_MAX]
+end
+
+local function has_work(record)
+  if record[SOURCE] == 1 then return record[FINISHED] == 0 end
+  return record[PLACED] > record[OFFSET]
+end
+
+-- Calls command(key, ...) for ARGV[from..to], a chunk at a time.
+local function call_chunked(command, key, list, from, to)
+  for first = from, to, CHUNK do
+    redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, to)))
+  end
+end
+
+-- How many entries to read at once for `wanted` bytes, where `entries` of them hold `size` bytes.
+local function entries_of(wanted, size, entries)
+  if size <= 0 then return READ_CHUNK end
+  return math.max(1, math.min(READ_CHUNK, math.ceil(wanted * entries / size)))
+end
+
+-- a change: what one function is about to do to several records -----------------------------------
+-- Records are read once, changed in memory and written back together at the end, each with the numbers of
+-- its pairs; so are names for ready lists.
+
+local function new_change(p, bounds, now_us)
+  return {
+    p = p, bounds = bounds, now_us = now_us, records = {}, lists = {}, fields = {}, dirty = {}, pushes = {},
+  }
+end
+
+-- The record of `shard` and the last number it took from `producer`; nil without a record.
+local function target_record(change, shard, producer)
+  local record = change.records[shard]
+  local field = '>' .. producer
+  if record == nil then
+    local got = redis.call('HMGET', change.p .. 'shard:' .. shard, 'h', 'l', field)
+    record = unpack_record(got[1]) or false
+    change.records[shard] = record
+    if not record then return nil end
+    change.lists[shard] = got[2]
+    change.fields[shard] = {[field] = tonumber(got[3] or 0)}
+  elseif not record then
+    return nil
+  end
+  local fields = change.fields[shard]
+  local taken = fields[field]
+  if taken == nil then
+    taken = tonumber(redis.call('HGET', change.p .. 'shard:' .. shard, field) or 0)
+    fields[field] = taken
+  end
+  return record, taken
+end
+
+local function producer_record(change, shard)
+  local record = change.records[shard]
+  if record == nil then
+    local got = redis.call('HMGET', change.p .. 'shard:' .. shard, 'h', 'l')
+    record = unpack_record(got[1]) or false
+    change.records[shard] = record
+    change.lists[shard] = got[2]
+    change.fields[shard] = {}
+  end
+  return record or nil
+end
+
+-- Puts a shard at the end of its owner's ready list, unless nobody owns it.
+local function enlist(change, shard, record)
+  local list = change.lists[shard]
+  if not list then return end
+  record[READY] = LISTED
+  change.dirty[shard] = true
+  local names = change.pushes[list]
+  if names then
+    names[#names + 1] = shard
+  else
+    change.pushes[list] = {shard}
+  end
+end
+
+-- Hands out again a shard that was held, once its outbox is within the bound.
+local function release(change, shard, record)
+  if record[READY] == HELD and not over_bound(record, change.bounds) then
+    record[READY] = IDLE
+    change.dirty[shard] = true
+    if has_work(record) then enlist(change, shard, record) end
+  end
+end
+
+local function place(change, target, record, producer, number, placed_us, rows, payload)
+  local placed = record[PLACED] + 1
+  redis.call('XADD', change.p .. 'inbox:' .. target, placed .. '-0', placed_us, payload)
+  record[PLACED] = placed
+  record[INBOX_BYTES] = record[INBOX_BYTES] + #payload
+  record[ARRIVED] = record[ARRIVED] + rows
+  change.fields[target]['>' .. producer] = number
+  change.dirty[target] = true
+  if record[READY] == IDLE then enlist(change, target, record) end
+end
+
+local function write_back(change)
+  for shard in pairs(change.dirty) do
+    local arguments, count = {'h', pack_record(change.records[shard])}, 2
+    for field, value in pairs(change.fields[shard]) do
+      arguments[count + 1], arguments[count + 2] = field, value
+      count = count + 2
+    end
+    redis.call('HSET', change.p .. 'shard:' .. shard, unpack(arguments))
+  end
+  for list, names in pairs(change.pushes) do
+    call_chunked('RPUSH', change.p .. 'ready:' .. list, names, 1, #names)
+  end
+end
+
+-- The pair has nothing in the outbox any more: forget that it waited.
+local function pair_emptied(change, producer, source, target, record)
+  local p = change.p
+  redis.call('UNLINK', outbox_key(p, producer, target))
+  source[PENDING] = source[PENDING] - redis.call('SREM', p .. 'pending:' .. producer, target)
+  change.dirty[producer] = true
+  local removed = redis.call('ZREM', p .. 'waiters:' .. target, producer)
+  if record then
+    record[WAITERS] = record[WAITERS] - removed
+    change.dirty[target] = true
+  end
+end
+
+-- Moves entries of a pair from the outbox into the inbox, oldest first, while room and budget last.
+-- Entries that the inbox took already (their acknowledgement was lost) are only dropped.
+-- Answers whether none of them waits any more.
+local function move_waiting(change, producer, source, target, record, taken, budget)
+  local p, bounds = change.p, change.bounds
+  local key = outbox_key(p, producer, target)
+  local last, emptied, going = 0, false, true
+  change.dirty[producer] = true
+  while going and budget.entries > 0 and budget.bytes > 0 do
+    local chunk = entries_of(budget.bytes, source[OUT_BYTES], source[OUT_ENTRIES])
+    local entries = redis.call('XRANGE', key, (last + 1) .. '-0', '+', 'COUNT', math.min(budget.entries, chunk))
+    if #entries == 0 then
+      emptied = true
+      break
+    end
+    for _, entry in ipairs(entries) do
+      local number = tonumber(string.match(entry[1], '^%d+'))
+      local payload = entry[2][2]
+      if number > taken then
+        if budget.entries <= 0 or budget.bytes <= 0 or not has_room(record, #payload, bounds) then
+          going = false
+          break
+        end
+        local placed_us, rows = string.match(entry[2][1], '^(%d+):(%d+)$')
+        place(change, target, record, producer, number, placed_us, tonumber(rows), payload)
+        taken = number
+        budget.entries = budget.entries - 1
+        budget.bytes = budget.bytes - #payload
+      end
+      last = number
+      source[OUT_ENTRIES] = source[OUT_ENTRIES] - 1
+      source[OUT_BYTES] = source[OUT_BYTES] - #payload
+    end
+  end
+  if last > 0 and not emptied then
+    redis.call('XTRIM', key, 'MINID', '=', (last + 1) .. '-0')
+    emptied = redis.call('XLEN', key) == 0
+  end
+  if emptied then
+    pair_emptied(change, producer, source, target, record)
+  else
+    -- to the end of the line, so that no producer starves
+    redis.call('ZADD', p .. 'waiters:' .. target, 'XX', change.now_us, producer)
+  end
+  return emptied
+end
+
+local function new_budget(bounds)
+  return {entries = bounds[DRAIN_ENTRIES], bytes = bounds[DRAIN_BYTES]}
+end
+
+-- Takes entries that wait in this store for room in this inbox, one producer after the other.
+local function pull_waiters(change, shard, record)
+  if record[WAITERS] <= 0 then return end
+  local budget = new_budget(change.bounds)
+  local producers = redis.call('ZRANGE', change.p .. 'waiters:' .. shard, 0, budget.entries - 1)
+  for _, producer in ipairs(producers) do
+    local source = producer_record(change, producer)
+    if source then
+      local _, taken = target_record(change, shard, producer)
+      local emptied = move_waiting(change, producer, source, shard, record, taken, budget)
+      release(change, producer, source)
+      if not emptied then break end
+    end
+  end
+end
+
+-- Moves older entries of this shard's outbox to the targets of this store that have room.
+local function drain(change, shard, record)
+  if record[PENDING] <= 0 then return end
+  local budget = new_budget(change.bounds)
+  local targets = redis.call('SRANDMEMBER', change.p .. 'pending:' .. shard, budget.entries)
+  for _, target in ipairs(targets) do
+    if budget.entries <= 0 or budget.bytes <= 0 then break end
+    local there, taken = target_record(change, target, shard)
+    if there and there[STATUS] == ACTIVE then
+      redis.call('SREM', change.p .. 'outgoing', target)
+      if has_room(there, 0, change.bounds) then
+        move_waiting(change, shard, record, target, there, taken, budget)
+      end
+    end
+  end
+end
+
+-- administration ---------------------------------------------------------------------------------
+
+-- penstock_version: the protocol's version.
+-- KEYS none. ARGV none. Answers an integer.
+local function version()
+  return VERSION
+end
+
+-- open_store: raise the store's generation.
+-- KEYS 1: penstock:store. ARGV 1: store id. Answers [id, generation]; when the id is another, generation is unchanged.
+local function open_store(keys, args)
+  local id = redis.call('HGET', keys[1], 'id')
+  if id and id ~= args[1] then
+    return {id, tonumber(redis.call('HGET', keys[1], 'generation'))}
+  end
+  redis.call('HSET', keys[1], 'id', args[1])
+  return {args[1], redis.call('HINCRBY', keys[1], 'generation', 1)}
+end
+
+-- Raises the number in a worker's control stream; the stream keeps only its last entry.
+local function wake_worker(p, worker)
+  local key = p .. 'control:' .. worker
+  local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)
+  local number = last[1] and tonumber(string.match(last[1][1], '^%d+')) or 0
+  redis.call('XADD', key, 'MAXLEN', 1, (number + 1) .. '-0', 'changed', '')
+end
+
+-- Puts the control token at the head of a ready list, where it always is: at most one.
+local function wake_list(p, ready)
+  local key = p .. 'ready:' .. ready
+  if redis.call('LINDEX', key, 0) ~= TOKEN then redis.call('LPUSH', key, TOKEN) end
+end
+
+local function uid_in_map(p, worker)
+  local packed = redis.call('HGET', p .. 'workers', worker)
+  return packed and cmsgpack.unpack(packed)[3]
+end
+
+-- The incarnation of a worker that counts here: enrolled, and of the uid that the map names.
+local function enrolled_incarnation(p, worker)
+  local incarnation = redis.call('HGET', p .. 'enrolled', worker)
+  if not incarnation then return nil end
+  local uid = uid_in_map(p, worker)
+  if uid and uid ~= string.match(incarnation, '^(.*)/%d+/%d+$') then return nil end
+  return incarnation
+end
+
+-- enroll: a worker process announces its incarnation.
+-- KEYS 1: prefix. ARGV: worker, uid, start (ms), attempt. Answers OK, STALE, UNKNOWN.
+local function enroll(keys, args)
+  local p, worker, uid, start, attempt = keys[1], args[1], args[2], tonumber(args[3]), tonumber(args[4])
+  if retracted(p) then return 'UNKNOWN' end
+  local named = uid_in_map(p, worker)
+  if named and named ~= uid then return 'STALE' end
+  local known = redis.call('HGET', p .. 'enrolled', worker)
+  if known then
+    local known_start, known_attempt = string.match(known, '/(%d+)/(%d+)$')
+    known_start, known_attempt = tonumber(known_start), tonumber(known_attempt)
+    if known_start > start or (known_start == start and known_attempt > attempt) then return 'STALE' end
+  end
+  redis.call('HSET', p .. 'enrolled', worker, uid .. '/' .. args[3] .. '/' .. args[4])
+  return 'OK'
+end
+
+-- publish: write one operator's schedule into the maps.
+-- KEYS 1: prefix. ARGV: operator, version, term, packed names of workers, counts of workers, executors and shards;
+-- worker, packed (node, host, uid), packed assignment ...; executor, packed (worker, tasks) ...;
+-- shard, packed (executor, home) ... Answers OK, DONE, STALE, UNKNOWN.
+local function publish(keys, args)
+  local p, operator, new_version, term = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  if retracted(p) then return 'UNKNOWN' end
+  local workers, executors, shards = tonumber(args[5]), tonumber(args[6]), tonumber(args[7])
+  if #args ~= 7 + 3 * workers + 2 * executors + 2 * shards then
+    return redis.error_reply('ERR penstock publish: wrong number of arguments')
+  end
+  local key = p .. 'schedule:' .. operator
+  local old = redis.call('HMGET', key, 'version', 'term', 'workers')
+  if old[1] then
+    if new_version < tonumber(old[1]) or term < tonumber(old[2]) then return 'STALE' end
+    if new_version == tonumber(old[1]) then return 'DONE' end
+  end
+  redis.call('HSET', key, 'version', args[2], 'term', args[3], 'workers', args[4])
+  local at, named = 8, {}
+  for _ = 1, workers do
+    local worker = args[at]
+    named[worker] = true
+    redis.call('HSET', p .. 'workers', worker, args[at + 1])
+    redis.call('HSET', p .. 'assigned:' .. worker, operator, args[at + 2])
+    wake_worker(p, worker)
+    at = at + 3
+  end
+  for _, worker in ipairs(old[3] and cmsgpack.unpack(old[3]) or {}) do
+    if not named[worker] then
+      redis.call('HDEL', p .. 'assigned:' .. worker, operator)
+      if redis.call('EXISTS', p .. 'assigned:' .. worker) == 0 then redis.call('HDEL', p .. 'workers', worker) end
+      wake_worker(p, worker)
+    end
+  end
+  redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'shards:' .. operator)
+  call_chunked('HSET', p .. 'executors:' .. operator, args, at, at + 2 * executors - 1)
+  at = at + 2 * executors
+  call_chunked('HSET', p .. 'shards:' .. operator, args, at, at + 2 * shards - 1)
+  return 'OK'
+end
+
+-- retract: put up the tombstone and drop the topology's keys, some at each call.
+-- KEYS 1: prefix. ARGV none. Answers 0, or an upper bound of the number of keys still to drop.
+local function retract(keys)
+  local p = keys[1]
+  local tombstone = p .. 'tombstone'
+  local cursor = redis.call('HGET', tombstone, 'cursor')
+  if not cursor then
+    cursor = '0'
+    redis.call('HSET', tombstone, 'cursor', cursor)
+    for _, worker in ipairs(redis.call('HKEYS', p .. 'workers')) do wake_worker(p, worker) end
+  elseif cursor == 'end' then
+    return 0
+  end
+  for _ = 1, 8 do
+    local found = redis.call('SCAN', cursor, 'MATCH', p .. '*', 'COUNT', 200)
+    cursor = found[1]
+    for _, key in ipairs(found[2]) do
+      if key ~= tombstone then redis.call('UNLINK', key) end
+    end
+    if cursor == '0' then
+      redis.call('HSET', tombstone, 'cursor', 'end')
+      return 0
+    end
+  end
+  redis.call('HSET', tombstone, 'cursor', cursor)
+  return redis.call('DBSIZE')
+end
+
+-- create: make a shard's record.
+-- KEYS 1: prefix. ARGV: shard, table version, position, source (0, 1), bounds, now (us). Answers OK, EXISTS, UNKNOWN.
+local function create(keys, args)
+  local p, shard = keys[1], args[1]
+  if retracted(p) then return 'UNKNOWN' end
+  local key = p .. 'shard:' .. shard
+  if redis.call('EXISTS', key) == 1 then return 'EXISTS' end
+  local record = {0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0}
+  redis.call('HSET', key, 'h', pack_record(record), 'p', args[3])
+  -- entries may have been waiting for a shard that was not here: they are local from now on
+  if redis.call('SREM', p .. 'outgoing', shard) == 1 then
+    local change = new_change(p, {struct.unpack(BOUNDS, args[5])}, args[6])
+    record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
+    change.records[shard], change.lists[shard], change.fields[shard] = record, false, {}
+    change.dirty[shard] = true
+    pull_waiters(change, shard, record)
+    write_back(change)
+  end
+  return 'OK'
+end
+
+-- a task and its shards --------------------------------------------------------------------------
+
+-- Whether the maps give the shard to this executor, worker start and version.
+local function entitled(p, shard, executor, incarnation, claimed_version)
+  local operator = string.match(shard, '^[^/]*')
+  local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
+  if not published or tonumber(published) > claimed_version then return false end
+  local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
+  if not packed or cmsgpack.unpack(packed)[1] ~= executor then return false end
+  packed = redis.call('HGET', p .. 'executors:' .. operator, executor)
+  if not packed then return false end
+  return enrolled_incarnation(p, cmsgpack.unpack(packed)[1]) == incarnation
+end
+
+-- claim: take a shard.
+-- KEYS 1: prefix. ARGV: shard, executor, incarnation, ready list, schedule version.
+-- Answers [epoch, generation, commit, offset, position, table version, finished, sink, issued, acknowledged,
+-- sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
+local function claim(keys, args)
+  local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
+  if retracted(p) then return 'UNKNOWN' end
+  local key = p .. 'shard:' .. shard
+  local record = read_record(p, shard)
+  if not record then return 'UNKNOWN' end
+  if record[STATUS] ~= ACTIVE then return not_here(p, shard, record) end
+  if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
+  local flat, fields = redis.call('HGETALL', key), {}
+  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
+  if record[READY] == LISTED then redis.call('LREM', p .. 'ready:' .. fields['l'], 1, shard) end
+  record[EPOCH] = record[EPOCH] + 1
+  record[READY] = IDLE
+  if has_work(record) then
+    record[READY] = LISTED
+    redis.call('RPUSH', p .. 'ready:' .. ready, shard)
+  end
+  redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
+  local answer = {
+    record[EPOCH], generation(), record[COMMIT], record[OFFSET], fields['p'], record[TABLE], record[FINISHED],
+  }
+  for field, value in pairs(fields) do
+    if string.sub(field, 1, 1) == '!' then
+      local sink = string.sub(field, 2)
+      answer[#answer + 1] = sink
+      answer[#answer + 1] = tonumber(fields['<' .. sink])
+      answer[#answer + 1] = tonumber(value)
+      answer[#answer + 1] = fields['@' .. sink] or ''
+    end
+  end
+  return answer
+end
+
+-- wake: put a control token on a ready list.
+-- KEYS 1: prefix. ARGV: ready list. Answers OK, UNKNOWN.
+local function wake(keys, args)
+  if retracted(keys[1]) then return 'UNKNOWN' end
+  wake_list(keys[1], args[1])
+  return 'OK'
+end
+
+-- Reads a stream from number `from` on, about bytes_max bytes of it, one entry at the least.
+-- `count`, `size` are what the stream holds from there, where known. Answers entries, bytes.
+local function read_stream(key, from, bytes_max, count, size)
+  if size <= bytes_max then return redis.call('XRANGE', key, from .. '-0', '+', 'COUNT', count), size end
+  local answer, used = {}, 0
+  local chunk = entries_of(bytes_max, size, count)
+  while true do
+    local entries = redis.call('XRANGE', key, from .. '-0', '+', 'COUNT', chunk)
+    for _, entry in ipairs(entries) do
+      local bytes = #entry[2][2]
+      if #answer > 0 and used + bytes > bytes_max then return answer, used end
+      answer[#answer + 1] = entry
+      used = used + bytes
+    end
+    if #entries < chunk then return answer, used end
+    from = tonumber(string.match(entries[#entries][1], '^%d+')) + 1
+    chunk = entries_of(bytes_max - used, used, #answer)
+  end
+end
+
+-- fetch: take shards off a ready list and read their inboxes.
+-- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds.
+-- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...].
+local function fetch(keys, args)
+  local p, ready, bytes_max, shards_max = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local bounds = {struct.unpack(BOUNDS, args[4])}
+  local list = p .. 'ready:' .. ready
+  local answer, used, taken = {0}, 0, 0
+  while taken < shards_max and (taken == 0 or used < bytes_max) do
+    local names = redis.call('LPOP', list, shards_max - taken)
+    if not names then break end
+    for i, name in ipairs(names) do
+      if taken > 0 and used >= bytes_max then
+        for back = #names, i, -1 do redis.call('LPUSH', list, names[back]) end
+        break
+      end
+      if name == TOKEN then
+        answer[1] = 1
+      else
+        local key = p .. 'shard:' .. name
+        local got = redis.call('HMGET', key, 'h', 'l')
+        local record = unpack_record(got[1])
+        if record and got[2] == ready and record[READY] == LISTED then
+          local held = over_bound(record, bounds)
+          if record[STATUS] ~= ACTIVE or held then
+            record[READY] = record[STATUS] == ACTIVE and HELD or IDLE
+            redis.call('HSET', key, 'h', pack_record(record))
+          else
+            local entries, bytes = {}, 0
+            local offset = record[OFFSET]
+            if record[PLACED] > offset then
+              entries, bytes = read_stream(
+                p .. 'inbox:' .. name, offset + 1, bytes_max - used, record[PLACED] - offset, record[INBOX_BYTES])
+            elseif record[SOURCE] == 0 then
+              record[READY] = IDLE
+              redis.call('HSET', key, 'h', pack_record(record))
+            end
+            used = used + bytes
+            taken = taken + 1
+            local at = #answer
+            answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = name, record[EPOCH], offset, entries
+          end
+        end
+      end
+    end
+  end
+  return answer
+end
+
+-- The record of a shard that is owned under (generation, epoch) and its ready list, or else nil and why it is not.
+local function owned(p, shard, expected_generation, epoch)
+  if retracted(p) then return nil, 'UNKNOWN' end
+  local got = redis.call('HMGET', p .. 'shard:' .. shard, 'h', 'l')
+  local record = unpack_record(got[1])
+  if not record then return nil, 'UNKNOWN' end
+  if record[EPOCH] ~= epoch or record[STATUS] ~= ACTIVE or generation() ~= expected_generation then
+    return nil, 'FENCED'
+  end
+  return record, got[2]
+end
+
+-- load: read fields of a collection.
+-- KEYS 1: prefix. ARGV: shard, generation, epoch, collection, field, ... Answers [value or nil, ...] or FENCED, UNKNOWN.
+local function load_state(keys, args)
+  local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
+  if not record then return refusal end
+  local key = collection_key(keys[1], args[1], args[4])
+  if #args - 4 <= CHUNK then
+    return #args > 4 and redis.call('HMGET', key, unpack(args, 5)) or {}
+  end
+  local values = {}
+  for first = 5, #args, CHUNK do
+    local last = math.min(first + CHUNK - 1, #args)
+    local got = redis.call('HMGET', key, unpack(args, first, last))
+    for i = 1, last - first + 1 do values[#values + 1] = got[i] end
+  end
+  return values
+end
+
+-- scan: read a collection in chunks.
+-- KEYS 1: prefix. ARGV: shard, generation, epoch, collection, cursor, count.
+-- Answers [cursor, [field, value, ...]] or FENCED, UNKNOWN.
+local function scan_state(keys, args)
+  local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
+  if not record then return refusal end
+  return redis.call('HSCAN', collection_key(keys[1], args[1], args[4]), args[5], 'COUNT', args[6])
+end
+
+-- Writes the state changes of a commit: groups of (collection, whole (1 drops it first), number of fields to set,
+-- number to delete, field, value, ..., field, ...). Answers the index after the last group.
+local function write_state(p, shard, args, at, groups)
+  local added, removed = {}, {}
+  for _ = 1, groups do
+    local collection, sets, deletes = args[at], tonumber(args[at + 2]), tonumber(args[at + 3])
+    local key = collection_key(p, shard, collection)
+    if args[at + 1] == '1' then redis.call('UNLINK', key) end
+    at = at + 4
+    call_chunked('HSET', key, args, at, at + 2 * sets - 1)
+    at = at + 2 * sets
+    call_chunked('HDEL', key, args, at, at + deletes - 1)
+    at = at + deletes
+    if collection ~= '' then
+      if sets > 0 then
+        added[#added + 1] = collection
+      elseif redis.call('EXISTS', key) == 0 then
+        removed[#removed + 1] = collection
+      end
+    end
+  end
+  call_chunked('SADD', p .. 'collections:' .. shard, added, 1, #added)
+  call_chunked('SREM', p .. 'collections:' .. shard, removed, 1, #removed)
+  return at
+end
+
+local function write_timers(p, shard, args, at, timers)
+  for i = at, at + 2 * timers - 1, 2 do
+    if args[i + 1] == '' then
+      redis.call('ZREM', p .. 'timers:' .. shard, args[i])
+    else
+      redis.call('ZADD', p .. 'timers:' .. shard, args[i + 1], args[i])
+    end
+  end
+  return at + 2 * timers
+end
+
+-- Puts an output that cannot go into an inbox now into the outbox.
+local function queue(change, shard, record, target, number, rows, payload)
+  redis.call('XADD', outbox_key(change.p, shard, target), number .. '-0', change.now_us .. ':' .. rows, payload)
+  record[OUT_ENTRIES] = record[OUT_ENTRIES] + 1
+  record[OUT_BYTES] = record[OUT_BYTES] + #payload
+end
+
+-- Places a commit's outputs for shards: (target, rows, payload) each, from args[at] on.
+local function place_outputs(change, shard, record, issued, args, at, outputs)
+  local p, bounds, waiting = change.p, change.bounds, {}
+  for i = at, at + 3 * outputs - 1, 3 do
+    local target, rows, payload = args[i], tonumber(args[i + 1]), args[i + 2]
+    local number = issued[target] + 1
+    issued[target] = number
+    local there, taken = target_record(change, target, shard)
+    local here = there and there[STATUS] == ACTIVE
+    if here and taken == number - 1 and has_room(there, #payload, bounds) then
+      place(change, target, there, shard, number, change.now_us, rows, payload)
+    else
+      queue(change, shard, record, target, number, args[i + 1], payload)
+      if not waiting[target] then
+        waiting[target] = true
+        record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
+        local added = redis.call('ZADD', p .. 'waiters:' .. target, 'NX', change.now_us, shard)
+        if there then
+          there[WAITERS] = there[WAITERS] + added
+          change.dirty[target] = true
+        end
+        if not here then redis.call('SADD', p .. 'outgoing', target) end
+      end
+    end
+  end
+end
+
+-- Last numbers issued for the targets of args[at], args[at + 3], ...
+local function issued_numbers(key, args, at, outputs)
+  local fields, targets, issued = {}, {}, {}
+  for i = at, at + 3 * outputs - 1, 3 do
+    local target = args[i]
+    if not issued[target] then
+      issued[target] = 0
+      targets[#targets + 1] = target
+      fields[#fields + 1] = '<' .. target
+    end
+  end
+  for first = 1, #fields, CHUNK do
+    local last = math.min(first + CHUNK - 1, #fields)
+    local numbers = redis.call('HMGET', key, unpack(fields, first, last))
+    for i = first, last do issued[targets[i]] = tonumber(numbers[i - first + 1] or 0) end
+  end
+  return issued
+end
+
+-- commit: apply a shard's next commit.
+-- KEYS 1: prefix. ARGV: shard, numbers (packed: generation, epoch, number, table version, offset, consumed bytes,
+-- consumed rows, finished, again, has position, groups of state, timers, outputs to shards, outputs to sinks),
+-- bounds, now (us), position; groups as write_state reads them; timers (name, due in ms or empty) ...;
+-- outputs (target, rows, payload) ..., those to shards first. Answers OK, DONE, FENCED, CONFLICT, UNKNOWN.
+local function commit(keys, args)
+  local p, shard, now_us = keys[1], args[1], args[4]
+  local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
+    groups, timers, outputs, external = struct.unpack('<dddddddddddddd', args[2])
+  local record, ready = owned(p, shard, expected_generation, epoch)
+  if not record then return ready end
+  if number == record[COMMIT] then return 'DONE' end
+  if number ~= record[COMMIT] + 1 or table_version ~= record[TABLE] or offset > record[PLACED] then
+    return 'CONFLICT'
+  end
+
+  local key = p .. 'shard:' .. shard
+  local change = new_change(p, {struct.unpack(BOUNDS, args[3])}, now_us)
+  local fields = {}
+  change.records[shard], change.fields[shard], change.dirty[shard] = record, fields, true
+  record[COMMIT] = number
+  if finished == 1 then record[FINISHED] = 1 end
+  if has_position == 1 then fields['p'] = args[5] end
+  local at = write_state(p, shard, args, 6, groups)
+  at = write_timers(p, shard, args, at, timers)
+
+  if offset > record[OFFSET] then
+    redis.call('XTRIM', p .. 'inbox:' .. shard, 'MINID', '=', (offset + 1) .. '-0')
+    record[OFFSET] = offset
+  end
+  record[INBOX_BYTES] = record[INBOX_BYTES] - bytes
+  record[COMPLETED] = record[COMPLETED] + rows
+  change.lists[shard] = ready
+  local listed = record[READY] == LISTED and redis.call('LREM', p .. 'ready:' .. ready, 1, shard) == 1
+  -- on no list while entries are moved about: what comes in does not list it before its turn
+  local was_held = record[READY] == HELD
+  record[READY] = LISTED
+  pull_waiters(change, shard, record)
+  drain(change, shard, record)
+  if outputs + external > 0 then
+    local issued = issued_numbers(key, args, at, outputs + external)
+    place_outputs(change, shard, record, issued, args, at, outputs)
+    at = at + 3 * outputs
+    for i = at, at + 3 * external - 1, 3 do
+      local sink = args[i]
+      issued[sink] = issued[sink] + 1
+      if issued[sink] == 1 then fields['!' .. sink] = 0 end
+      queue(change, shard, record, sink, issued[sink], args[i + 1], args[i + 2])
+    end
+    for target, last in pairs(issued) do fields['<' .. target] = last end
+  end
+
+  if was_held then
+    record[READY] = HELD
+    release(change, shard, record)
+  else
+    record[READY] = IDLE
+    if has_work(record) and (record[SOURCE] == 0 or again == 1 or listed) then enlist(change, shard, record) end
+  end
+  write_back(change)
+  return 'OK'
+end
+
+-- report_failure: user code raised.
+-- KEYS 1: prefix. ARGV: shard, generation, epoch, operator, message. Answers OK, DONE, FENCED, UNKNOWN.
+local function report_failure(keys, args)
+  local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
+  if not record then return refusal end
+  return redis.call('HSETNX', keys[1] .. 'failures', args[4], args[5]) == 1 and 'OK' or 'DONE'
+end
+
+-- clear_failure: forget an operator's failure.
+-- KEYS 1: prefix. ARGV: operator. Answers OK, UNKNOWN.
+local function clear_failure(keys, args)
+  if retracted(keys[1]) then return 'UNKNOWN' end
+  redis.call('HDEL', keys[1] .. 'failures', args[1])
+  return 'OK'
+end
+
+-- between stores, and outside --------------------------------------------------------------------
+
+-- append: deliver one entry of a pair.
+-- KEYS 1: prefix. ARGV: producer, target, number, placed (us), rows, payload, bounds.
+-- Answers OK, DUP, GAP, BUSY, MOVING, [MOVED, store], UNKNOWN.
+local function append(keys, args)
+  local p, producer, target, number, payload = keys[1], args[1], args[2], tonumber(args[3]), args[6]
+  if retracted(p) then return 'UNKNOWN' end
+  local change = new_change(p, {struct.unpack(BOUNDS, args[7])}, args[4])
+  local record, taken = target_record(change, target, producer)
+  if not record then return 'UNKNOWN' end
+  if record[STATUS] ~= ACTIVE then return not_here(p, target, record) end
+  if number <= taken then return 'DUP' end
+  if number > taken + 1 then return 'GAP' end
+  if not has_room(record, #payload, change.bounds) then return 'BUSY' end
+  place(change, target, record, producer, number, args[4], tonumber(args[5]), payload)
+  write_back(change)
+  return 'OK'
+end
+
+-- outgoing: pairs with entries for targets that are not in this store.
+-- KEYS 1: prefix. ARGV: count. Answers [producer, target, ...].
+local function outgoing(keys, args)
+  local p, left, pairs_found = keys[1], tonumber(args[1]), {}
+  for _, target in ipairs(redis.call('SMEMBERS', p .. 'outgoing')) do
+    if left <= 0 then break end
+    for _, producer in ipairs(redis.call('ZRANGE', p .. 'waiters:' .. target, 0, left - 1)) do
+      pairs_found[#pairs_found + 1] = producer
+      pairs_found[#pairs_found + 1] = target
+      left = left - 1
+    end
+  end
+  return pairs_found
+end
+
+-- read_outbox: the oldest waiting entries of a pair.
+-- KEYS 1: prefix. ARGV: producer, target, bytes. Answers [[id, ["PLACED_US:ROWS", payload]], ...].
+local function read_outbox(keys, args)
+  -- how much waits in one pair is not kept: taken as too much, it is read in chunks
+  return (read_stream(outbox_key(keys[1], args[1], args[2]), 1, tonumber(args[3]), 1, math.huge))
+end
+
+-- acknowledge: the entries of a pair up to a number are at the target.
+-- KEYS 1: prefix. ARGV: producer, target, number, position, bounds. Answers OK, UNKNOWN.
+local function acknowledge(keys, args)
+  local p, producer, target, number = keys[1], args[1], args[2], tonumber(args[3])
+  if retracted(p) then return 'UNKNOWN' end
+  local got = redis.call('HMGET', p .. 'shard:' .. producer, 'h', 'l', '<' .. target, '!' .. target)
+  local record = unpack_record(got[1])
+  if not record then return 'UNKNOWN' end
+  local issued, acknowledged = tonumber(got[3] or 0), got[4]
+  -- a number that was never issued comes from an owner whose last commits this store has lost
+  if number > issued then return 'OK' end
+
+  local change = new_change(p, {struct.unpack(BOUNDS, args[5])}, '0')
+  local fields = {}
+  change.records[producer], change.lists[producer], change.fields[producer] = record, got[2], fields
+  change.dirty[producer] = true
+  if acknowledged and number > tonumber(acknowledged) then
+    fields['!' .. target], fields['@' .. target] = number, args[4]
+  end
+  local key, from, trimmed = outbox_key(p, producer, target), 1, 0
+  while true do
+    local entries = redis.call('XRANGE', key, from .. '-0', number .. '-0', 'COUNT', READ_CHUNK)
+    for _, entry in ipairs(entries) do record[OUT_BYTES] = record[OUT_BYTES] - #entry[2][2] end
+    trimmed = trimmed + #entries
+    if #entries < READ_CHUNK then break end
+    from = tonumber(string.match(entries[#entries][1], '^%d+')) + 1
+  end
+  if trimmed > 0 then
+    record[OUT_ENTRIES] = record[OUT_ENTRIES] - trimmed
+    if number < issued then
+      redis.call('XTRIM', key, 'MINID', '=', (number + 1) .. '-0')
+    elseif acknowledged then
+      redis.call('UNLINK', key)
+    else
+      pair_emptied(change, producer, record, target, target_record(change, target, producer))
+      if redis.call('EXISTS', p .. 'waiters:' .. target) == 0 then redis.call('SREM', p .. 'outgoing', target) end
+    end
+    release(change, producer, record)
+    write_back(change)
+  elseif next(fields) then
+    write_back(change)
+  end
+  return 'OK'
+end
+
+-- looking ----------------------------------------------------------------------------------------
+
+-- assignment: what the maps say of a worker.
+-- KEYS 1: prefix. ARGV: worker. Answers [retracted (0, 1), generation, packed (node, host, uid) or nil,
+-- [operator, packed assignment, ...]].
+local function assignment(keys, args)
+  local p = keys[1]
+  return {
+    retracted(p) and 1 or 0,
+    generation(),
+    redis.call('HGET', p .. 'workers', args[1]),
+    redis.call('HGETALL', p .. 'assigned:' .. args[1]),
+  }
+end
+
+-- set_tasks: which task runs which shard of an executor.
+-- KEYS 1: prefix. ARGV: worker, incarnation, executor, packed mapping, packed ready lists, ready list, ...
+-- Answers OK, STALE, UNKNOWN.
+local LEFT_LIST_SECONDS = 60
+local function set_tasks(keys, args)
+  local p, incarnation = keys[1], args[2]
+  if retracted(p) then return 'UNKNOWN' end
+  if enrolled_incarnation(p, args[1]) ~= incarnation then return 'STALE' end
+  local key = p .. 'tasks:' .. args[3]
+  local before = redis.call('HGET', key, 'lists')
+  redis.call('HSET', key, 'incarnation', incarnation, 'mapping', args[4], 'lists', args[5])
+  local named = {}
+  for i = 6, #args do
+    named[args[i]] = true
+    wake_list(p, args[i])
+    redis.call('PERSIST', p .. 'ready:' .. args[i])
+  end
+  for _, ready in ipairs(before and cmsgpack.unpack(before) or {}) do
+    if not named[ready] then
+      wake_list(p, ready)
+      -- its task may be gone and the token is then never taken; a claim brings back any shard on it
+      redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
+    end
+  end
+  return 'OK'
+end
+
+-- tasks: how the shards of an executor are spread over its tasks.
+-- KEYS 1: prefix. ARGV: executor, operator. Answers [incarnation, packed mapping, version], nil for what is not there.
+local function tasks(keys, args)
+  local got = redis.call('HMGET', keys[1] .. 'tasks:' .. args[1], 'incarnation', 'mapping')
+  return {got[1], got[2], redis.call('HGET', keys[1] .. 'schedule:' .. args[2], 'version')}
+end
+
+-- put_metrics: keep the newest metric rows. They do not go to the append-only file.
+-- KEYS 1: prefix. ARGV: name, packed row, ... Answers OK, UNKNOWN.
+local function put_metrics(keys, args)
+  if retracted(keys[1]) then return 'UNKNOWN' end
+  redis.set_repl(redis.REPL_NONE)
+  call_chunked('HSET', keys[1] .. 'metrics', args, 1, #args)
+  return 'OK'
+end
+
+-- measure: counters of shards.
+-- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters or nil, executor or nil, ...].
+local function measure(keys, args)
+  local answer = {generation()}
+  for _, shard in ipairs(args) do
+    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x')
+    local at = #answer
+    answer[at + 1], answer[at + 2] = got[1], got[2]
+  end
+  return answer
+end
+
+-- state_snapshot: all state of a shard, for tests and tools.
+-- KEYS 1: prefix. ARGV: shard. Answers [collection, [field, value, ...], ...].
+local function state_snapshot(keys, args)
+  local p, shard = keys[1], args[1]
+  local answer = {'', redis.call('HGETALL', collection_key(p, shard, ''))}
+  for _, collection in ipairs(redis.call('SMEMBERS', p .. 'collections:' .. shard)) do
+    answer[#answer + 1] = collection
+    answer[#answer + 1] = redis.call('HGETALL', collection_key(p, shard, collection))
+  end
+  return answer
+end
+
+-- Whatever writes may run at maxmemory, or a full store could never empty itself; only append is refused.
+local function register(name, callback, flags)
+  redis.register_function{
+    function_name = 'penstock_' .. name .. '_' .. VERSION, callback = callback, flags = flags,
+  }
+end
+local WRITES = {'allow-oom', 'no-cluster'}
+local READS = {'no-writes', 'no-cluster'}
+
+redis.register_function{function_name = 'penstock_version', callback = version, flags = READS}
+register('open_store', open_store, WRITES)
+register('enroll', enroll, WRITES)
+register('publish', publish, WRITES)
+register('retract', retract, WRITES)
+register('create', create, WRITES)
+register('claim', claim, WRITES)
+register('wake', wake, WRITES)
+register('fetch', fetch, WRITES)
+register('load', load_state, READS)
+register('scan', scan_state, READS)
+register('commit', commit, WRITES)
+register('report_failure', report_failure, WRITES)
+register('clear_failure', clear_failure, WRITES)
+register('append', append, {'no-cluster'})
+register('outgoing', outgoing, READS)
+register('read_outbox', read_outbox, READS)
+register('acknowledge', acknowledge, WRITES)
+register('assignment', assignment, READS)
+register('set_tasks', set_tasks, WRITES)
+register('tasks', tasks, READS)
+register('put_metrics', put_metrics, WRITES)
+register('measure', measure, READS)
+register('state_snapshot', state_snapshot, READS)

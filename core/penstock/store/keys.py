@@ -1,0 +1,139 @@
+"""What is stored where: every key of a node store, named in one place.
+
+`penstock:store` belongs to the store itself, everything else to one topology, below
+`penstock:<topology uid>:`. The function library is given that prefix as its one key and adds the same
+words to it (its section "names"); a test holds the two together. Neighbours: `functions/penstock.lua`
+reads and writes the keys, `redis_store` uses the few that need no function.
+
+Names of shards, workers and collections may hold any character, so a name that is followed by
+another is preceded by its length.
+"""
+
+from __future__ import annotations
+
+import re
+
+STORE = b"penstock:store"
+"""Hash: id, generation."""
+
+_UID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+class Keys:
+    """The keys of one topology. `topology_uid` is made of letters, digits, ".", "_" and "-"."""
+
+    __slots__ = ("prefix",)
+
+    def __init__(self, topology_uid: str) -> None:
+        if not _UID.fullmatch(topology_uid):
+            raise ValueError(f"topology uid {topology_uid!r}: letters, digits, '.', '_' and '-' only, at most 64")
+        self.prefix = b"penstock:" + topology_uid.encode() + b":"
+
+    @property
+    def tombstone(self) -> bytes:
+        """Hash: cursor. There when the topology is retracted."""
+        return self.prefix + b"tombstone"
+
+    # --- a shard
+
+    def shard(self, shard: str) -> bytes:
+        """Hash, the record: "h" counters (packed), "x" executor, "n" incarnation, "l" ready list, "p" position,
+        "m" store it moved to; "<TARGET" last number issued, ">PRODUCER" last number taken,
+        "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
+        return self.prefix + b"shard:" + shard.encode()
+
+    def inbox(self, shard: str) -> bytes:
+        """Stream: id NUMBER-0, field is when it was placed (microseconds), value the payload."""
+        return self.prefix + b"inbox:" + shard.encode()
+
+    def value(self, shard: str) -> bytes:
+        """Hash: the shard's value hash, collection b""."""
+        return self.prefix + b"value:" + shard.encode()
+
+    def collection(self, shard: str, collection: bytes) -> bytes:
+        """Hash: one collection."""
+        name = shard.encode()
+        return b"%scollection:%d:%s:%s" % (self.prefix, len(name), name, collection)
+
+    def collections(self, shard: str) -> bytes:
+        """Set: names of the shard's collections that are not empty."""
+        return self.prefix + b"collections:" + shard.encode()
+
+    def timers(self, shard: str) -> bytes:
+        """Sorted set: timers by when they are due (milliseconds)."""
+        return self.prefix + b"timers:" + shard.encode()
+
+    # --- pairs
+
+    def outbox(self, producer: str, target: str) -> bytes:
+        """Stream: id NUMBER-0, field is PLACED_US:ROWS, value the payload. There while entries wait."""
+        name = producer.encode()
+        return b"%soutbox:%d:%s:%s" % (self.prefix, len(name), name, target.encode())
+
+    def pending(self, producer: str) -> bytes:
+        """Set: shards that entries of this producer wait for."""
+        return self.prefix + b"pending:" + producer.encode()
+
+    def waiters(self, target: str) -> bytes:
+        """Sorted set: producers with entries for this shard, by when they began to wait."""
+        return self.prefix + b"waiters:" + target.encode()
+
+    @property
+    def outgoing(self) -> bytes:
+        """Set: targets with waiters that are not in this store, or frozen."""
+        return self.prefix + b"outgoing"
+
+    # --- tasks and workers
+
+    def ready(self, ready: str) -> bytes:
+        """List: shards that have work, before them at most one control token."""
+        return self.prefix + b"ready:" + ready.encode()
+
+    def control(self, worker: str) -> bytes:
+        """Stream of one entry, numbered NUMBER-0: raised whenever the worker's assignment may have changed."""
+        return self.prefix + b"control:" + worker.encode()
+
+    def tasks(self, executor: str) -> bytes:
+        """Hash: incarnation, mapping (packed shard -> ready list), lists (packed)."""
+        return self.prefix + b"tasks:" + executor.encode()
+
+    @property
+    def enrolled(self) -> bytes:
+        """Hash: worker -> incarnation."""
+        return self.prefix + b"enrolled"
+
+    # --- schedule maps
+
+    def schedule(self, operator: str) -> bytes:
+        """Hash: version, term, workers (packed names)."""
+        return self.prefix + b"schedule:" + operator.encode()
+
+    def shard_map(self, operator: str) -> bytes:
+        """Hash: shard -> packed (executor, home store)."""
+        return self.prefix + b"shards:" + operator.encode()
+
+    def executor_map(self, operator: str) -> bytes:
+        """Hash: executor -> packed (worker, tasks)."""
+        return self.prefix + b"executors:" + operator.encode()
+
+    @property
+    def workers(self) -> bytes:
+        """Hash: worker -> packed (node, host, uid)."""
+        return self.prefix + b"workers"
+
+    def assigned(self, worker: str) -> bytes:
+        """Hash: operator -> packed (version, executors with tasks and shards); one field for each schedule that
+        names the worker."""
+        return self.prefix + b"assigned:" + worker.encode()
+
+    # --- reports
+
+    @property
+    def failures(self) -> bytes:
+        """Hash: operator -> message."""
+        return self.prefix + b"failures"
+
+    @property
+    def metrics(self) -> bytes:
+        """Hash: name -> packed row. Not written to the append-only file."""
+        return self.prefix + b"metrics"

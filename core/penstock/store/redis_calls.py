@@ -1,0 +1,485 @@
+"""Each call of the port as one command to Redis, and its reply as the call's answer.
+
+Nothing here talks to a server. The arguments are those that the heads of the functions in
+`functions/penstock.lua` name, in their order. Neighbours: `keys` names what plain commands touch,
+`redis_store` sends the commands, `limits` has been asked before.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.store.keys import STORE, Keys
+from penstock.store.port import (
+    Acknowledge,
+    Answer,
+    Append,
+    AssignedExecutor,
+    Assignment,
+    Bounds,
+    Claim,
+    Claimed,
+    ClearFailure,
+    Commit,
+    Create,
+    Enroll,
+    Entry,
+    ExternalCursor,
+    Failures,
+    Fetch,
+    Fetched,
+    FetchedShard,
+    Load,
+    Measure,
+    Moved,
+    OpenStore,
+    Outgoing,
+    ProtocolMismatch,
+    Publish,
+    PutMetrics,
+    ReadMetrics,
+    ReadOutbox,
+    ReportFailure,
+    Request,
+    Retract,
+    Scan,
+    SetTasks,
+    ShardCounters,
+    StateSnapshot,
+    StateWrite,
+    TaskMap,
+    Tasks,
+    Wake,
+    WorkerAssignment,
+)
+from penstock.store.wire import Command
+
+PROTOCOL_VERSION = 1
+"""The one of the function library; every function's name ends in it."""
+
+_COMMIT_NUMBERS = struct.Struct("<14d")
+_BOUNDS = struct.Struct("<6d")
+_RECORD = struct.Struct("<16d")
+
+_encode = msgspec.msgpack.encode
+_decode_worker = msgspec.msgpack.Decoder(tuple[str, str, str]).decode
+_decode_mapping = msgspec.msgpack.Decoder(dict[str, str]).decode
+_decode_assigned = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, int, tuple[str, ...]]]]).decode
+
+_ANSWERS = {answer.value.encode(): answer for answer in Answer}
+
+
+class _CallForm(NamedTuple):
+    """How a call becomes a command, and a reply an answer."""
+
+    encode: Callable[[Any], Command]
+    decode: Callable[[Any, Any], Any]
+    """(call, reply) -> answer."""
+
+
+class RedisCalls:
+    """The commands of one topology under given bounds."""
+
+    def __init__(self, keys: Keys, bounds: Bounds) -> None:
+        self._keys = keys
+        self._bounds = _BOUNDS.pack(
+            bounds.inbox_bytes_max,
+            bounds.inbox_entries_max,
+            bounds.outbox_bytes_max,
+            bounds.outbox_entries_max,
+            bounds.drain_entries_max,
+            bounds.drain_bytes_max,
+        )
+        self._heads = {name: (b"FCALL", _function(name), b"1", keys.prefix) for name in _FUNCTIONS}
+        self._commit_head = self._heads["commit"]
+        self._fetch_head = self._heads["fetch"]
+        self._forms: dict[type, _CallForm] = {
+            OpenStore: _CallForm(self._open_store, _generation),
+            Enroll: _CallForm(self._enroll, _answer),
+            Publish: _CallForm(self._publish, _answer),
+            Retract: _CallForm(self._retract, _as_it_is),
+            Create: _CallForm(self._create, _answer),
+            Claim: _CallForm(self._claim, _claimed),
+            Wake: _CallForm(self._wake, _answer),
+            Fetch: _CallForm(self._fetch, _fetched),
+            Load: _CallForm(self._load, _values),
+            Scan: _CallForm(self._scan, _chunk),
+            Commit: _CallForm(self._commit, _answer),
+            ReportFailure: _CallForm(self._report_failure, _answer),
+            ClearFailure: _CallForm(self._clear_failure, _answer),
+            Failures: _CallForm(self._failures, _texts),
+            Append: _CallForm(self._append, _answer_or_moved),
+            Outgoing: _CallForm(self._outgoing, _pairs),
+            ReadOutbox: _CallForm(self._read_outbox, _waiting),
+            Acknowledge: _CallForm(self._acknowledge, _answer),
+            Assignment: _CallForm(self._assignment, _worker_assignment),
+            SetTasks: _CallForm(self._set_tasks, _answer),
+            Tasks: _CallForm(self._tasks, _task_map),
+            PutMetrics: _CallForm(self._put_metrics, _answer),
+            ReadMetrics: _CallForm(self._read_metrics, _rows),
+            Measure: _CallForm(self._measure, _counters),
+            StateSnapshot: _CallForm(self._state_snapshot, _snapshot),
+        }
+
+    def encode(self, call: Request[Any]) -> Command:
+        """The command of a call. KeyError for one that blocks."""
+        return self._forms[type(call)].encode(call)
+
+    def decode(self, call: Request[Any], reply: Any) -> Any:
+        """The answer in a reply that is no error."""
+        return self._forms[type(call)].decode(call, reply)
+
+    # --- administration
+
+    def _open_store(self, call: OpenStore) -> Command:
+        return (b"FCALL", _function("open_store"), b"1", STORE, call.store_id)
+
+    def _enroll(self, call: Enroll) -> Command:
+        return (*self._heads["enroll"], call.worker, call.uid, call.start_ms, call.attempt)
+
+    def _publish(self, call: Publish) -> Command:
+        shards_of: dict[str, list[str]] = {executor: [] for executor, _, _ in call.executors}
+        for shard, executor, _ in call.shards:
+            shards_of.setdefault(executor, []).append(shard)
+        arguments: list[bytes | str] = []
+        for worker, node, host, uid in call.workers:
+            executors = [
+                (executor, tasks, sorted(shards_of[executor]))
+                for executor, runs_on, tasks in sorted(call.executors)
+                if runs_on == worker
+            ]
+            arguments += (worker, _encode((node, host, uid)), _encode((call.version, executors)))
+        for executor, worker, tasks in call.executors:
+            arguments += (executor, _encode((worker, tasks)))
+        for shard, executor, home in call.shards:
+            arguments += (shard, _encode((executor, home)))
+        return (
+            *self._heads["publish"],
+            call.operator,
+            call.version,
+            call.term,
+            _encode([worker for worker, _, _, _ in call.workers]),
+            len(call.workers),
+            len(call.executors),
+            len(call.shards),
+            *arguments,
+        )
+
+    def _retract(self, _: Retract) -> Command:
+        return self._heads["retract"]
+
+    def _create(self, call: Create) -> Command:
+        source = b"1" if call.source else b"0"
+        head = self._heads["create"]
+        return (*head, call.shard, call.table_version, call.position, source, self._bounds, b"0")
+
+    # --- a task and its shards
+
+    def _claim(self, call: Claim) -> Command:
+        owner = call.owner
+        head = self._heads["claim"]
+        return (*head, call.shard, owner.executor, owner.incarnation, owner.ready, call.version)
+
+    def _wake(self, call: Wake) -> Command:
+        return (*self._heads["wake"], call.ready)
+
+    def _fetch(self, call: Fetch) -> Command:
+        return (*self._fetch_head, call.ready, call.bytes_max, call.shards_max, self._bounds)
+
+    def _load(self, call: Load) -> Command:
+        head = self._heads["load"]
+        return (*head, call.shard, call.generation, call.epoch, call.collection, *call.fields)
+
+    def _scan(self, call: Scan) -> Command:
+        head = self._heads["scan"]
+        return (*head, call.shard, call.generation, call.epoch, call.collection, call.cursor, call.count)
+
+    def _commit(self, call: Commit) -> Command:
+        groups, arguments = _grouped(call.state)
+        for timer in call.timers:
+            arguments += (timer.name, b"" if timer.due_ms is None else timer.due_ms)
+        to_sinks: list[bytes | str | int] = []
+        sinks = 0
+        for output in call.outputs:
+            if output.external:
+                to_sinks += (output.target, output.rows, output.payload)
+                sinks += 1
+            else:
+                arguments += (output.target, output.rows, output.payload)
+        position = call.position
+        numbers = _COMMIT_NUMBERS.pack(
+            call.generation,
+            call.epoch,
+            call.number,
+            call.table_version,
+            call.offset,
+            call.consumed_bytes,
+            call.consumed_rows,
+            call.finished,
+            call.again,
+            position is not None,
+            groups,
+            len(call.timers),
+            len(call.outputs) - sinks,
+            sinks,
+        )
+        head = self._commit_head
+        return (*head, call.shard, numbers, self._bounds, call.now_us, position or b"", *arguments, *to_sinks)
+
+    def _report_failure(self, call: ReportFailure) -> Command:
+        head = self._heads["report_failure"]
+        return (*head, call.shard, call.generation, call.epoch, call.operator, call.message)
+
+    def _clear_failure(self, call: ClearFailure) -> Command:
+        return (*self._heads["clear_failure"], call.operator)
+
+    def _failures(self, _: Failures) -> Command:
+        return (b"HGETALL", self._keys.failures)
+
+    # --- between stores, and outside
+
+    def _append(self, call: Append) -> Command:
+        return (
+            *self._heads["append"],
+            call.producer,
+            call.target,
+            call.number,
+            call.placed_us,
+            call.rows,
+            call.payload,
+            self._bounds,
+        )
+
+    def _outgoing(self, call: Outgoing) -> Command:
+        return (*self._heads["outgoing"], call.count)
+
+    def _read_outbox(self, call: ReadOutbox) -> Command:
+        return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max)
+
+    def _acknowledge(self, call: Acknowledge) -> Command:
+        head = self._heads["acknowledge"]
+        return (*head, call.producer, call.target, call.number, call.position, self._bounds)
+
+    # --- looking
+
+    def _assignment(self, call: Assignment) -> Command:
+        return (*self._heads["assignment"], call.worker)
+
+    def _set_tasks(self, call: SetTasks) -> Command:
+        lists = sorted({ready for _, ready in call.mapping})
+        mapping = _encode(dict(call.mapping))
+        head = self._heads["set_tasks"]
+        return (*head, call.worker, call.incarnation, call.executor, mapping, _encode(lists), *lists)
+
+    def _tasks(self, call: Tasks) -> Command:
+        return (*self._heads["tasks"], call.executor, call.operator)
+
+    def _put_metrics(self, call: PutMetrics) -> Command:
+        return (*self._heads["put_metrics"], *[part for row in call.rows for part in row])
+
+    def _read_metrics(self, _: ReadMetrics) -> Command:
+        return (b"HGETALL", self._keys.metrics)
+
+    def _measure(self, call: Measure) -> Command:
+        return (*self._heads["measure"], *call.shards)
+
+    def _state_snapshot(self, call: StateSnapshot) -> Command:
+        return (*self._heads["state_snapshot"], call.shard)
+
+
+def _function(name: str) -> bytes:
+    return f"penstock_{name}_{PROTOCOL_VERSION}".encode()
+
+
+_FUNCTIONS = (
+    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "load", "scan", "commit", "report_failure",
+    "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment", "set_tasks", "tasks",
+    "put_metrics", "measure", "state_snapshot",
+)  # fmt: skip
+
+
+class _Group:
+    """State changes of one collection, in the end."""
+
+    __slots__ = ("deletes", "drop", "sets")
+
+    def __init__(self) -> None:
+        self.drop = False
+        self.sets: dict[bytes, bytes] = {}
+        self.deletes: dict[bytes, None] = {}
+
+
+def _grouped(writes: Sequence[StateWrite]) -> tuple[int, list[bytes | str | int]]:
+    """State changes as the library reads them: number of groups, their arguments.
+
+    What is left of changes in order is, for each collection, whether it is dropped first, and the
+    last word on each field.
+    """
+    groups: dict[bytes, _Group] = {}
+    for write in writes:
+        collection, field, value = write.collection, write.field, write.value
+        group = groups.get(collection)
+        if group is None:
+            group = groups[collection] = _Group()
+        if field is None:
+            group.drop = True
+            group.sets.clear()
+            group.deletes.clear()
+        elif value is None:
+            group.sets.pop(field, None)
+            group.deletes[field] = None
+        else:
+            group.sets[field] = value
+            group.deletes.pop(field, None)
+    arguments: list[bytes | str | int] = []
+    for collection, group in groups.items():
+        arguments += (collection, b"1" if group.drop else b"0", len(group.sets), len(group.deletes))
+        for item in group.sets.items():
+            arguments += item
+        arguments += group.deletes
+    return len(groups), arguments
+
+
+# --- replies ------------------------------------------------------------------------------------
+
+
+def _as_it_is(_: Any, reply: Any) -> Any:
+    return reply
+
+
+def _answer(_: Any, reply: bytes) -> Answer:
+    return _ANSWERS[reply]
+
+
+def _answer_or_moved(_: Any, reply: Any) -> Answer | Moved:
+    return _ANSWERS[reply] if isinstance(reply, bytes) else Moved(reply[1].decode())
+
+
+def _generation(call: OpenStore, reply: list[Any]) -> int:
+    store_id = reply[0].decode()
+    if store_id != call.store_id:
+        raise ProtocolMismatch(f"this store is {store_id!r}, not {call.store_id!r}")
+    generation: int = reply[1]
+    return generation
+
+
+def _claimed(call: Claim, reply: Any) -> Claimed | Answer | Moved:
+    if isinstance(reply, bytes) or reply[0] == b"MOVED":
+        return _answer_or_moved(call, reply)
+    epoch, generation, commit, offset, position, table_version, finished = reply[:7]
+    external = {
+        reply[at].decode(): ExternalCursor(reply[at + 1], reply[at + 2], reply[at + 3])
+        for at in range(7, len(reply), 4)
+    }
+    return Claimed(epoch, generation, commit, offset, position, table_version, external, finished == 1)
+
+
+def _fetched(_: Fetch, reply: list[Any]) -> Fetched:
+    shards = [
+        FetchedShard(
+            reply[at].decode(),
+            reply[at + 1],
+            reply[at + 2],
+            tuple([Entry(int(id_[:-2]), int(field), payload) for id_, (field, payload) in reply[at + 3]]),
+        )
+        for at in range(1, len(reply), 4)
+    ]
+    return Fetched(tuple(shards), reply[0] == 1)
+
+
+def _values(_: Load, reply: Any) -> list[bytes | None] | Answer:
+    if isinstance(reply, bytes):
+        return _ANSWERS[reply]
+    values: list[bytes | None] = reply
+    return values
+
+
+def _chunk(_: Scan, reply: Any) -> tuple[str, list[tuple[bytes, bytes]]] | Answer:
+    if isinstance(reply, bytes):
+        return _ANSWERS[reply]
+    cursor, flat = reply
+    return cursor.decode(), _paired(flat)
+
+
+def _paired(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _texts(_: Failures, reply: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): message.decode() for name, message in reply.items()}
+
+
+def _rows(_: ReadMetrics, reply: dict[bytes, bytes]) -> dict[str, bytes]:
+    return {name.decode(): row for name, row in reply.items()}
+
+
+def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:
+    return [(producer.decode(), target.decode()) for producer, target in _paired(reply)]
+
+
+def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes]]:
+    answer = []
+    for id_, (field, payload) in reply:
+        placed_us, rows = field.split(b":")
+        answer.append((int(id_[:-2]), int(placed_us), int(rows), payload))
+    return answer
+
+
+def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
+    retracted, generation, packed_worker, flat = reply
+    executors = [
+        AssignedExecutor(operator.decode(), executor, version, tasks, shards)
+        for operator, packed in sorted(_paired(flat))
+        for version, assigned in (_decode_assigned(packed),)
+        for executor, tasks, shards in assigned
+    ]
+    uid = "" if packed_worker is None else _decode_worker(packed_worker)[2]
+    if retracted:
+        return WorkerAssignment("", True, generation, ())
+    return WorkerAssignment(uid, False, generation, tuple(executors))
+
+
+def _task_map(_: Tasks, reply: list[Any]) -> TaskMap:
+    incarnation, mapping, version = reply
+    return TaskMap(
+        incarnation.decode() if incarnation is not None else "",
+        _decode_mapping(mapping) if mapping is not None else {},
+        int(version or 0),
+    )
+
+
+def _counters(_: Measure, reply: list[Any]) -> list[ShardCounters | None]:
+    generation = reply[0]
+    return [_shard_counters(generation, reply[at], reply[at + 1]) for at in range(1, len(reply), 2)]
+
+
+def _shard_counters(generation: int, record: bytes | None, executor: bytes | None) -> ShardCounters | None:
+    if record is None:
+        return None
+    (
+        epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows, outbox_entries, outbox_bytes,
+        _table_version, _ready, _source, finished, *_
+    ) = map(int, _RECORD.unpack(record))  # fmt: skip
+    return ShardCounters(
+        epoch=epoch,
+        generation=generation,
+        commit=commit,
+        arrived_rows=arrived_rows,
+        completed_rows=completed_rows,
+        inbox_entries=placed - offset,
+        inbox_bytes=inbox_bytes,
+        outbox_entries=outbox_entries,
+        outbox_bytes=outbox_bytes,
+        executor=(executor or b"").decode(),
+        finished=finished == 1,
+    )
+
+
+def _snapshot(_: StateSnapshot, reply: list[Any]) -> dict[tuple[bytes, bytes], bytes]:
+    return {
+        (reply[at], field): value for at in range(0, len(reply), 2) for field, value in _paired(reply[at + 1])
+    }

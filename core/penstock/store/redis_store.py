@@ -1,0 +1,150 @@
+"""The node store in Redis: the port's calls over one connection, and a second one for those that block.
+
+Every call is one command, most of them a function of `functions/penstock.lua`; `redis_calls` knows which,
+`wire` carries them. Nothing is retried here. The twin is `memory_store`; `tests/contract` runs
+one suite on both.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any, TypeVar, cast
+
+from penstock.store.keys import Keys
+from penstock.store.limits import check_limits
+from penstock.store.port import (
+    Bounds,
+    ProtocolMismatch,
+    Request,
+    StoreFull,
+    WaitControl,
+    WaitReady,
+)
+from penstock.store.redis_calls import PROTOCOL_VERSION, RedisCalls
+from penstock.store.wire import Command, ServerError, Wire, translate
+
+A = TypeVar("A")
+
+_TIMEOUT_S = 10.0
+"""For a reply. A call takes at most 5 ms; a server that loads or rewrites may keep it longer."""
+_BLOCK_MS_MAX = 2000
+_FULL_PAUSE_S = 0.05
+_VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
+
+
+class RedisStore:
+    """One topology's view of one node's store. Not thread safe. Connects at the first call."""
+
+    def __init__(self, url: str, topology_uid: str, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
+        """`url` is unix:///path or redis://host:port."""
+        self._keys = Keys(topology_uid)
+        self._bounds = bounds
+        self._calls = RedisCalls(self._keys, bounds)
+        self._wire = Wire(url, _TIMEOUT_S)
+        self._blocking = Wire(url, _TIMEOUT_S + _BLOCK_MS_MAX / 1000)
+
+    def call(self, call: Request[A]) -> A:
+        """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch; ValueError for a call beyond
+        the caps of `Bounds`."""
+        if isinstance(call, WaitReady):
+            return cast("A", self._wait_ready(call))
+        if isinstance(call, WaitControl):
+            return cast("A", self._wait_control(call))
+        return cast("A", self.pipeline((call,))[0])
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        """Carry out calls in order in one round trip; errors as `call`, after all of them were carried out."""
+        if not calls:
+            return []
+        bounds, encode, decode = self._bounds, self._calls.encode, self._calls.decode
+        for call in calls:
+            check_limits(call, bounds)
+        replies = self._wire.exchange([encode(call) for call in calls])
+        answers = []
+        for call, reply in zip(calls, replies, strict=True):
+            if isinstance(reply, ServerError):
+                raise translate(str(reply)) from reply
+            answers.append(decode(call, reply))
+        return answers
+
+    def close(self) -> None:
+        self._wire.close()
+        self._blocking.close()
+
+    def _wait_ready(self, call: WaitReady) -> bool:
+        """A move of the list's first name onto its own place: it blocks as a read, and changes nothing."""
+        key = self._keys.ready(call.ready)
+        if call.timeout_ms <= 0:
+            return self._block((b"LLEN", key)) > 0
+        timeout_ms = min(call.timeout_ms, _BLOCK_MS_MAX)
+        command = (b"BLMOVE", key, key, b"LEFT", b"LEFT", f"{timeout_ms / 1000:.3f}")
+        try:
+            return self._block(command) is not None
+        except StoreFull:
+            # at its memory limit the server refuses even this; whoever waits must go on, or nothing is drained
+            if self._block((b"LLEN", key)) > 0:
+                return True
+            time.sleep(min(timeout_ms / 1000, _FULL_PAUSE_S))
+            return self._block((b"LLEN", key)) > 0
+
+    def _wait_control(self, call: WaitControl) -> int:
+        """A look first: after a loss the stream's numbers may have begun anew, below `after`."""
+        key = self._keys.control(call.worker)
+        entries = self._block((b"XREVRANGE", key, b"+", b"-", b"COUNT", b"1"))
+        last = int(entries[0][0].split(b"-")[0]) if entries else 0
+        timeout_ms = min(call.timeout_ms, _BLOCK_MS_MAX)
+        if last != call.after or timeout_ms <= 0:
+            return last
+        reply = self._block((b"XREAD", b"BLOCK", timeout_ms, b"STREAMS", key, f"{last}-0"))
+        return int(reply[key][-1][0].split(b"-")[0]) if reply else last
+
+    def _block(self, command: Command) -> Any:
+        (reply,) = self._blocking.exchange([command])
+        if isinstance(reply, ServerError):
+            raise translate(str(reply)) from reply
+        return reply
+
+
+def function_library() -> bytes:
+    """The source of the function library of this version."""
+    return files("penstock.store").joinpath("functions", "penstock.lua").read_bytes()
+
+
+def load_functions(url: str) -> None:
+    """Load the function library into the server at `url`, in place of an older one.
+
+    Raises ProtocolMismatch when the server is too old, or holds a newer library; StoreUnreachable, StoreFull.
+    """
+    wire = Wire(url, _TIMEOUT_S)
+    try:
+        _check_server(_reply(wire, (b"INFO", b"server")).decode())
+        (held,) = wire.exchange([(b"FCALL_RO", b"penstock_version", b"0")])
+        if not isinstance(held, ServerError) and held > PROTOCOL_VERSION:
+            raise ProtocolMismatch(
+                f"the store holds the function library of version {held}, newer than {PROTOCOL_VERSION}:"
+                " run the newer Penstock"
+            )
+        _reply(wire, (b"FUNCTION", b"LOAD", b"REPLACE", function_library()))
+    finally:
+        wire.close()
+
+
+def _check_server(info: str) -> None:
+    fields = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    kind = "valkey" if "valkey_version" in fields else "redis"
+    text = fields[f"{kind}_version"]
+    needed = _VERSIONS_MIN[kind]
+    if tuple(int(part) for part in re.findall(r"\d+", text)[:2]) < needed:
+        raise ProtocolMismatch(
+            f"the store is {kind} {text}; {kind} {needed[0]}.{needed[1]} or newer is needed: upgrade it"
+        )
+
+
+def _reply(wire: Wire, command: Command) -> Any:
+    (reply,) = wire.exchange([command])
+    if isinstance(reply, ServerError):
+        raise translate(str(reply)) from reply
+    return reply
