@@ -1,0 +1,187 @@
+"""The peer: Spark Structured Streaming running the bench's counting processor in micro-batches.
+
+`python -m bench.spark_peer RUN.json` runs one query until its stop time and logs what comes out
+(`sink_log`). It only runs and logs: the bench that started it counts its processes' CPU and works out the
+figures. How Spark is set up is not decided here but in `spark_settings.json`, which `spark_sweep` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from bench import sink_log
+from bench.counting import OUTPUT_SCHEMA, Count
+from bench.spark_source import LoadSource
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the sweep may turn. `conf` goes to Spark as it is."""
+
+    cores: int = 2
+    shuffle_partitions: int = 2
+    source_partitions: int = 1
+    sink: str = "foreach_batch"
+    """foreach_batch (the driver collects) or writer (a Python data sink in the query's own tasks)."""
+    max_records: int = 0
+    """Most records of one micro-batch; 0 is all that is due."""
+    changelog: bool = True
+    """RocksDB's changes are logged at each commit; False uploads a whole snapshot each time."""
+    conf: dict[str, str] = field(default_factory=dict)
+    """Further configuration, passed to Spark as it is."""
+
+    def spark_conf(self) -> dict[str, str]:
+        """All of it as Spark's configuration."""
+        prefix = "spark.sql.streaming.stateStore"
+        return {
+            "spark.master": f"local[{self.cores}]",
+            "spark.sql.shuffle.partitions": str(self.shuffle_partitions),
+            f"{prefix}.providerClass": (
+                "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+            ),
+            f"{prefix}.rocksdb.changelogCheckpointing.enabled": str(self.changelog).lower(),
+            "spark.ui.enabled": "false",
+            "spark.log.level": "ERROR",
+            **self.conf,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the peer, and the names that it shares with the bench, all below `folder`.
+
+    The bench writes `plan.json` (`load.write_plan`) before the start and creates `stop` to end the run. The
+    peer creates `started` when its query takes records, fills `log/` (`sink_log`) and leaves Spark's own
+    times of the last hundred batches in `progress.json`.
+    """
+
+    folder: str
+    settings: Settings
+
+    @property
+    def plan(self) -> Path:
+        return Path(self.folder, "plan.json")
+
+    @property
+    def log(self) -> Path:
+        return Path(self.folder, "log")
+
+    @property
+    def stop(self) -> Path:
+        return Path(self.folder, "stop")
+
+    @property
+    def started(self) -> Path:
+        return Path(self.folder, "started")
+
+    @property
+    def progress(self) -> Path:
+        return Path(self.folder, "progress.json")
+
+    @property
+    def checkpoint(self) -> Path:
+        return Path(self.folder, "checkpoint")
+
+
+class LogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]  # pyspark carries no types for mypy here
+    """Takes a task's output to its end, at which its state is committed, then notes the time."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        batches = list(iterator)
+        at_us = time.time_ns() // 1000
+        if batches:
+            _log(Path(self._folder), at_us, pa.Table.from_batches(batches))
+        return WriterCommitMessage()
+
+
+class LogSink(DataSource):  # type: ignore[misc]
+    """`writeStream.format("log")`. Option: log (a folder)."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "log"
+
+    def streamWriter(  # noqa: N802  # pyspark's own method name
+        self,
+        schema: StructType,  # noqa: ARG002
+        overwrite: bool,  # noqa: ARG002
+    ) -> DataSourceStreamArrowWriter:
+        return LogWriter(self.options["log"])
+
+
+def _log(folder: Path, at_us: int, table: Any) -> None:
+    sink_log.append(folder, at_us, table.column(0).to_numpy(), table.column(1).to_numpy())
+
+
+def session(settings: Settings) -> SparkSession:
+    """A Spark session under these settings, with the bench's source and sink."""
+    builder = SparkSession.builder.appName("spark-micro-batch")
+    for name, value in settings.spark_conf().items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.dataSource.register(LoadSource)
+    spark.dataSource.register(LogSink)
+    return spark
+
+
+def start(spark: SparkSession, run: Run) -> StreamingQuery:
+    """The counting query, one micro-batch after the other."""
+    records = (
+        spark.readStream.format("load")
+        .option("plan", str(run.plan))
+        .option("partitions", run.settings.source_partitions)
+        .option("max_records", run.settings.max_records)
+        .load()
+    )
+    totals = records.groupBy("key").transformWithState(
+        statefulProcessor=Count(), outputStructType=OUTPUT_SCHEMA, outputMode="Append", timeMode="None"
+    )
+    writer = totals.writeStream.outputMode("append").option("checkpointLocation", str(run.checkpoint))
+    if run.settings.sink == "writer":
+        return writer.format("log").option("log", str(run.log)).start()
+
+    def collect(batch: DataFrame, batch_id: int) -> None:  # noqa: ARG001  # Spark passes it
+        table = batch.toArrow()
+        _log(run.log, time.time_ns() // 1000, table)
+
+    return writer.foreachBatch(collect).start()
+
+
+def main(path: str) -> None:
+    """Run until the stop file is there. A query that fails ends the process with its error."""
+    run = msgspec.json.decode(Path(path).read_bytes(), type=Run)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = session(run.settings)
+    query = start(spark, run)
+    run.started.touch()
+    while not run.stop.exists():
+        query.awaitTermination(0.2)
+    durations = [dict(progress.durationMs) for progress in query.recentProgress]
+    run.progress.write_text(json.dumps(durations))
+    query.stop()
+    spark.stop()
+
+
+def write_run(path: Path, run: Run) -> None:
+    """What `main` reads."""
+    path.write_bytes(msgspec.json.encode(asdict(run)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
