@@ -1,0 +1,117 @@
+"""Names of parts, shards and sink files: complete, sorted, and never the same for two."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from penstock.dataflow.partitions import discover, file_of, part_of, shard_name, shards_of
+from penstock.dataflow.plan import (
+    ConsoleSink,
+    Fanout,
+    FilesSource,
+    JsonlSink,
+    Plan,
+    Processor,
+    Stage,
+    Step,
+    Tasks,
+    ZipfSource,
+)
+from penstock.dataflow.schema import Column, Schema
+from penstock.dataflow.sink_files import earlier_files, sink_file_name
+from penstock.errors import PermanentError
+
+SCHEMA = Schema((Column("value", "string"),))
+NOTHING = Fanout(SCHEMA, (), (), ())
+
+
+def stage(head: FilesSource | ZipfSource | Processor, out: Fanout = NOTHING) -> Stage:
+    return Stage("op", head, Tasks(1, 1, 1), out)
+
+
+def put(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x\n")
+
+
+def test_files_are_found_recursively_sorted_and_named_relative(tmp_path: Path) -> None:
+    put(tmp_path, "texts/b.txt", "texts/a/c.txt", "texts/a.txt", "texts/d.md", "other/e.txt")
+    (tmp_path / "texts/folder.txt").mkdir()
+    parts = discover("texts/**/*.txt", tmp_path)
+    assert parts == ["texts/a.txt", "texts/a/c.txt", "texts/b.txt"]
+    assert [file_of(part, tmp_path) for part in parts] == [tmp_path / part for part in parts]
+
+
+def test_a_pattern_may_leave_the_folder_or_be_absolute(tmp_path: Path) -> None:
+    put(tmp_path, "texts/a.txt", "there/b.txt")
+    assert discover("../texts/*.txt", tmp_path / "there") == ["../texts/a.txt"]
+    assert discover("././b.txt", tmp_path / "there") == ["b.txt"]
+    absolute = discover(f"{tmp_path}/texts/*.txt", tmp_path / "there")
+    assert absolute == [f"{tmp_path}/texts/a.txt"]
+    assert file_of(absolute[0], tmp_path / "there") == tmp_path / "texts/a.txt"
+    assert part_of(shard_name("lines", absolute[0])) == absolute[0]
+
+
+def test_a_pattern_without_a_file_is_refused_with_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(PermanentError, match=r"no file matches 'texts/\*'"):
+        discover("texts/*", tmp_path)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    Path(bytes(tmp_path).decode() + "/bad-\udcff.txt").write_text("x")
+    with pytest.raises(PermanentError, match="not UTF-8"):
+        discover("*.txt", tmp_path)
+
+
+def test_shards_are_named_by_number_or_file(tmp_path: Path) -> None:
+    put(tmp_path, "a.txt", "b.txt")
+    zipf = ZipfSource(10, 0.5, 8, 0, None, None, 0.0, 3, 1)
+    assert shards_of(stage(zipf), tmp_path) == ("op/0", "op/1", "op/2")
+    assert shards_of(stage(Processor("m:P", SCHEMA, (0,), 2)), tmp_path) == ("op/0", "op/1")
+    assert shards_of(stage(FilesSource("*.txt", "text", None)), tmp_path) == ("op/a.txt", "op/b.txt")
+
+
+def test_a_sinks_file_says_what_it_holds() -> None:
+    assert sink_file_name("totals", "count", "17") == "totals-count-17.jsonl"
+    assert sink_file_name("words", "lines", "docs/a b.txt") == "words-lines-docs%2Fa%20b.txt.jsonl"
+
+
+names = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=12)
+triples = st.tuples(names, names, names)
+
+
+@given(triples, triples)
+@example(("a-b", "c", "1"), ("a", "b-c", "1"))
+@example(("a", "b", "c/d"), ("a", "b", "c%2Fd"))
+@example(("a", "b", "x" * 300), ("a", "b", "x" * 301))
+@example(("a", "b", "~"), ("a", "b", "%7E"))
+def test_two_sink_files_never_share_a_name(one: tuple[str, str, str], other: tuple[str, str, str]) -> None:
+    assert (sink_file_name(*one) == sink_file_name(*other)) == (one == other)
+
+
+@given(names.map(lambda text: text * 40))
+def test_a_sinks_file_name_fits_a_file_system(part: str) -> None:
+    name = sink_file_name("sink", "operator", part)
+    assert len(name.encode()) <= 255
+    assert "/" not in name
+
+
+def test_files_of_earlier_runs_are_found_for_every_file_sink(tmp_path: Path) -> None:
+    inner = Fanout(SCHEMA, (), (JsonlSink("deep", "out/deep"),), ())
+    out = Fanout(SCHEMA, (Step("s", "m:f", inner),), (JsonlSink("flat", "out"), ConsoleSink("con")), ())
+    keyed = stage(Processor("m:P", SCHEMA, (0,), 2), out)
+    plan = Plan("t", "m", "Process", 1, 1 << 30, (keyed, replace(keyed, operator="other", out=NOTHING)))
+    assert earlier_files(plan, tmp_path) == []
+    put(tmp_path, "out/flat-op-0.jsonl", "out/flat-op-99.jsonl", "out/deep/deep-op-1.jsonl")
+    put(tmp_path, "out/flat-op-1.txt", "out/flat-other-0.jsonl", "out/mine.jsonl", "out/con-op-0.jsonl")
+    assert [path.name for path in earlier_files(plan, tmp_path)] == [
+        "deep-op-1.jsonl",
+        "flat-op-0.jsonl",
+        "flat-op-99.jsonl",
+    ]
