@@ -29,7 +29,6 @@ setup-tests: ## Set up what is missing for running and for testing
 
 .PHONY: demo
 demo: setup texts ## Count the words of real text, live, and compare with a plain count
-	@rm -rf examples/word-count/out
 	$(BIN)/penstock run examples/word-count/topology.yaml --fresh
 	@$(BIN)/python examples/word-count/compare.py
 
@@ -66,7 +65,7 @@ format: setup ## Put the code into the project's format and mend what ruff can m
 
 .PHONY: crds
 crds: setup ## Write crds/ from the models in core/penstock/api
-	$(BIN)/python -m penstock.api.crds crds
+	$(BIN)/penstock crds crds
 
 .PHONY: lock
 lock: setup ## Write requirements.lock anew: the newest versions that pyproject.toml allows, with hashes

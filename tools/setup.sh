@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up what `make` needs and finds missing: system packages (with apt-get) and the virtual environment.
 #
-#   tools/setup.sh           what `penstock run` needs: Python >= 3.11, redis-server >= 7, Java >= 17
+#   tools/setup.sh           what `penstock run` needs: Python >= 3.11, Redis >= 7.0 (or Valkey >= 7.2), Java >= 17
 #   tools/setup.sh --tests   and what the tests need besides: strace
 #
 # Says what it will install before it does. PENSTOCK_NO_INSTALL=1 declines every system package,
@@ -43,10 +43,19 @@ find_python() {
 # Debian keeps the part of `venv` that puts pip into place in a package of its own.
 venv_fits() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
 
-redis_major() {
-    local line
-    line=$(redis-server --version 2>/dev/null) || { echo 0; return; }
-    [[ $line =~ v=([0-9]+)\. ]] && echo "${BASH_REMATCH[1]}" || echo 0
+# "fits", "missing", or the name and version of a store that is too old. Looks as `penstock run` does:
+# the first of the two that is on PATH.
+store_state() {
+    local server line least=7.0
+    server=$(command -v redis-server || command -v valkey-server) || { echo missing; return; }
+    line=$("$server" --version)
+    [[ ${line,,} != *valkey* ]] || least=7.2
+    [[ $line =~ v=([0-9]+\.[0-9]+) ]] || { echo "$server of an unknown version"; return; }
+    if [[ $(printf '%s\n' "$least" "${BASH_REMATCH[1]}" | sort -V | head -n 1) == "$least" ]]; then
+        echo fits
+    else
+        echo "$server ${BASH_REMATCH[1]}"
+    fi
 }
 
 java_command() {
@@ -202,11 +211,11 @@ if [[ $current == no ]] && ! environment_is_usable; then
         wants+=(python)
     fi
 fi
-redis=$(redis_major)
-if ((redis == 0)); then
+store=$(store_state)
+if [[ $store == missing ]]; then
     wants+=(redis)
-elif ((redis < 7)); then
-    fail "redis-server $redis is too old: put Redis 7.0 or newer first on PATH, then run this again."
+elif [[ $store != fits ]]; then
+    fail "$store is too old: put Redis 7.0 (Valkey 7.2) or newer first on PATH, then run this again."
 fi
 if (($(java_major) < 17)); then
     [[ -z ${JAVA_HOME:-} ]] ||
@@ -218,8 +227,9 @@ if [[ $for_tests == yes ]] && ! command -v strace >/dev/null; then wants+=(strac
 if ((${#wants[@]})); then
     install_packages "${wants[@]}"
     hash -r
-    (($(redis_major) >= 7)) ||
-        fail "the packaged redis-server is older than 7.0: put Redis 7.0 or newer first on PATH, then run this again."
+    store=$(store_state)
+    [[ $store == fits ]] ||
+        fail "$store, from the package, is too old: put Redis 7.0 (Valkey 7.2) or newer first on PATH, then run this again."
     (($(java_major) >= 17)) ||
         fail "java on PATH is still older than 17: let JAVA_HOME name the new one, then run this again."
 fi

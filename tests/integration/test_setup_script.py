@@ -15,20 +15,22 @@ from house import ROOT
 
 pytestmark = pytest.mark.integration
 
-TOOLS = (
+TOOLS = [
     "bash",
     "basename",
     "cat",
     "chmod",
     "dirname",
     "env",
+    "head",
     "ln",
     "mkdir",
     "readlink",
     "rm",
     "sed",
     "sha256sum",
-)
+    "sort",
+]
 REDIS_7 = "echo 'Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64'"
 JAVA_17 = "echo 'openjdk version \"17.0.15\" 2025-04-15' >&2"
 PYTHON_3_12 = "exit 0"
@@ -110,8 +112,16 @@ def test_a_redis_that_is_too_old_is_not_replaced(machine: Machine) -> None:
     machine.has("apt-get", f"touch {machine.clone}/installed")
     ended = machine.set_up()
     assert ended.returncode == 1
-    assert "redis-server 6 is too old" in ended.stderr
+    assert "redis-server 6.0 is too old" in ended.stderr
     assert not (machine.clone / "installed").exists()
+
+
+def test_valkey_does_as_well_from_its_own_version_on(machine: Machine) -> None:
+    machine.has("valkey-server", "echo 'Valkey server v=7.2.5 sha=00000000:0'")
+    assert "redis-server" not in machine.set_up(PENSTOCK_NO_INSTALL="1").stdout
+    machine.has("valkey-server", "echo 'Valkey server v=7.1.0 sha=00000000:0'")
+    machine.has("python3", PYTHON_3_12)
+    assert "valkey-server 7.1 is too old" in machine.set_up(PENSTOCK_NO_INSTALL="1").stderr
 
 
 def test_a_java_home_without_a_fitting_java_is_named(machine: Machine) -> None:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from house import ROOT, make_targets, tracked_files
 
@@ -58,3 +59,10 @@ def test_a_decision_record_is_listed_and_complete(record: Path) -> None:
 
 def test_decision_records_are_numbered_without_a_hole() -> None:
     assert [int(record.name[:4]) for record in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+def test_the_readme_explains_the_example_as_it_is() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    example = (ROOT / "examples/word-count/topology.yaml").read_text(encoding="utf-8")
+    assert [yaml.safe_load(text) for text in shown] == [yaml.safe_load(example)]
