@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 help: ## List the targets
 	@test -t 1 && on="$$(printf '\033[36m')" off="$$(printf '\033[0m')"; \
 	awk -v on="$$on" -v off="$$off" 'BEGIN { FS = ":.*## " } \
-		/^[a-z][a-z-]*:.*## / { printf "  %s%-17s%s %s\n", on, $$1, off, $$2 }' $(MAKEFILE_LIST)
+		/^[a-z][a-z0-9-]*:.*## / { printf "  %s%-17s%s %s\n", on, $$1, off, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## Set up what is missing for running: system packages (it says which), .venv
