@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from store_backends import Backend, MemoryBackend
+from store_fixtures import RedisBackend
 from store_scenario import Scene
 
 
-@pytest.fixture(params=["memory"])
-def backend(request: pytest.FixtureRequest) -> Backend:
-    return MemoryBackend()
+@pytest.fixture(scope="session")
+def redis_backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisBackend]:
+    """Private redis-servers that live as long as the session; started when a test first asks."""
+    backend = RedisBackend(tmp_path_factory.mktemp("nodes"))
+    yield backend
+    backend.stop()
+
+
+@pytest.fixture(params=["memory", pytest.param("redis", marks=pytest.mark.integration)])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    if request.param == "memory":
+        yield MemoryBackend()
+        return
+    redis_backend: RedisBackend = request.getfixturevalue("redis_backend")
+    yield redis_backend
+    redis_backend.empty()
 
 
 @pytest.fixture

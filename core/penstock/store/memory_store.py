@@ -194,7 +194,13 @@ class MemoryStore:
             return Answer.UNKNOWN
         if call.shard in data.shards:
             return Answer.EXISTS
-        data.shards[call.shard] = ShardRecord(call.source, call.position, call.table_version)
+        record = ShardRecord(call.source, call.position, call.table_version)
+        data.shards[call.shard] = record
+        # What waited for a shard that was not here is local from now on.
+        for producer, target in [pair for pair in data.outgoing if pair[1] == call.shard]:
+            del data.outgoing[producer, target]
+            record.waiters[producer] = None
+        self._pull_waiters(call.shard, record)
         return Answer.OK
 
     # --- a task and its shards
@@ -230,7 +236,7 @@ class MemoryStore:
         )
 
     def _unlist(self, shard: str, record: ShardRecord) -> None:
-        """Take a shard that is about to change hands off its old owner's ready list."""
+        """Take a shard off its owner's ready list."""
         if record.owner is not None and record.readiness is Readiness.QUEUED:
             self._ready_list(record.owner).remove(shard)
 
@@ -312,7 +318,11 @@ class MemoryStore:
             return record
         if call.number == record.commit:
             return Answer.DONE
-        if call.number != record.commit + 1 or call.table_version != record.table_version:
+        if (
+            call.number != record.commit + 1
+            or call.table_version != record.table_version
+            or call.offset > record.placed
+        ):
             return Answer.CONFLICT
         record.commit = call.number
         if call.position is not None:
@@ -320,6 +330,10 @@ class MemoryStore:
         record.finished = record.finished or call.finished
         _write_state(record, call)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
+        before = record.readiness
+        self._unlist(call.shard, record)
+        # On no list while entries are moved about: what comes in does not list it before its turn.
+        record.readiness = Readiness.TAKEN
         self._pull_waiters(call.shard, record)
         self._drain(call.shard, record)
         for output in call.outputs:
@@ -327,11 +341,14 @@ class MemoryStore:
             lane.issued += 1
             entry = Waiting(lane.issued, call.now_us, output.rows, output.payload)
             self._place(call.shard, record, output.target, lane, entry)
-        self._release(call.shard, record)
-        if record.readiness in {Readiness.TAKEN, Readiness.IDLE}:
-            record.readiness = Readiness.IDLE
-            if record.has_work() and (call.again or not record.source):
-                self._enlist(call.shard, record)
+        if before is Readiness.HELD:
+            record.readiness = Readiness.HELD
+            self._release(call.shard, record)
+            return Answer.OK
+        record.readiness = Readiness.IDLE
+        comes_again = not record.source or call.again or before is Readiness.QUEUED
+        if comes_again and record.has_work():
+            self._enlist(call.shard, record)
         return Answer.OK
 
     def _place(self, producer: str, record: ShardRecord, target: str, lane: Lane, entry: Waiting) -> None:
@@ -376,7 +393,7 @@ class MemoryStore:
         for target, lane in record.lanes.items():
             if lane.waiting and not lane.external:
                 there = self._data.shards.get(target)
-                if there is not None and not there.status:
+                if there is not None and not there.status and there.has_room(0, self._bounds):
                     self._move(shard, record, target, there, budget)
 
     def _move(
@@ -405,7 +422,9 @@ class MemoryStore:
     def _release(self, shard: str, record: ShardRecord) -> None:
         """Hand out again a shard that was held, once its outbox is within the bound."""
         if record.readiness is Readiness.HELD and not record.over_bound(self._bounds):
-            self._enlist(shard, record)
+            record.readiness = Readiness.IDLE
+            if record.has_work():
+                self._enlist(shard, record)
 
     def _report_failure(self, call: ReportFailure) -> Answer:
         record = self._check_owner(call.shard, call.generation, call.epoch)
@@ -464,16 +483,17 @@ class MemoryStore:
         lane = record.lanes.get(call.target) if record else None
         if record is None:
             return Answer.UNKNOWN
-        if lane is None:
+        if lane is None or call.number > lane.issued:
             return Answer.OK
-        number = min(call.number, lane.issued)
-        if lane.external and number > lane.acknowledged:
-            lane.acknowledged = number
+        if lane.external and call.number > lane.acknowledged:
+            lane.acknowledged = call.number
             lane.position = call.position
-        while lane.waiting and lane.waiting[0].number <= number:
+        while lane.waiting and lane.waiting[0].number <= call.number:
             record.unqueue(lane)
         if not lane.waiting:
             self._data.outgoing.pop((call.producer, call.target), None)
+            if there := self._data.shards.get(call.target):
+                there.waiters.pop(call.producer, None)
         self._release(call.producer, record)
         return Answer.OK
 
