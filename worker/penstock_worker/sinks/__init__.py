@@ -1,0 +1,1 @@
+"""Sinks outside the topology: JSONL files (`jsonl`)."""
