@@ -14,11 +14,13 @@ from typing import Protocol
 
 from penstock.metrics.rows import TaskRow, WorkerRow
 from penstock.store.port import (
+    ClearFailure,
     Failures,
     Measure,
     NodeStore,
     ReadMetrics,
     ShardCounters,
+    StoreFull,
     StoreUnreachable,
 )
 from penstock.store.publishing import to_publish
@@ -49,6 +51,8 @@ from penstock_operator.run_summary import RunSummary
 TICK_S = 0.15
 _MEASURED_PER_CALL = 512
 _LOG_LINES = 30
+_NOBODY = "-"
+"""No operator's name: clearing its failure changes nothing, but a store that takes no writes refuses it."""
 
 
 class Ticks(Protocol):
@@ -65,13 +69,12 @@ class Ticks(Protocol):
 
 
 class StoreKeeper(Protocol):
-    """Keeps the store's process running."""
+    """Keeps the store's process running. `restarts` counts how often it had to."""
+
+    restarts: int
 
     def keep(self) -> str:
         """Start the store again if it died. Answers a sentence when that is hopeless, "" otherwise."""
-
-    @property
-    def restarts(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,7 @@ class LocalRun:
         self._worked_until_s: float | None = None
         self._shown_s: float | None = None
         self._store_away = False
+        self._store_fault = ""
 
     def tell(self, text: str, *, is_trouble: bool = False) -> None:
         """Something that people should know."""
@@ -152,10 +156,10 @@ class LocalRun:
     # --- one turn -------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        fault = self._keeper.keep()
+        self._store_fault = self._keeper.keep() or self._store_fault
         self._carry_out()
         look = self._look()
-        seen = self._seen(look, fault)
+        seen = self._seen(look)
         self._accept(decide(self._state, seen, self._ticks.now_s()))
         if look is not None:
             self._deliver(look)
@@ -165,16 +169,27 @@ class LocalRun:
         """None while the store is away."""
         names = [name for shards in self._shards.values() for name in shards]
         chunks = [names[i : i + _MEASURED_PER_CALL] for i in range(0, len(names), _MEASURED_PER_CALL)]
-        calls = [*(Measure(tuple(chunk)) for chunk in chunks), ReadMetrics(), Failures()]
+        calls = [
+            ClearFailure(_NOBODY),
+            *(Measure(tuple(chunk)) for chunk in chunks),
+            ReadMetrics(),
+            Failures(),
+        ]
         try:
-            *measured, rows, failures = self._store.pipeline(calls)
-        except StoreUnreachable:
-            self._note_away(away=True)
+            _, *measured, rows, failures = self._store.pipeline(calls)
+        except (StoreUnreachable, StoreFull) as error:
+            self._note_trouble(error)
             return None
         self._note_away(away=False)
         counters = iter([counter for chunk in measured for counter in chunk])
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
         return _Look(shards, rows, failures)
+
+    def _note_trouble(self, error: StoreUnreachable | StoreFull) -> None:
+        if isinstance(error, StoreFull):
+            self._store_fault = str(error)
+        else:
+            self._note_away(away=True)
 
     def _note_away(self, *, away: bool) -> None:
         if away and not self._store_away:
@@ -183,18 +198,18 @@ class LocalRun:
             self.tell("the store is back")
         self._store_away = away
 
-    def _seen(self, look: _Look | None, store_fault: str) -> Seen:
+    def _seen(self, look: _Look | None) -> Seen:
         interrupts = self._ticks.interrupts + self._extra_interrupts
         fleet = self._fleet.workers()
         if look is None:
-            return Seen(fleet, None, None, None, interrupts, store_fault)
+            return Seen(fleet, None, None, None, interrupts, self._store_fault)
         return Seen(
             fleet,
             {row.worker: row for row in self._rows(look).values() if isinstance(row, WorkerRow)},
             self._backlog(look),
             look.failures,
             interrupts,
-            store_fault,
+            self._store_fault,
         )
 
     def _backlog(self, look: _Look) -> Backlog | None:
@@ -229,8 +244,8 @@ class LocalRun:
         while self._todo:
             try:
                 self._do(self._todo[0])
-            except StoreUnreachable:
-                self._note_away(away=True)
+            except (StoreUnreachable, StoreFull) as error:
+                self._note_trouble(error)
                 self._stop_now()
                 return
             self._todo.popleft()
@@ -260,8 +275,8 @@ class LocalRun:
                 self._store, look.shards, self._output.rows, self._ticks.now_us
             ):
                 self._progress.deliver(sink, ages_us)
-        except StoreUnreachable:
-            self._note_away(away=True)
+        except (StoreUnreachable, StoreFull) as error:
+            self._note_trouble(error)
         except BrokenPipeError:
             if not self._extra_interrupts:
                 self._extra_interrupts = 2

@@ -14,8 +14,9 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -38,8 +39,8 @@ class StateUnusableError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """What `run.json` holds. `sink_files` are all files that this topology may have written,
-    as absolute paths; `runs` counts its runs, this one included."""
+    """What `run.json` holds. `shards` are all shards by stage; `sink_files` all files that the topology may
+    have written, as absolute paths; `runs` counts its runs, this one included."""
 
     format: int
     topology: str
@@ -47,11 +48,27 @@ class RunRecord:
     created: str
     runs: int
     identity: dict[str, str]
-    sink_files: tuple[str, ...] = ()
+    shards: dict[str, tuple[str, ...]]
+    sink_files: tuple[str, ...]
 
-    def next_run(self, sink_files: Sequence[str]) -> RunRecord:
-        """The record of the run that resumes this one."""
-        return replace(self, runs=self.runs + 1, sink_files=tuple(sorted({*self.sink_files, *sink_files})))
+    def next_run(self, shards: Mapping[str, Sequence[str]], sink_files: Sequence[str]) -> RunRecord:
+        """The record of the run that resumes this one; new shards and files come on top."""
+        return replace(
+            self,
+            runs=self.runs + 1,
+            shards={
+                stage: tuple(sorted({*self.shards.get(stage, ()), *names})) for stage, names in shards.items()
+            },
+            sink_files=tuple(sorted({*self.sink_files, *sink_files})),
+        )
+
+
+class Start(StrEnum):
+    """How a run begins: on nothing, on what the last one left, or on nothing after removing that."""
+
+    FIRST = "first"
+    RESUME = "resume"
+    FRESH = "fresh"
 
 
 class StateDirectory:
@@ -130,15 +147,15 @@ class StateDirectory:
             os.fsync(file.fileno())
         draft.replace(path)
 
-    def remove_state(self, record: RunRecord | None) -> int:
-        """Forget everything, and remove the sink files of the record; answers how many there were.
+    def remove_state(self, sink_files: Iterable[Path]) -> int:
+        """Forget everything, and remove these files; answers how many of them there were.
 
         The record goes last: a removal that is cut short is taken up by the next one.
         """
         removed = 0
-        for name in record.sink_files if record else ():
+        for file in sink_files:
             try:
-                Path(name).unlink()
+                file.unlink()
             except FileNotFoundError:
                 continue
             removed += 1
@@ -149,8 +166,27 @@ class StateDirectory:
         return removed
 
 
-def check_resumable(record: RunRecord, identity: Mapping[str, str], folder: Path) -> None:
-    """Raises StateUnusableError that lists what differs, when the stored state is not this topology's."""
+def decide_start(
+    record: RunRecord | None,
+    identity: Mapping[str, str],
+    earlier_files: Sequence[Path],
+    folder: Path,
+    *,
+    fresh: bool,
+) -> Start:
+    """Pure. `earlier_files` are files in the sinks' folders that bear the names of this topology's.
+
+    Raises StateUnusableError, which lists what differs when the stored state is not this topology's.
+    """
+    if fresh:
+        return Start.FRESH
+    if record is None:
+        if earlier_files:
+            raise StateUnusableError(
+                f"There is no state in {folder}, but {earlier_files[0].parent} holds output of an earlier "
+                f"run ({len(earlier_files)} files): move it away, or use --fresh to remove it."
+            )
+        return Start.FIRST
     changed = differences(record.identity, identity)
     if changed:
         listed = "\n".join(f"  {line}" for line in changed)
@@ -158,6 +194,7 @@ def check_resumable(record: RunRecord, identity: Mapping[str, str], folder: Path
             f"The state in {folder} belongs to another form of this topology:\n{listed}\n"
             "Undo the change, or use --fresh to remove the state and start anew."
         )
+    return Start.RESUME
 
 
 def _holder(descriptor: int) -> int:

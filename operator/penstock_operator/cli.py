@@ -1,0 +1,214 @@
+"""The command line: `penstock run`, `validate`, `crds`.
+
+Thin: it reads options, calls, and turns errors into sentences and exit codes. Everything heavy is imported
+where it is used, so that `--help` is quick.
+Exit codes: 0 done, 1 the run failed, 2 the manifest or the command line is wrong, 3 the machine lacks
+something or the state cannot be used.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.api.faults import Fault
+
+EXIT_FAILED = 1
+EXIT_INVALID = 2
+EXIT_CANNOT_RUN = 3
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="penstock", message="penstock %(version)s")
+def main() -> None:
+    """Keyed stream processing that keeps a latency promise."""
+
+
+def _seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    from penstock.api.document import duration_us
+
+    try:
+        seconds = duration_us(text) / 1e6
+    except ValueError as error:
+        raise click.BadParameter(f"{error}", param=parameter) from error
+    if seconds <= 0:
+        raise click.BadParameter("must be longer than 0", param=parameter)
+    return seconds
+
+
+@main.command()
+@click.argument("manifest", type=click.Path(path_type=Path), metavar="TOPOLOGY.yaml")
+@click.option("--workers", type=click.IntRange(min=1), help="Number of workers, instead of the manifest's.")
+@click.option(
+    "--for",
+    "time_limit_s",
+    callback=_seconds,
+    metavar="DURATION",
+    help="End after this time, such as 60s or 5m, counted from the first worker that is ready.",
+)
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where state is kept between runs.  [default: .penstock/NAME]",
+)
+@click.option("--fresh", is_flag=True, help="Remove the state and the sink files of earlier runs first.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change one value of the manifest, such as count.tasks.initial=4. May be repeated.",
+)
+@click.option("--live/--no-live", default=True, help="Live view on a terminal.  [default: live]")
+@click.option(
+    "--log-every",
+    "log_every_s",
+    callback=_seconds,
+    default="5s",
+    metavar="DURATION",
+    help="Without a live view: how often to write a line.  [default: 5s]",
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    help="Prometheus metrics of worker w0 on this loopback port, of w1 on the next, ...",
+)
+@click.option(
+    "--json-summary",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the summary at the end as JSON.",
+)
+def run(
+    manifest: Path,
+    workers: int | None,
+    time_limit_s: float | None,
+    state_dir: Path | None,
+    fresh: bool,
+    overrides: tuple[str, ...],
+    live: bool,
+    log_every_s: float,
+    metrics_port: int | None,
+    json_summary: Path | None,
+) -> None:
+    """Run a topology on this machine, with a private store and workers as processes.
+
+    Ends when the input is used up, after --for, or on Ctrl-C: then no more input is read and what waits is
+    worked through; a second Ctrl-C ends at once. Nothing is lost either way: the next run goes on where this
+    one stopped, unless --fresh is given.
+
+    Rows of console sinks go to stdout, everything else to stderr.
+    """
+    from penstock.api.faults import InvalidManifest
+    from penstock_operator.checked_manifest import check_manifest
+
+    try:
+        checked = check_manifest(manifest, overrides)
+    except InvalidManifest as invalid:
+        _write_faults(manifest, invalid.faults)
+        sys.exit(EXIT_INVALID)
+    except PenstockError as error:
+        _cannot_run(error)
+    import os
+
+    from penstock_operator.prerequisites import check_java, check_ports
+    from penstock_operator.run_decisions import Result
+    from penstock_operator.run_output import open_output
+    from penstock_operator.run_start import RunRequest, run_topology, state_folder
+    from penstock_operator.run_summary import summary_json
+
+    count = workers or checked.plan.workers_initial
+    output = open_output(live=live, log_every_s=log_every_s)
+    try:
+        check_java(os.environ)
+        if metrics_port is not None:
+            check_ports(metrics_port, count)
+        summary = run_topology(
+            RunRequest(
+                plan=checked.plan,
+                manifest_text=checked.text,
+                base_dir=manifest.parent,
+                state_folder=state_folder(state_dir, checked.plan.topology),
+                workers=count,
+                time_limit_s=time_limit_s,
+                fresh=fresh,
+                metrics_port=metrics_port,
+            ),
+            output,
+        )
+    except PenstockError as error:
+        _cannot_run(error)
+    output.end(summary)
+    if json_summary is not None:
+        json_summary.write_bytes(summary_json(summary))
+    if summary.result == Result.FAILED:
+        sys.exit(EXIT_FAILED)
+
+
+@main.command()
+@click.argument("manifest", type=click.Path(path_type=Path), metavar="FILE")
+@click.option("--json", "as_json", is_flag=True, help='Faults as JSON: [{"path": ..., "message": ...}].')
+@click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="As in `penstock run`.")
+def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...]) -> None:
+    """Check a manifest and the user code that it names; list every fault at once.
+
+    Exit code 0 when it can be run, 2 when it cannot.
+    """
+    from penstock.api.faults import InvalidManifest
+    from penstock_operator.checked_manifest import check_manifest
+
+    faults: tuple[Fault, ...] = ()
+    try:
+        check_manifest(manifest, overrides)
+    except InvalidManifest as invalid:
+        faults = invalid.faults
+    except PenstockError as error:
+        _cannot_run(error)
+    if as_json:
+        import json
+
+        click.echo(json.dumps([{"path": fault.path, "message": fault.message} for fault in faults], indent=2))
+    elif faults:
+        _write_faults(manifest, faults)
+    else:
+        click.echo(f"{manifest}: valid")
+    if faults:
+        sys.exit(EXIT_INVALID)
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False), required=False)
+def crds(directory: Path | None) -> None:
+    """Print the CustomResourceDefinitions, or write one file each into DIRECTORY."""
+    from penstock.api.crds import crd_texts, write_crds
+
+    if directory is None:
+        click.echo("---\n".join(crd_texts().values()), nl=False)
+        return
+    write_crds(directory)
+    for name in crd_texts():
+        click.echo(str(directory / name))
+
+
+def _write_faults(manifest: Path, faults: tuple[Fault, ...]) -> None:
+    number = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
+    click.echo(f"{manifest} cannot be run: {number}.", err=True)
+    for fault in faults:
+        click.echo(f"  {fault}", err=True)
+
+
+def _cannot_run(error: PenstockError) -> None:
+    click.echo(f"penstock: {error}", err=True)
+    sys.exit(EXIT_CANNOT_RUN)
+
+
+if __name__ == "__main__":
+    main()

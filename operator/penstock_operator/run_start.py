@@ -1,0 +1,282 @@
+"""From a checked plan to a run: state directory, private store, shards, first schedules, fleet.
+
+Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli` checks
+manifest and machine before, `local_run` is the loop, `run_record` the state directory.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from penstock.api.worker_launch import WorkerLaunch
+from penstock.dataflow.partitions import part_of, shards_of
+from penstock.dataflow.plan import FilesSource, Plan
+from penstock.dataflow.sink_files import earlier_files
+from penstock.schedule.placement import initial_schedules
+from penstock.schedule.record import WorkerPlace
+from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters, Tasks
+from penstock.store.redis_store import RedisStore
+from penstock_operator import quantities
+from penstock_operator.local_fleet import LocalFleet
+from penstock_operator.local_run import LocalRun
+from penstock_operator.marked_processes import MARK
+from penstock_operator.plan_outline import is_source, sink_files
+from penstock_operator.private_store import PrivateStore, PrivateStoreError
+from penstock_operator.run_decisions import RunState, StartWorker, WorkerCare, worker_uid
+from penstock_operator.run_output import RunOutput
+from penstock_operator.run_record import (
+    FORMAT,
+    RunRecord,
+    Start,
+    StateDirectory,
+    StateUnusableError,
+    decide_start,
+)
+from penstock_operator.run_summary import RunSummary
+from penstock_operator.sentinel import Sentinel
+from penstock_operator.ticks import SystemTicks
+from penstock_operator.topology_identity import identity_of
+
+NODE = "local"
+STORE_ID = "local"
+_CALLS_PER_PIPELINE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the command line asks for. `manifest_text` is the manifest with all overrides in it."""
+
+    plan: Plan
+    manifest_text: str
+    base_dir: Path
+    state_folder: Path
+    workers: int
+    time_limit_s: float | None
+    fresh: bool
+    metrics_port: int | None
+
+
+def run_topology(request: RunRequest, output: RunOutput) -> RunSummary:
+    """Run to the end. Raises PenstockError with a sentence when the run cannot begin."""
+    plan = request.plan
+    shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
+    token = secrets.token_hex(6)
+    with ExitStack() as stack:
+        directory = StateDirectory(request.state_folder)
+        lock = directory.lock()
+        stack.callback(directory.unlock)
+        sentinel = Sentinel(token, [lock])
+        stack.callback(sentinel.dismiss)
+        stack.callback(os.environ.pop, MARK, None)
+        os.environ[MARK] = f"{token}/store/"
+        ticks = stack.enter_context(SystemTicks())
+        record, start, removed = _open_state(request, directory, shards_now)
+        server = PrivateStore(directory.folder, plan.durability, STORE_ID)
+        stack.callback(server.stop)
+        server.start()
+        store = RedisStore(server.url, record.topology_uid)
+        stack.callback(store.close)
+        if start is Start.RESUME:
+            _check_store_kept(store, record, directory.folder)
+        _create_shards(store, plan, shards_now)
+        measured = _measure(store, record.shards)
+        shards = _shards_to_run(plan, record.shards, shards_now, measured)
+        fleet = LocalFleet(directory.workers_folder, token)
+        stack.callback(fleet.close)
+        stack.callback(output.close)
+        manifest = directory.folder / "topology.yaml"
+        manifest.write_text(request.manifest_text, encoding="utf-8")
+
+        def launch(action: StartWorker) -> None:
+            number = int(action.worker.removeprefix("w"))
+            fleet.start(
+                WorkerLaunch(
+                    topology_uid=record.topology_uid,
+                    manifest=str(manifest.absolute()),
+                    base_dir=str(request.base_dir.absolute()),
+                    worker=action.worker,
+                    uid=action.uid,
+                    start_ms=ticks.now_us() // 1000,
+                    attempt=action.attempt,
+                    store_id=STORE_ID,
+                    store_url=server.url,
+                    metrics_port=None if request.metrics_port is None else request.metrics_port + number,
+                )
+            )
+
+        run = LocalRun(
+            _first_state(request, token, store, shards),
+            record.shards,
+            store,
+            KeptStore(server),
+            fleet,
+            launch,
+            output,
+            ticks,
+            resumed=start is Start.RESUME,
+        )
+        run.tell(_beginning(start, record, removed, plan, measured, directory.folder))
+        return run.run()
+
+
+def _open_state(
+    request: RunRequest, directory: StateDirectory, shards_now: Mapping[str, Sequence[str]]
+) -> tuple[RunRecord, Start, int]:
+    """The record of this run, written; how it starts; how many sink files were removed for it."""
+    plan, base_dir = request.plan, request.base_dir
+    identity = identity_of(plan)
+    before = None
+    try:
+        before = directory.read()
+    except StateUnusableError:
+        if not request.fresh:
+            raise
+    there = earlier_files(plan, base_dir)
+    start = decide_start(before, identity, there, directory.folder, fresh=request.fresh)
+    files = [str(file) for file in sink_files(plan, shards_now, base_dir)]
+    removed = 0
+    if start is Start.RESUME and before is not None:
+        record = before.next_run(shards_now, files)
+    else:
+        if start is Start.FRESH:
+            written = {Path(name) for name in before.sink_files} if before else set()
+            removed = directory.remove_state(written | {file.absolute() for file in there})
+        record = RunRecord(
+            format=FORMAT,
+            topology=plan.topology,
+            topology_uid=secrets.token_hex(8),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+            runs=1,
+            identity=identity,
+            shards={stage: tuple(names) for stage, names in shards_now.items()},
+            sink_files=tuple(files),
+        )
+    directory.write(record)
+    for folder in (directory.store_folder, directory.workers_folder):
+        folder.mkdir(exist_ok=True)
+    return record, start, removed
+
+
+class KeptStore:
+    """Keeps the private store's process running: the protocol `StoreKeeper` of `local_run`."""
+
+    def __init__(self, server: PrivateStore) -> None:
+        self._server = server
+        self._fault = ""
+        self.restarts = 0
+
+    def keep(self) -> str:
+        if not self._fault:
+            try:
+                self.restarts += self._server.restart_if_dead()
+            except PrivateStoreError as error:
+                self._fault = str(error)
+        return self._fault
+
+
+def _check_store_kept(store: NodeStore, record: RunRecord, folder: Path) -> None:
+    """Output beside a store that knows nothing: the store was removed, and would write over that output."""
+    if not _measure(store, record.shards) and any(Path(name).exists() for name in record.sink_files):
+        raise StateUnusableError(
+            f"The store in {folder} is empty, though this topology has written output: "
+            "start anew with --fresh."
+        )
+
+
+def _create_shards(store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[str]]) -> None:
+    """Records for shards that have none yet; failures of an earlier run are forgotten."""
+    creates = [
+        Create(shard, source=is_source(stage)) for stage in plan.stages for shard in shards[stage.operator]
+    ]
+    for first in range(0, len(creates), _CALLS_PER_PIPELINE):
+        store.pipeline(creates[first : first + _CALLS_PER_PIPELINE])
+    store.pipeline([ClearFailure(stage.operator) for stage in plan.stages])
+
+
+def _measure(store: NodeStore, shards: Mapping[str, Sequence[str]]) -> dict[str, ShardCounters]:
+    found: dict[str, ShardCounters] = {}
+    names = [name for named in shards.values() for name in named]
+    for first in range(0, len(names), _CALLS_PER_PIPELINE):
+        chunk = tuple(names[first : first + _CALLS_PER_PIPELINE])
+        answers = store.call(Measure(chunk))
+        found.update({name: known for name, known in zip(chunk, answers, strict=True) if known is not None})
+    return found
+
+
+def _shards_to_run(
+    plan: Plan,
+    recorded: Mapping[str, Sequence[str]],
+    now: Mapping[str, Sequence[str]],
+    measured: Mapping[str, ShardCounters],
+) -> dict[str, list[str]]:
+    """All shards but files that are gone and were read to their end."""
+    to_run: dict[str, list[str]] = {}
+    for stage in plan.stages:
+        gone = set(recorded[stage.operator]) - set(now[stage.operator])
+        if isinstance(stage.head, FilesSource):
+            unread = sorted(part_of(name) for name in gone if not _is_finished(measured.get(name)))
+            if unread:
+                raise StateUnusableError(
+                    f"Source {stage.operator}: {unread[0]} is gone and was not read to its end "
+                    f"({len(unread)} files are): put it back, or start anew with --fresh."
+                )
+        to_run[stage.operator] = [name for name in recorded[stage.operator] if name not in gone]
+    return to_run
+
+
+def _is_finished(known: ShardCounters | None) -> bool:
+    return known is not None and known.finished
+
+
+def _first_state(
+    request: RunRequest, token: str, store: NodeStore, shards: Mapping[str, Sequence[str]]
+) -> RunState:
+    """Versions go on from those that the store has seen."""
+    plan = request.plan
+    names = [f"w{number}" for number in range(request.workers)]
+    workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
+    seen = store.pipeline([Tasks("", stage.operator) for stage in plan.stages])
+    schedules = initial_schedules(
+        plan,
+        shards,
+        [WorkerPlace(care.name, NODE, NODE, care.uid) for care in workers.values()],
+        {NODE: STORE_ID},
+        version=1 + max(answer.version for answer in seen),
+    )
+    return RunState(plan, token, NODE, workers, schedules, request.time_limit_s)
+
+
+def _beginning(
+    start: Start,
+    record: RunRecord,
+    removed: int,
+    plan: Plan,
+    measured: Mapping[str, ShardCounters],
+    folder: Path,
+) -> str:
+    """Which of the three ways this run begins, with what is known."""
+    match start:
+        case Start.FIRST:
+            return f"starts with nothing read; state is kept in {folder}"
+        case Start.FRESH:
+            files = f" and {removed} sink files" if removed else ""
+            return f"starts anew: the state in {folder}{files} of earlier runs were removed"
+        case Start.RESUME:
+            sources = [stage.operator for stage in plan.stages if is_source(stage)]
+            read = sum(measured[name].completed_rows for stage in sources for name in record.shards[stage])
+            waiting = sum(known.inbox_entries + known.outbox_entries for known in measured.values())
+            return (
+                f"resumes run {record.runs - 1} of {record.created}: {quantities.count(read)} records were "
+                f"read, {waiting} entries wait; --fresh would start anew"
+            )
+
+
+def state_folder(state_dir: Path | None, topology: str) -> Path:
+    """Where a topology's state is: in the current directory, unless said otherwise."""
+    return state_dir if state_dir is not None else Path(".penstock") / topology
