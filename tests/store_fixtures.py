@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from penstock.store.keys import Keys
 from penstock.store.port import Bounds
 from penstock.store.redis_store import RedisStore
 from penstock_operator.private_store import PrivateStore
+from store_scenario import SMALL
 
-StoreFactory = Callable[..., RedisStore]
 _RECORD = struct.Struct("<16d")
 _STATUS = 13
 
@@ -30,16 +30,6 @@ def private_store(folder: Path, durability: str = "Process") -> Iterator[Private
         store.stop()
 
 
-@contextmanager
-def redis_store_factory(folder: Path) -> Iterator[StoreFactory]:
-    """Answers factory(topology uid, bounds) -> a new client of one empty store that was never opened."""
-    backend = RedisBackend(folder)
-    try:
-        yield lambda topology="t1", bounds=Bounds(): backend.open_store("n1", topology, bounds)
-    finally:
-        backend.stop()
-
-
 class RedisBackend:
     """Nodes by name, each a redis-server of its own (the contract suite's `Backend`)."""
 
@@ -49,13 +39,8 @@ class RedisBackend:
         self._used: set[str] = set()
         self._clients: list[RedisStore] = []
 
-    def open_store(
-        self,
-        node: str = "n1",
-        topology: str = "t1",
-        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
-    ) -> RedisStore:
-        """A new client of a node; a node that was not used since `empty` holds nothing and was never opened."""
+    def open_store(self, node: str = "n1", topology: str = "t1", bounds: Bounds = SMALL) -> RedisStore:
+        """A new client of a node; one not used since `empty` holds nothing and was never opened."""
         if node not in self._nodes:
             self._nodes[node] = PrivateStore(self._folder / node, "Process")
             self._nodes[node].start()

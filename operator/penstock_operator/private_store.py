@@ -1,9 +1,9 @@
-"""The private node store of `penstock run`: one redis-server on a unix socket, in the run's state directory.
+"""The private node store of `penstock run`: one redis-server on a unix socket, in the state directory.
 
 It starts the server, waits until what is on disk is loaded, loads the function library and raises the store's
 generation. Only then does the socket appear under its public name, so that no worker meets a store that
-another start of it may still outdate. Neighbours: `redis_store` speaks to it, `run_decisions` says when to
-restart it, `sentinel` holds the lock on while it ends what a killed run left behind.
+another start of it may still outdate. Neighbours: `redis_store` speaks to it, `run_start` starts it,
+`local_run` keeps it running.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock.errors import PermanentError
-from penstock.store.port import NodeStore, OpenStore, StoreUnreachable
+from penstock.store.port import OpenStore, ProtocolMismatch, StoreFull, StoreUnreachable
 from penstock.store.redis_store import RedisStore, load_functions
 
 _SOCKET_PATH_BYTES_MAX = 107
@@ -36,6 +36,7 @@ _OPENING = "opening.sock"
 _LOG_BYTES_MAX = 16 << 20
 _LOG_TAIL_BYTES = 8 << 10
 _STOP_S = 20.0
+_END_S = 1.0
 _LOCK_WAIT_S = 10.0
 _POLL_S = 0.01
 _PR_SET_PDEATHSIG = 1
@@ -63,8 +64,8 @@ class PrivateStore:
         memory_bytes: int | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`durability` is Process or Disk. `memory_bytes` bounds what the store may hold; by default a quarter of
-        the machine's memory."""
+        """All is kept in `state_dir`/store. `durability` is Process or Disk. `memory_bytes` bounds what the store may hold; by default a
+        quarter of the machine's memory."""
         self._folder = state_dir.absolute() / "store"
         self._fsync = _FSYNC[durability]
         self._store_id = store_id
@@ -82,8 +83,8 @@ class PrivateStore:
     def start(self) -> int:
         """Start, load, open; answers the store's generation.
 
-        Raises PrivateStoreError: no redis-server or one too old, another run has the directory, the directory or
-        what is in it cannot be used.
+        Raises PrivateStoreError: no redis-server or one too old, another run has the directory, the
+        directory or what is in it cannot be used.
         """
         server = find_server()
         self._make_folder()
@@ -135,7 +136,8 @@ class PrivateStore:
     @property
     def lock(self) -> int:
         """The descriptor that holds the directory; who inherits it holds it too."""
-        assert self._lock is not None, "the store was not started"
+        if self._lock is None:
+            raise RuntimeError("the store was not started")
         return self._lock
 
     @property
@@ -184,16 +186,35 @@ class PrivateStore:
     def _launch(self, server: str) -> int:
         for name in (_PUBLIC, _OPENING):
             (self._sockets / name).unlink(missing_ok=True)
-        self._process = self._starter.submit(self._spawn, server).result()
-        opening = "unix://" + quote(str(self._sockets / _OPENING))
-        store = RedisStore(opening, "run")
+        process = self._process = self._starter.submit(self._spawn, server).result()
+        url = "unix://" + quote(str(self._sockets / _OPENING))
+        store = RedisStore(url, "run")
         try:
-            self._await_loaded(opening)
-            self.generation = self._open(store)
+            self._await_loaded(process, url)
+            self.generation = store.call(OpenStore(self._store_id))
+        except (ProtocolMismatch, StoreFull, StoreUnreachable) as error:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raise self._explain(process.wait(_END_S)) from error
+            raise PrivateStoreError(f"The private redis-server cannot be used: {error}.") from error
         finally:
             store.close()
         (self._sockets / _OPENING).rename(self._sockets / _PUBLIC)
         return self.generation
+
+    def _await_loaded(self, process: subprocess.Popen[bytes], url: str) -> None:
+        """Wait until the server takes calls, however long what it loads takes, and load the functions."""
+        while True:
+            code = process.poll()
+            if code is not None:
+                raise self._explain(code)
+            if (self._sockets / _OPENING).exists():
+                try:
+                    load_functions(url)
+                except StoreUnreachable:
+                    pass
+                else:
+                    return
+            time.sleep(_POLL_S)
 
     def _spawn(self, server: str) -> subprocess.Popen[bytes]:
         """Start the server as a child that ends with this process and hears no Ctrl-C."""
@@ -236,31 +257,6 @@ class PrivateStore:
         }
         return [part for name, value in settings.items() for part in (f"--{name}", value)]
 
-    def _await_loaded(self, url: str) -> None:
-        """Wait until the server takes calls, however long what it loads takes."""
-        assert self._process is not None
-        while True:
-            code = self._process.poll()
-            if code is not None:
-                raise self._explain(code)
-            if (self._sockets / _OPENING).exists():
-                try:
-                    load_functions(url)
-                except StoreUnreachable:
-                    pass
-                else:
-                    return
-            time.sleep(_POLL_S)
-
-    def _open(self, store: NodeStore) -> int:
-        try:
-            return store.call(OpenStore(self._store_id))
-        except StoreUnreachable as error:
-            assert self._process is not None
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                raise self._explain(self._process.wait(_STOP_S)) from error
-            raise
-
     def _explain(self, code: int) -> PrivateStoreError:
         """Why the server ended, from its log."""
         with self.log_file.open("rb") as log:
@@ -270,12 +266,15 @@ class PrivateStore:
         text = "\n".join(lines)
         if "No space left on device" in text:
             return PrivateStoreError(
-                f"The disk of {self._folder} is full: free some space, or choose another directory with --state-dir."
+                f"The disk of {self._folder} is full: free some space, or choose another directory "
+                "with --state-dir."
             )
-        if re.search(r"Bad file format reading the append only file|Unexpected end of file reading the append", text):
+        if re.search(
+            r"Bad file format reading the append only file|Unexpected end of file reading the append", text
+        ):
             return PrivateStoreError(
-                f"The store's append-only file in {self._folder} is damaged: repair it (redis-check-aof --fix) or "
-                "begin anew with --fresh."
+                f"The store's append-only file in {self._folder} is damaged: repair it "
+                "(redis-check-aof --fix), or begin anew with --fresh."
             )
         last = next((line for line in reversed(lines) if line.strip()), "nothing")
         last = re.sub(r"^\d+:\w .*?\d\d:\d\d:\d\d\.\d+ . ", "", last)
@@ -299,13 +298,15 @@ def find_server() -> str:
     if found is None:
         raise PrivateStoreError(f"{server} does not tell its version: {_INSTALL}.")
     if (int(found[1]), int(found[2])) < _VERSIONS_MIN[kind]:
-        raise PrivateStoreError(f"{server} is {kind} {found[0][2:]}, which has no functions as needed: {_INSTALL}.")
+        raise PrivateStoreError(
+            f"{server} is {kind} {found[0][2:]}, which has no functions as needed: {_INSTALL}."
+        )
     return server
 
 
 def _socket_folder(folder: Path) -> Path:
-    """Where the sockets are: in `folder`, unless their paths are too long for the kernel or for the server's
-    command line; then in a folder of the user's own below the system's temporary one, the same at each start."""
+    """Where the sockets are: in `folder`, unless their paths are too long for the kernel; then in a folder
+    of the user's own below the system's temporary one, the same at each start."""
     longest = max(_OPENING, _PUBLIC, key=len)
     if len(os.fsencode(folder / longest)) <= _SOCKET_PATH_BYTES_MAX:
         return folder

@@ -26,7 +26,9 @@ class Keys:
 
     def __init__(self, topology_uid: str) -> None:
         if not _UID.fullmatch(topology_uid):
-            raise ValueError(f"topology uid {topology_uid!r}: letters, digits, '.', '_' and '-' only, at most 64")
+            raise ValueError(
+                f"topology uid {topology_uid!r}: letters, digits, '.', '_' and '-' only, at most 64"
+            )
         self.prefix = b"penstock:" + topology_uid.encode() + b":"
 
     @property
@@ -37,9 +39,9 @@ class Keys:
     # --- a shard
 
     def shard(self, shard: str) -> bytes:
-        """Hash, the record: "h" counters (packed), "x" executor, "n" incarnation, "l" ready list, "p" position,
-        "m" store it moved to; "<TARGET" last number issued, ">PRODUCER" last number taken,
-        "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
+        """Hash, the record: "h" counters (packed), "x" executor, "n" incarnation, "l" ready list,
+        "p" position, "m" store it moved to; "<TARGET" last number issued, ">PRODUCER" last number
+        taken, "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
         return self.prefix + b"shard:" + shard.encode()
 
     def inbox(self, shard: str) -> bytes:
@@ -75,7 +77,7 @@ class Keys:
         return self.prefix + b"pending:" + producer.encode()
 
     def waiters(self, target: str) -> bytes:
-        """Sorted set: producers with entries for this shard, by when they began to wait."""
+        """Sorted set: producers with entries for this shard, those that wait longest first."""
         return self.prefix + b"waiters:" + target.encode()
 
     @property
@@ -90,7 +92,7 @@ class Keys:
         return self.prefix + b"ready:" + ready.encode()
 
     def control(self, worker: str) -> bytes:
-        """Stream of one entry, numbered NUMBER-0: raised whenever the worker's assignment may have changed."""
+        """Stream of one entry, id NUMBER-0: raised whenever the worker's assignment may have changed."""
         return self.prefix + b"control:" + worker.encode()
 
     def tasks(self, executor: str) -> bytes:
@@ -122,8 +124,8 @@ class Keys:
         return self.prefix + b"workers"
 
     def assigned(self, worker: str) -> bytes:
-        """Hash: operator -> packed (version, executors with tasks and shards); one field for each schedule that
-        names the worker."""
+        """Hash: operator -> packed (version, executors with tasks and shards); one field for each
+        schedule that names the worker."""
         return self.prefix + b"assigned:" + worker.encode()
 
     # --- reports

@@ -175,7 +175,7 @@ class RedisCalls:
     def _create(self, call: Create) -> Command:
         source = b"1" if call.source else b"0"
         head = self._heads["create"]
-        return (*head, call.shard, call.table_version, call.position, source, self._bounds, b"0")
+        return (*head, call.shard, call.table_version, call.position, source, self._bounds)
 
     # --- a task and its shards
 
@@ -296,9 +296,9 @@ def _function(name: str) -> bytes:
 
 
 _FUNCTIONS = (
-    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "load", "scan", "commit", "report_failure",
-    "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment", "set_tasks", "tasks",
-    "put_metrics", "measure", "state_snapshot",
+    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "load", "scan", "commit",
+    "report_failure", "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment",
+    "set_tasks", "tasks", "put_metrics", "measure", "state_snapshot",
 )  # fmt: skip
 
 
@@ -461,8 +461,8 @@ def _shard_counters(generation: int, record: bytes | None, executor: bytes | Non
     if record is None:
         return None
     (
-        epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows, outbox_entries, outbox_bytes,
-        _table_version, _ready, _source, finished, *_
+        epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows,
+        outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, *_
     ) = map(int, _RECORD.unpack(record))  # fmt: skip
     return ShardCounters(
         epoch=epoch,

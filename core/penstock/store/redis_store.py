@@ -47,8 +47,8 @@ class RedisStore:
         self._blocking = Wire(url, _TIMEOUT_S + _BLOCK_MS_MAX / 1000)
 
     def call(self, call: Request[A]) -> A:
-        """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch; ValueError for a call beyond
-        the caps of `Bounds`."""
+        """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch; ValueError for a
+        call beyond the caps of `Bounds`."""
         if isinstance(call, WaitReady):
             return cast("A", self._wait_ready(call))
         if isinstance(call, WaitControl):
@@ -56,7 +56,7 @@ class RedisStore:
         return cast("A", self.pipeline((call,))[0])
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        """Carry out calls in order in one round trip; errors as `call`, after all of them were carried out."""
+        """Carry out calls in order in one round trip; errors as `call`, when all were carried out."""
         if not calls:
             return []
         bounds, encode, decode = self._bounds, self._calls.encode, self._calls.decode
@@ -78,17 +78,21 @@ class RedisStore:
         """A move of the list's first name onto its own place: it blocks as a read, and changes nothing."""
         key = self._keys.ready(call.ready)
         if call.timeout_ms <= 0:
-            return self._block((b"LLEN", key)) > 0
+            return self._listed(key)
         timeout_ms = min(call.timeout_ms, _BLOCK_MS_MAX)
         command = (b"BLMOVE", key, key, b"LEFT", b"LEFT", f"{timeout_ms / 1000:.3f}")
         try:
             return self._block(command) is not None
         except StoreFull:
-            # at its memory limit the server refuses even this; whoever waits must go on, or nothing is drained
-            if self._block((b"LLEN", key)) > 0:
+            # at its memory limit the server refuses even this; who waits must go on, or nothing drains
+            if self._listed(key):
                 return True
             time.sleep(min(timeout_ms / 1000, _FULL_PAUSE_S))
-            return self._block((b"LLEN", key)) > 0
+            return self._listed(key)
+
+    def _listed(self, key: bytes) -> bool:
+        length: int = self._block((b"LLEN", key))
+        return length > 0
 
     def _wait_control(self, call: WaitControl) -> int:
         """A look first: after a loss the stream's numbers may have begun anew, below `after`."""

@@ -104,9 +104,9 @@ end
 -- Records are read once, changed in memory and written back together at the end, each with the numbers of
 -- its pairs; so are names for ready lists.
 
-local function new_change(p, bounds, now_us)
+local function new_change(p, bounds)
   return {
-    p = p, bounds = bounds, now_us = now_us, records = {}, lists = {}, fields = {}, dirty = {}, pushes = {},
+    p = p, bounds = bounds, records = {}, lists = {}, fields = {}, dirty = {}, pushes = {},
   }
 end
 
@@ -193,6 +193,13 @@ local function write_back(change)
   end
 end
 
+-- Puts a producer at the end of those that wait for a target; answers 1 when it did not wait before.
+local function wait_in_line(p, target, producer)
+  local key = p .. 'waiters:' .. target
+  local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+  return redis.call('ZADD', key, (last[2] or 0) + 1, producer)
+end
+
 -- The pair has nothing in the outbox any more: forget that it waited.
 local function pair_emptied(change, producer, source, target, record)
   local p = change.p
@@ -248,7 +255,7 @@ local function move_waiting(change, producer, source, target, record, taken, bud
     pair_emptied(change, producer, source, target, record)
   else
     -- to the end of the line, so that no producer starves
-    redis.call('ZADD', p .. 'waiters:' .. target, 'XX', change.now_us, producer)
+    wait_in_line(p, target, producer)
   end
   return emptied
 end
@@ -424,7 +431,7 @@ local function retract(keys)
 end
 
 -- create: make a shard's record.
--- KEYS 1: prefix. ARGV: shard, table version, position, source (0, 1), bounds, now (us). Answers OK, EXISTS, UNKNOWN.
+-- KEYS 1: prefix. ARGV: shard, table version, position, source (0, 1), bounds. Answers OK, EXISTS, UNKNOWN.
 local function create(keys, args)
   local p, shard = keys[1], args[1]
   if retracted(p) then return 'UNKNOWN' end
@@ -434,7 +441,7 @@ local function create(keys, args)
   redis.call('HSET', key, 'h', pack_record(record), 'p', args[3])
   -- entries may have been waiting for a shard that was not here: they are local from now on
   if redis.call('SREM', p .. 'outgoing', shard) == 1 then
-    local change = new_change(p, {struct.unpack(BOUNDS, args[5])}, args[6])
+    local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
     record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
     change.records[shard], change.lists[shard], change.fields[shard] = record, false, {}
     change.dirty[shard] = true
@@ -649,14 +656,14 @@ local function write_timers(p, shard, args, at, timers)
 end
 
 -- Puts an output that cannot go into an inbox now into the outbox.
-local function queue(change, shard, record, target, number, rows, payload)
-  redis.call('XADD', outbox_key(change.p, shard, target), number .. '-0', change.now_us .. ':' .. rows, payload)
+local function queue(change, shard, record, target, number, now_us, rows, payload)
+  redis.call('XADD', outbox_key(change.p, shard, target), number .. '-0', now_us .. ':' .. rows, payload)
   record[OUT_ENTRIES] = record[OUT_ENTRIES] + 1
   record[OUT_BYTES] = record[OUT_BYTES] + #payload
 end
 
 -- Places a commit's outputs for shards: (target, rows, payload) each, from args[at] on.
-local function place_outputs(change, shard, record, issued, args, at, outputs)
+local function place_outputs(change, shard, record, issued, now_us, args, at, outputs)
   local p, bounds, waiting = change.p, change.bounds, {}
   for i = at, at + 3 * outputs - 1, 3 do
     local target, rows, payload = args[i], tonumber(args[i + 1]), args[i + 2]
@@ -665,13 +672,13 @@ local function place_outputs(change, shard, record, issued, args, at, outputs)
     local there, taken = target_record(change, target, shard)
     local here = there and there[STATUS] == ACTIVE
     if here and taken == number - 1 and has_room(there, #payload, bounds) then
-      place(change, target, there, shard, number, change.now_us, rows, payload)
+      place(change, target, there, shard, number, now_us, rows, payload)
     else
-      queue(change, shard, record, target, number, args[i + 1], payload)
+      queue(change, shard, record, target, number, now_us, args[i + 1], payload)
       if not waiting[target] then
         waiting[target] = true
         record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
-        local added = redis.call('ZADD', p .. 'waiters:' .. target, 'NX', change.now_us, shard)
+        local added = redis.call('ZSCORE', p .. 'waiters:' .. target, shard) and 0 or wait_in_line(p, target, shard)
         if there then
           there[WAITERS] = there[WAITERS] + added
           change.dirty[target] = true
@@ -718,7 +725,7 @@ local function commit(keys, args)
   end
 
   local key = p .. 'shard:' .. shard
-  local change = new_change(p, {struct.unpack(BOUNDS, args[3])}, now_us)
+  local change = new_change(p, {struct.unpack(BOUNDS, args[3])})
   local fields = {}
   change.records[shard], change.fields[shard], change.dirty[shard] = record, fields, true
   record[COMMIT] = number
@@ -742,13 +749,13 @@ local function commit(keys, args)
   drain(change, shard, record)
   if outputs + external > 0 then
     local issued = issued_numbers(key, args, at, outputs + external)
-    place_outputs(change, shard, record, issued, args, at, outputs)
+    place_outputs(change, shard, record, issued, now_us, args, at, outputs)
     at = at + 3 * outputs
     for i = at, at + 3 * external - 1, 3 do
       local sink = args[i]
       issued[sink] = issued[sink] + 1
       if issued[sink] == 1 then fields['!' .. sink] = 0 end
-      queue(change, shard, record, sink, issued[sink], args[i + 1], args[i + 2])
+      queue(change, shard, record, sink, issued[sink], now_us, args[i + 1], args[i + 2])
     end
     for target, last in pairs(issued) do fields['<' .. target] = last end
   end
@@ -788,7 +795,7 @@ end
 local function append(keys, args)
   local p, producer, target, number, payload = keys[1], args[1], args[2], tonumber(args[3]), args[6]
   if retracted(p) then return 'UNKNOWN' end
-  local change = new_change(p, {struct.unpack(BOUNDS, args[7])}, args[4])
+  local change = new_change(p, {struct.unpack(BOUNDS, args[7])})
   local record, taken = target_record(change, target, producer)
   if not record then return 'UNKNOWN' end
   if record[STATUS] ~= ACTIVE then return not_here(p, target, record) end
@@ -834,7 +841,7 @@ local function acknowledge(keys, args)
   -- a number that was never issued comes from an owner whose last commits this store has lost
   if number > issued then return 'OK' end
 
-  local change = new_change(p, {struct.unpack(BOUNDS, args[5])}, '0')
+  local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
   local fields = {}
   change.records[producer], change.lists[producer], change.fields[producer] = record, got[2], fields
   change.dirty[producer] = true
