@@ -64,8 +64,8 @@ class PrivateStore:
         memory_bytes: int | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """All is kept in `state_dir`/store. `durability` is Process or Disk. `memory_bytes` bounds what the store may hold; by default a
-        quarter of the machine's memory."""
+        """All is kept in `state_dir`/store. `durability` is Process or Disk. `memory_bytes` bounds what the
+        store may hold; by default a quarter of the machine's memory."""
         self._folder = state_dir.absolute() / "store"
         self._fsync = _FSYNC[durability]
         self._store_id = store_id
