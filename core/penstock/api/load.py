@@ -63,6 +63,11 @@ def load_manifest(
     return parse_manifest(text, overrides, runtime=runtime, code_dir=path.parent if with_code else None)
 
 
+def load_topology(path: str | Path, overrides: Sequence[str] = ()) -> Topology:
+    """The one Topology in the manifest at `path`, as a worker of a local run reads it."""
+    return load_manifest(Path(path), overrides).topology
+
+
 def parse_manifest(
     text: str, overrides: Sequence[str] = (), *, runtime: Runtime = "local", code_dir: Path | None = None
 ) -> Manifest:

@@ -1,0 +1,235 @@
+"""A Topology becomes a Plan: stages in order, stateless operators fused into every stage that they read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.api.compile import compile_topology
+from penstock.api.faults import InvalidManifest
+from penstock.api.topology import Topology
+from penstock.dataflow.plan import (
+    ConsoleSink,
+    Fanout,
+    FilesSource,
+    JsonlSink,
+    KeyedEdge,
+    Plan,
+    Processor,
+    Stage,
+    Step,
+    Tasks,
+    ZipfSource,
+)
+from penstock.dataflow.schema import Column, Schema
+
+TEXT = Schema((Column("value", "string"),))
+WORD = Schema((Column("word", "string"),))
+WORDS = "word string"
+
+LINES = {"name": "lines", "source": {"files": {"glob": "*.txt"}}}
+MORE = {"name": "more", "source": {"files": {"glob": "*.log", "ratePerSecond": 5}}}
+OUT = {"name": "out", "sink": {"console": {}}}
+
+
+def step(name: str, *inputs: str, schema: str = WORDS) -> dict[str, Any]:
+    return {"name": name, "inputs": list(inputs), "map": f"code:{name}", "outputSchema": schema}
+
+
+def keyed(name: str, *inputs: str, key: tuple[str, ...] = ("word",), **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "inputs": list(inputs),
+        "keyBy": list(key),
+        "processor": f"code:{name.title()}",
+        "outputSchema": WORDS,
+        **more,
+    }
+
+
+def sink(name: str, *inputs: str) -> dict[str, Any]:
+    return {"name": name, "inputs": list(inputs), "sink": {"files": {"path": f"out/{name}"}}}
+
+
+def topology(*operators: dict[str, Any], **spec: Any) -> Topology:
+    return Topology.model_validate(
+        {
+            "apiVersion": "penstock.dev/v1alpha1",
+            "kind": "Topology",
+            "metadata": {"name": "t"},
+            "spec": {"code": {"module": "code"}, "operators": operators, **spec},
+        }
+    )
+
+
+def compiled(*operators: dict[str, Any], **spec: Any) -> Plan:
+    return compile_topology(topology(*operators, **spec))
+
+
+def test_word_count_has_two_stages_with_its_steps_fused() -> None:
+    plan = compiled(
+        LINES,
+        step("words", "lines"),
+        keyed("count", "words", shards=16, tasks={"min": 2, "max": 4, "initial": 3}),
+        sink("totals", "count"),
+        workers={"initial": 2, "max": 3, "memory": "512Mi"},
+    )
+    to_count = Fanout(WORD, (), (), (KeyedEdge("count", (0,), 16),))
+    assert plan == Plan(
+        topology="t",
+        module="code",
+        durability="Process",
+        workers_initial=2,
+        memory_bytes=512 << 20,
+        stages=(
+            Stage(
+                "lines",
+                FilesSource("*.txt", "text", None),
+                Tasks(1, 8, 1),
+                Fanout(TEXT, (Step("words", "code:words", to_count),), (), ()),
+            ),
+            Stage(
+                "count",
+                Processor("code:Count", WORD, (0,), 16),
+                Tasks(2, 4, 3),
+                Fanout(WORD, (), (JsonlSink("totals", "out/totals"),), ()),
+            ),
+        ),
+    )
+
+
+def test_a_map_with_two_inputs_is_fused_into_both() -> None:
+    plan = compiled(LINES, MORE, step("words", "lines", "more"), {**OUT, "inputs": ["words"]})
+    fused = Fanout(TEXT, (Step("words", "code:words", Fanout(WORD, (), (ConsoleSink("out"),), ())),), (), ())
+    assert [(stage.operator, stage.out) for stage in plan.stages] == [("lines", fused), ("more", fused)]
+
+
+def test_rows_fan_out_to_steps_sinks_and_processors() -> None:
+    plan = compiled(
+        LINES,
+        step("words", "lines"),
+        step("upper", "words"),
+        keyed("count", "words"),
+        keyed("seen", "words", shards=2),
+        sink("raw", "words"),
+        sink("all", "upper", "count", "seen"),
+    )
+    (words,) = plan.stage("lines").out.steps
+    assert [inner.name for inner in words.out.steps] == ["upper"]
+    assert words.out.sinks == (JsonlSink("raw", "out/raw"),)
+    assert words.out.edges == (KeyedEdge("count", (0,), 64), KeyedEdge("seen", (0,), 2))
+    # A sink with several upstream stages is fused into each of them.
+    for stage in ("count", "seen"):
+        assert plan.stage(stage).out.sinks == (JsonlSink("all", "out/all"),)
+
+
+def test_a_processor_with_several_upstreams_gets_an_edge_from_each() -> None:
+    plan = compiled(
+        LINES, MORE, step("a", "lines"), step("b", "more"), keyed("count", "a", "b"), sink("out", "count")
+    )
+    edge = (KeyedEdge("count", (0,), 64),)
+    assert plan.stage("lines").out.steps[0].out.edges == edge
+    assert plan.stage("more").out.steps[0].out.edges == edge
+
+
+def test_a_processor_may_follow_a_processor_directly() -> None:
+    plan = compiled(LINES, step("w", "lines"), keyed("a", "w"), keyed("b", "a"), sink("out", "b"))
+    assert plan.stage("a").out.edges == (KeyedEdge("b", (0,), 64),)
+
+
+def test_stages_stand_behind_those_that_feed_them_whatever_the_manifests_order() -> None:
+    plan = compiled(sink("out", "b"), keyed("b", "a"), keyed("a", "w"), step("w", "lines"), LINES)
+    assert [stage.operator for stage in plan.stages] == ["lines", "a", "b"]
+
+
+def test_key_columns_keep_the_order_of_key_by() -> None:
+    plan = compiled(
+        LINES,
+        step("pairs", "lines", schema="a string, b int, c date"),
+        keyed("count", "pairs", key=("c", "a")),
+        sink("out", "count"),
+    )
+    assert plan.stage("lines").out.steps[0].out.edges == (KeyedEdge("count", (2, 0), 64),)
+    head = plan.stage("count").head
+    assert isinstance(head, Processor)
+    assert head.key_columns == (2, 0)
+    assert head.input.names == ("a", "b", "c")
+
+
+def test_a_zipf_source_brings_its_schema_and_its_defaults() -> None:
+    plan = compiled(
+        {"name": "gen", "source": {"zipf": {"keys": 10, "serviceTime": "1.5ms", "partitions": 3}}},
+        keyed("work", "gen", key=("key",)),
+        sink("out", "work"),
+    )
+    assert plan.stage("gen").head == ZipfSource(
+        keys=10,
+        exponent=0.5,
+        record_bytes=128,
+        service_time_us=1500,
+        rate_per_s=None,
+        records=None,
+        shuffles_per_minute=0.0,
+        partitions=3,
+        seed=0,
+    )
+    schema = plan.stage("gen").out.schema
+    assert schema.ddl() == "`key` bigint, `payload` string, `service_time_us` bigint, `number` bigint"
+
+
+def test_a_topology_without_user_code_needs_none() -> None:
+    plan = compile_topology(
+        Topology.model_validate(
+            {
+                "apiVersion": "penstock.dev/v1alpha1",
+                "kind": "Topology",
+                "metadata": {"name": "copy"},
+                "spec": {"operators": [LINES, {**OUT, "inputs": ["lines"]}]},
+            }
+        )
+    )
+    assert plan.module == ""
+
+
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ({}, Tasks(1, 8, 1)),
+        ({"min": 3}, Tasks(3, 8, 3)),
+        ({"min": 10}, Tasks(10, 10, 10)),
+        ({"initial": 9}, Tasks(1, 9, 9)),
+        ({"max": 2}, Tasks(1, 2, 1)),
+    ],
+)
+def test_tasks_left_out_are_filled_in(tasks: dict[str, int], expected: Tasks) -> None:
+    plan = compiled({**LINES, "tasks": tasks}, sink("out", "lines"))
+    assert plan.stage("lines").tasks == expected
+
+
+def test_durability_is_process_locally_and_disk_in_a_cluster() -> None:
+    copy = topology(LINES, sink("out", "lines"))
+    assert compile_topology(copy).durability == "Process"
+    assert compile_topology(copy, "cluster").durability == "Disk"
+    chosen = topology(LINES, sink("out", "lines"), durability="Disk")
+    assert compile_topology(chosen).durability == "Disk"
+
+
+def test_unequal_schemas_into_one_processor_are_refused() -> None:
+    with pytest.raises(InvalidManifest, match=r"\(count\)\.inputs\[1\]: 'b' gives \(word bigint\)"):
+        compiled(
+            LINES,
+            step("a", "lines"),
+            step("b", "lines", schema="word bigint"),
+            keyed("count", "a", "b"),
+            sink("out", "count"),
+        )
+
+
+def test_the_compiler_lists_all_faults_of_a_valid_model() -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        compiled(LINES, keyed("count", "lines"), sink("out", "cuont"))
+    assert [fault.path for fault in caught.value.faults] == [
+        "spec.operators[2] (out).inputs[0]",
+        "spec.operators[1] (count).keyBy[0]",
+    ]
