@@ -137,13 +137,15 @@ class CpuSampler:
         return before[1]
 
 
-def pss_bytes(root: int) -> int:
-    """Proportional set size of a tree: shared pages are counted once over all that share them."""
-    total = 0
+def pss_by_name(root: int) -> dict[str, int]:
+    """Proportional set size of a tree in bytes, by process name: shared pages are counted once over all that
+    share them."""
+    found: dict[str, int] = {}
     for process in tree(root):
         try:
             rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        total += sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
-    return total
+        size = sum(int(line.split()[1]) * 1024 for line in rollup.splitlines() if line.startswith("Pss:"))
+        found[process.name] = found.get(process.name, 0) + size
+    return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,23 +20,35 @@ from numpy.typing import NDArray
 KEYS = 10_000
 EXPONENT = 1.0
 SEED = 7
-TABLE_RECORDS = 1 << 20
-"""Keys are drawn once for so many records and then repeat: 104 s of records at 10 000/s."""
+BLOCK_RECORDS = 4096
+_ROWS_STREAM = 0
+_BLOCKS_KEPT = 4096
 
 
 class ZipfKeys:
-    """Key of record n, 0 <= key < keys; key k is drawn with a weight of 1 / (k + 1) ** exponent."""
+    """Key of record n, 0 <= key < keys; key k is drawn with a weight of 1 / (k + 1) ** exponent.
+
+    The very keys that Penstock's zipf source gives under this seed, with one partition and no shuffles.
+    """
 
     def __init__(self, keys: int = KEYS, exponent: float = EXPONENT, seed: int = SEED) -> None:
-        weights = 1.0 / np.arange(1, keys + 1, dtype=np.float64) ** exponent
-        edges = np.cumsum(weights)
-        draws = np.random.default_rng(seed).random(TABLE_RECORDS) * edges[-1]
-        self.keys = keys
-        self._table: NDArray[np.int64] = np.searchsorted(edges, draws, side="right").astype(np.int64)
+        shares = np.cumsum(np.arange(1, keys + 1, dtype=np.float64) ** -exponent)
+        self._shares = shares / shares[-1]
+        self._seed = seed
+        self._block = lru_cache(_BLOCKS_KEPT)(self._draw)
 
     def of(self, start: int, end: int) -> NDArray[np.int64]:
         """Keys of records start..end-1."""
-        return self._table.take(np.arange(start, end), mode="wrap")
+        if end <= start:
+            return np.empty(0, dtype=np.int64)
+        first = start // BLOCK_RECORDS
+        blocks = [self._block(number) for number in range(first, (end - 1) // BLOCK_RECORDS + 1)]
+        begin = start - first * BLOCK_RECORDS
+        return np.concatenate(blocks)[begin : begin + end - start]
+
+    def _draw(self, block: int) -> NDArray[np.int64]:
+        random = np.random.default_rng((_ROWS_STREAM, self._seed, 0, block))
+        return np.searchsorted(self._shares, random.random(BLOCK_RECORDS), side="right")
 
 
 @dataclass(frozen=True, slots=True)

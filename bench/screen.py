@@ -39,7 +39,7 @@ class Screen:
                 self._status = status
                 yield
         else:
-            self._console.print(self._elapsed(self._what), markup=False)
+            self.note(self._what)
             yield
 
     def tell(self, phase: str) -> None:
@@ -49,7 +49,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """A line that stays."""
-        self._console.print(self._elapsed(text), markup=False)
+        self._console.print(self._elapsed(text), markup=False, soft_wrap=True)
 
     def _elapsed(self, text: str) -> str:
         seconds = int(time.monotonic() - self._began_s)

@@ -1,0 +1,20 @@
+# The benches' targets; the Makefile includes this. BENCH_SECONDS makes every figure's run longer, BENCH_DIR
+# says which disk holds the state of both systems.
+
+BENCH := $(BIN)/python -m
+
+.PHONY: bench-latency
+bench-latency: setup-tests ## Bench: latency from source to sink, beside Spark's micro-batches
+	@$(BENCH) bench.latency
+
+.PHONY: bench-throughput
+bench-throughput: setup-tests ## Bench: records per CPU-second at the highest rate held, beside Spark's
+	@$(BENCH) bench.throughput
+
+.PHONY: bench-idle
+bench-idle: setup-tests ## Bench: what an idle worker costs in CPU and memory
+	@$(BENCH) bench.idle
+
+.PHONY: bench-spark-sweep
+bench-spark-sweep: setup-tests ## Bench: find the peer's best settings anew and freeze them (an hour or more)
+	@$(BENCH) bench.spark_sweep

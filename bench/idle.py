@@ -1,0 +1,120 @@
+"""`make bench-idle`: what a worker costs that has nothing to do.
+
+`penstock run` with three operators and no input, measured twice: with a task for each operator, and with
+some tasks more. The difference is what a task costs; what is left without any is the base.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from bench import cpu, machine, penstock_side
+from bench.cpu import CpuSampler
+from bench.penstock_side import START_WITHIN_S, RunFailedError, Running
+from bench.screen import Screen, scratch, seconds_per_figure, show
+from rich.table import Table
+
+from penstock.metrics.rows import TaskRow, unpack
+from penstock.store.port import ReadMetrics
+from penstock.store.redis_store import RedisStore
+
+SECONDS = 20.0
+SETTLE_S = 10.0
+"""After the last task is there: caches, compilers and collectors come to rest."""
+OPERATORS = 3
+MORE_TASKS = 4
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """`tasks` resident tasks, the share of a core that all processes took, and their memory."""
+
+    tasks: int
+    cpu_percent: float
+    pss_mib: float
+    pss_mib_by_process: dict[str, float]
+
+
+def measure(count_tasks: int, again_tasks: int, seconds: float, screen: Screen) -> Idle:
+    """Run idle with so many tasks of the two processors. Raises RunFailedError."""
+    tasks = 1 + count_tasks + again_tasks
+    overrides = [f"count.tasks.initial={count_tasks}", f"again.tasks.initial={again_tasks}"]
+    with (
+        screen.step(f"{OPERATORS} operators, {tasks} tasks"),
+        scratch("idle") as folder,
+        penstock_side.running("idle", overrides, folder) as run,
+        CpuSampler(run.process.pid, every_s=1.0) as sampler,
+    ):
+        store = run.connect(START_WITHIN_S)
+        try:
+            _wait_for_tasks(run, store, tasks)
+        finally:
+            store.close()
+        screen.tell("settling")
+        time.sleep(SETTLE_S)
+        screen.tell("measuring")
+        start_s = time.time()
+        time.sleep(seconds)
+        end_s = time.time()
+        run.check()
+        by_process = cpu.pss_by_name(run.process.pid)
+        return Idle(
+            tasks,
+            100 * sampler.seconds(start_s, end_s) / (end_s - start_s),
+            sum(by_process.values()) / MIB,
+            {name: round(size / MIB, 1) for name, size in by_process.items()},
+        )
+
+
+def _wait_for_tasks(run: Running, store: RedisStore, wanted: int) -> None:
+    end_s = time.monotonic() + START_WITHIN_S
+    while time.monotonic() < end_s:
+        run.check()
+        rows = [unpack(n, data) for n, data in store.call(ReadMetrics()).items() if n.startswith("task:")]
+        if sum(isinstance(row, TaskRow) for row in rows) >= wanted:
+            return
+        time.sleep(0.25)
+    raise RunFailedError(f"{wanted} tasks were not up within {START_WITHIN_S:.0f} s: {run.output}")
+
+
+def main() -> None:
+    """Measure, show, and print the result as the last line."""
+    cpu.adopt_orphans()
+    seconds = seconds_per_figure(SECONDS)
+    screen = Screen(2)
+    few = measure(1, 1, seconds, screen)
+    many = measure(1 + MORE_TASKS // 2, 1 + MORE_TASKS // 2, seconds, screen)
+    added = many.tasks - few.tasks
+    per_task_mib = (many.pss_mib - few.pss_mib) / added
+    per_task_percent = (many.cpu_percent - few.cpu_percent) / added
+    result = {
+        "bench": "idle",
+        "operators": OPERATORS,
+        "tasks": few.tasks,
+        "cpu_percent_of_a_core": round(few.cpu_percent, 2),
+        "pss_mib": round(few.pss_mib, 1),
+        "base_pss_mib": round(few.pss_mib - few.tasks * per_task_mib, 1),
+        "per_task_pss_mib": round(per_task_mib, 1),
+        "base_cpu_percent": round(few.cpu_percent - few.tasks * per_task_percent, 2),
+        "per_task_cpu_percent": round(per_task_percent, 2),
+        "pss_mib_by_process": few.pss_mib_by_process,
+        "seconds": seconds,
+        "machine": machine.description(),
+    }
+    table = Table(title="An idle worker, with all processes of the run")
+    table.add_column("")
+    for header in ("CPU, % of a core", "PSS, MiB"):
+        table.add_column(header, justify="right")
+    for idle in (few, many):
+        table.add_row(
+            f"{OPERATORS} operators, {idle.tasks} tasks", f"{idle.cpu_percent:.2f}", f"{idle.pss_mib:.0f}"
+        )
+    table.add_row("base", f"{result['base_cpu_percent']:.2f}", f"{result['base_pss_mib']:.0f}")
+    table.add_row("each task", f"{result['per_task_cpu_percent']:.2f}", f"{result['per_task_pss_mib']:.0f}")
+    show(table, result)
+
+
+if __name__ == "__main__":
+    main()

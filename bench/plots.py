@@ -1,0 +1,60 @@
+"""The pictures in `results/`: latency distributions, throughput bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from penstock.metrics.latency import LatencyHistogram, value_of
+
+COLORS = {
+    "Penstock, Process": "#1b6ca8",
+    "Penstock, Disk": "#63b3ed",
+    "Spark, micro-batch": "#d9822b",
+}
+STYLES = ("-", "--")
+
+
+def latency(path: Path, curves: Mapping[int, Mapping[str, LatencyHistogram]]) -> None:
+    """One curve for each rate and system: the share of records that are at most so old."""
+    figure, axes = plt.subplots(figsize=(9, 5), layout="constrained")
+    for style, (rate_per_s, systems) in zip(STYLES, sorted(curves.items()), strict=False):
+        for system, histogram in systems.items():
+            if histogram.total == 0:
+                continue
+            ages_ms, shares, seen = [], [], 0
+            for bucket in sorted(histogram.counts):
+                seen += histogram.counts[bucket]
+                ages_ms.append(value_of(bucket) / 1000)
+                shares.append(seen / histogram.total)
+            label = f"{system}, {rate_per_s:,}/s"
+            axes.step(ages_ms, shares, style, where="post", color=COLORS.get(system), label=label)
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds from source timestamp to sink")
+    axes.set_ylabel("share of records")
+    axes.set_ylim(0, 1.01)
+    axes.axhline(0.99, color="#999999", linewidth=0.6)
+    axes.grid(visible=True, which="both", axis="x", linewidth=0.3)
+    axes.legend(loc="center right", fontsize=8)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)
+
+
+def throughput(path: Path, per_cpu_s: Mapping[str, float], per_s: Mapping[str, float]) -> None:
+    """Two groups of bars: what a CPU-second yields, and what the machine holds."""
+    figure, panes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    titles = ("records per CPU-second", "records per second held")
+    for pane, title, values in zip(panes, titles, (per_cpu_s, per_s), strict=True):
+        bars = pane.bar(list(values), list(values.values()), color=[COLORS.get(n, "#888888") for n in values])
+        pane.bar_label(bars, fmt="{:,.0f}", fontsize=8)
+        pane.set_title(title, fontsize=10)
+        pane.tick_params(axis="x", labelsize=8)
+        pane.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)
