@@ -155,6 +155,14 @@ def test_a_commit_without_work_moves_no_offset_back(scene: Scene) -> None:
     assert scene.claim("mid/0").offset == 1
 
 
+def test_an_offset_beyond_the_inbox_is_a_conflict(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    scene.append("mid/0", 1)
+    entries = scene.fetch_one("mid/0")
+    assert scene.send(scene.next_commit("mid/0", entries=entries), offset=2) is Answer.CONFLICT
+    assert scene.measure("mid/0").inbox_entries == 1
+
+
 def test_a_position_is_kept_until_another_is_given(scene: Scene) -> None:
     scene.set_up("src/0")
     scene.commit("src/0", position=b"\x00\xfe", again=True)

@@ -294,6 +294,25 @@ def test_an_acknowledgement_may_come_late_and_twice(scene: Scene) -> None:
     assert scene.acknowledge("src/0", "never/sent", 4) is Answer.OK
 
 
+def test_an_acknowledgement_of_what_was_never_sent_changes_nothing(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    scene.commit("mid/0", out("files", b"a", external=True))
+    assert scene.acknowledge("mid/0", "files", 2, b"byte 99") is Answer.OK
+    assert scene.outbox("mid/0", "files") == [(1, b"a")]
+    assert scene.claim("mid/0").external["files"].acknowledged == 0
+
+
+def test_entries_that_wait_for_a_shard_enter_its_inbox_when_it_is_created(scene: Scene) -> None:
+    scene.set_up("src/0")
+    scene.commit("src/0", *[out("mid/0", b"%d" % n) for n in range(5)], again=True)
+    scene.create("mid/0")
+    assert scene.outgoing() == []
+    assert [n for n, _ in scene.outbox("src/0", "mid/0")] == [4, 5]
+    scene.claim("mid/0")
+    assert work_off(scene, "mid/0") == [b"0", b"1", b"2"]
+    assert work_off(scene, "mid/0") == [b"3", b"4"]
+
+
 def test_outputs_for_a_frozen_or_moved_shard_are_outgoing(scene: Scene, backend: Backend) -> None:
     scene.set_up("src/0", "mid/0", "mid/1")
     backend.set_status("mid/0", "frozen")

@@ -285,6 +285,33 @@ def test_a_held_shard_that_is_claimed_is_held_again(scene: Scene) -> None:
     assert scene.fetch_names("other") == ["src/0"]
 
 
+def test_a_held_shard_without_entries_is_not_woken_for_nothing(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    scene.append("mid/0", 1)
+    scene.append("mid/0", 2)
+    entries = scene.fetch_one("mid/0")
+    scene.commit("mid/0", *[out("far/0")] * 5, entries=entries[:1])
+    assert scene.fetch("mid@w1").shards == ()
+    scene.commit("mid/0", entries=entries[1:])
+    scene.acknowledge("mid/0", "far/0", 5)
+    assert not ready(scene, "mid@w1")
+    scene.append("mid/0", 3, b"next")
+    assert payloads(scene.fetch_one("mid/0")) == [b"next"]
+
+
+def test_a_second_commit_puts_a_listed_shard_at_the_end_or_takes_it_off(scene: Scene) -> None:
+    scene.set_up("mid/0", "mid/1")
+    for number in (1, 2, 3):
+        scene.append("mid/0", number)
+    entries = scene.fetch_one("mid/0")
+    scene.commit("mid/0", entries=entries[:1])
+    scene.append("mid/1", 1)
+    scene.commit("mid/0", entries=entries[1:2])
+    assert scene.fetch_names("mid@w1", shards_max=1) == ["mid/1"]
+    scene.commit("mid/0", entries=entries[2:])
+    assert not ready(scene, "mid@w1")
+
+
 def test_trimming_does_not_list_a_shard_that_was_not_held(scene: Scene) -> None:
     scene.set_up("src/0")
     scene.fetch_one("src/0")
