@@ -1,22 +1,29 @@
 """Workers without Spark: they keep the store's protocol on the twin in memory, one turn at a time.
 
 A source shard has `records` rows and sends them to the keyed shards in turn; a keyed shard passes each
-row on to the console sink. What a real worker does in many processes is done here in `turn`.
+row on to the console sink. What a real worker does in many processes is done in `turn`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
 
 from penstock.api.worker_launch import WorkerLaunch
+from penstock.metrics.latency import bucket_of
 from penstock.metrics.rows import TaskRow, WorkerRow, pack, task_row_name, worker_row_name
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
     Answer,
+    AssignedExecutor,
     Assignment,
     Claim,
     Claimed,
+    Commit,
     Enroll,
     Fetch,
     FetchedShard,
@@ -26,131 +33,152 @@ from penstock.store.port import (
     PutMetrics,
     ReportFailure,
     SetTasks,
+    StoreUnreachable,
 )
+from penstock.store.redis_store import RedisStore
 from penstock_operator.fleet import WorkerState
 from penstock_operator.memory_fleet import MemoryFleet
 
+KEYED_SHARDS = 8
+PROCESS_RECORDS = 200
 
-@dataclass
-class _Worker:
-    launch: WorkerLaunch
-    owned: dict[str, OwnedShard] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
-    latency: dict[str, dict[int, int]] = field(default_factory=dict)
 
-    @property
-    def incarnation(self) -> str:
-        return f"{self.launch.uid}/{self.launch.start_ms}/{self.launch.attempt}"
+class StandInWorker:
+    """One start of a worker. Each source shard sends one row a turn."""
+
+    def __init__(self, launch: WorkerLaunch, store: NodeStore, records: int, keyed: str, sink: str) -> None:
+        self._launch = launch
+        self._store = store
+        self._records = records
+        self._keyed = keyed
+        self._sink = sink
+        self._incarnation = f"{launch.uid}/{launch.start_ms}/{launch.attempt}"
+        self._owned: dict[str, OwnedShard] = {}
+        self._rows: dict[str, int] = {}
+        self._latency: dict[str, dict[int, int]] = {}
+        self.failing = False
+
+    def turn(self, now_us: int) -> None:
+        launch = self._launch
+        enrolled = self._store.call(Enroll(launch.worker, launch.uid, launch.start_ms, launch.attempt))
+        assert enrolled is Answer.OK
+        assigned = self._store.call(Assignment(launch.worker))
+        assert assigned.uid == launch.uid
+        for executor in assigned.executors:
+            self._run(executor, now_us)
+        self._report(tuple(executor.executor for executor in assigned.executors), now_us)
+
+    def _run(self, executor: AssignedExecutor, now_us: int) -> None:
+        ready = f"{executor.executor}/{self._incarnation}"
+        owner = Owner(executor.executor, self._incarnation, ready)
+        mapping = tuple((shard, ready) for shard in executor.shards)
+        self._store.call(SetTasks(self._launch.worker, self._incarnation, owner.executor, mapping))
+        of_operator = {shard for shard in self._owned if shard.startswith(f"{executor.operator}/")}
+        for shard in of_operator - set(executor.shards):
+            del self._owned[shard]
+        for shard in set(executor.shards) - self._owned.keys():
+            claimed = self._store.call(Claim(shard, owner, executor.version))
+            if isinstance(claimed, Claimed):
+                self._owned[shard] = OwnedShard(shard, claimed)
+        for fetched in self._store.call(Fetch(ready, 1 << 20, 100)).shards:
+            self._work(executor.operator, fetched, now_us)
+
+    def _work(self, operator: str, fetched: FetchedShard, now_us: int) -> None:
+        owned = self._owned.get(fetched.shard)
+        if owned is None or owned.epoch != fetched.epoch:
+            return
+        if operator != self._keyed:
+            commit = self._read(owned, now_us)
+        elif self.failing:
+            failure = ReportFailure(owned.shard, owned.generation, owned.epoch, operator, "ValueError: no")
+            self._store.call(failure)
+            return
+        else:
+            payloads = [entry.payload for entry in fetched.entries]
+            outputs = tuple(Output(self._sink, payload, 1, external=True) for payload in payloads)
+            commit = owned.commit(now_us, entries=fetched.entries, rows=len(payloads), outputs=outputs)
+        try:
+            owned.settle(commit, self._store.call(commit))
+        except OwnershipLost:
+            del self._owned[fetched.shard]
+            return
+        for entry in fetched.entries:
+            self._count(operator, now_us - decode_batch(entry.payload).base_us)
+        if operator != self._keyed:
+            self._count(operator, 0)
+
+    def _read(self, owned: OwnedShard, now_us: int) -> Commit:
+        number = int(owned.position or b"0")
+        finished = number + 1 >= self._records
+        payload = encode_batch([now_us], [[f"{owned.shard}:{number}", number]])
+        return owned.commit(
+            now_us,
+            rows=1,
+            position=str(number + 1).encode(),
+            finished=finished,
+            again=not finished,
+            outputs=(Output(f"{self._keyed}/{number % KEYED_SHARDS}", payload, 1),),
+        )
+
+    def _count(self, operator: str, age_us: int) -> None:
+        self._rows[operator] = self._rows.get(operator, 0) + 1
+        histogram = self._latency.setdefault(operator, {})
+        bucket = bucket_of(age_us)
+        histogram[bucket] = histogram.get(bucket, 0) + 1
+
+    def _report(self, executors: tuple[str, ...], now_us: int) -> None:
+        launch = self._launch
+        running = dict.fromkeys(executors, 1)
+        worker = WorkerRow(launch.worker, launch.uid, launch.attempt, 1, "ready", "", now_us, running)
+        batches = sum(self._rows.values())
+        task = TaskRow("all", "", 0, "all", launch.attempt, now_us, self._latency, self._rows, batches, 0)
+        rows = (
+            (worker_row_name(launch.worker), pack(worker)),
+            (task_row_name(launch.worker, "all", 0), pack(task)),
+        )
+        self._store.call(PutMetrics(rows))
 
 
 class StandInWorkers:
-    """All workers of a `MemoryFleet`. Each source shard sends one row a turn."""
+    """All workers of a `MemoryFleet`."""
 
     def __init__(self, fleet: MemoryFleet, store: NodeStore, records: int, keyed: str, sink: str) -> None:
         self.fleet = fleet
-        self.store = store
-        self.records = records
-        self.keyed = keyed
-        self.sink = sink
         self.failing = False
-        self._workers: dict[str, _Worker] = {}
+        self._store = store
+        self._topology = (records, keyed, sink)
+        self._workers: dict[str, StandInWorker] = {}
 
     def launch(self, launch: WorkerLaunch) -> None:
         self.fleet.start(launch)
-        self._workers[launch.worker] = _Worker(launch)
+        self._workers[launch.worker] = StandInWorker(launch, self._store, *self._topology)
 
     def turn(self, now_us: int) -> None:
         for seen in self.fleet.workers():
             if seen.state is WorkerState.STOPPING:
                 self.fleet.leave(seen.worker, 0)
             elif seen.state is WorkerState.RUNNING:
-                self._turn(self._workers[seen.worker], now_us)
+                self._workers[seen.worker].failing = self.failing
+                self._workers[seen.worker].turn(now_us)
 
-    def _turn(self, worker: _Worker, now_us: int) -> None:
-        launch = worker.launch
-        assert (
-            self.store.call(Enroll(launch.worker, launch.uid, launch.start_ms, launch.attempt)) is Answer.OK
-        )
-        assigned = self.store.call(Assignment(launch.worker))
-        assert assigned.uid == launch.uid
-        for executor in assigned.executors:
-            ready = f"{executor.executor}/{worker.incarnation}"
-            owner = Owner(executor.executor, worker.incarnation, ready)
-            self.store.call(
-                SetTasks(
-                    launch.worker,
-                    worker.incarnation,
-                    owner.executor,
-                    tuple((s, ready) for s in executor.shards),
-                )
-            )
-            of_operator = {s for s in worker.owned if s.startswith(f"{executor.operator}/")}
-            for shard in of_operator - set(executor.shards):
-                del worker.owned[shard]
-            for shard in set(executor.shards) - worker.owned.keys():
-                claimed = self.store.call(Claim(shard, owner, executor.version))
-                if isinstance(claimed, Claimed):
-                    worker.owned[shard] = OwnedShard(shard, claimed)
-            for fetched in self.store.call(Fetch(ready, 1 << 20, 100)).shards:
-                self._work(worker, executor.operator, fetched, now_us)
-        self._report(worker, tuple(e.executor for e in assigned.executors), now_us)
 
-    def _work(self, worker: _Worker, operator: str, fetched: FetchedShard, now_us: int) -> None:
-        owned = worker.owned.get(fetched.shard)
-        if owned is None:
-            return
-        if operator == self.keyed:
-            if self.failing:
-                self.store.call(
-                    ReportFailure(owned.shard, owned.generation, owned.epoch, operator, "ValueError: no")
-                )
-                return
-            payloads = [entry.payload for entry in fetched.entries]
-            outputs = tuple(Output(self.sink, payload, 1, external=True) for payload in payloads)
-            commit = owned.commit(now_us, entries=fetched.entries, rows=len(payloads), outputs=outputs)
-            for payload in payloads:
-                self._count(worker, operator, now_us - decode_batch(payload).base_us)
-        else:
-            number = int(owned.position or b"0")
-            target = f"{self.keyed}/{number % 8}"
-            payload = encode_batch([now_us], [[f"{fetched.shard}:{number}", number]])
-            finished = number + 1 == self.records
-            commit = owned.commit(
-                now_us,
-                rows=1,
-                position=str(number + 1).encode(),
-                finished=finished,
-                again=not finished,
-                outputs=(Output(target, payload, 1),),
-            )
-            self._count(worker, operator, 0)
+def main(launch_file: str) -> None:
+    """`python stand_in_workers.py LAUNCH.json`: one as a process, until SIGTERM.
+
+    Its numbers are those of `tests/integration/test_run_processes.py`.
+    """
+    launch = WorkerLaunch.model_validate_json(Path(launch_file).read_text(encoding="utf-8"))
+    told = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: told.set())
+    store = RedisStore(launch.store_url, launch.topology_uid)
+    worker = StandInWorker(launch, store, PROCESS_RECORDS, "count", "shown")
+    while not told.wait(0.01):
         try:
-            owned.settle(commit, self.store.call(commit))
-        except OwnershipLost:
-            del worker.owned[fetched.shard]
+            worker.turn(int(time.time() * 1e6))
+        except StoreUnreachable:
+            worker = StandInWorker(launch, store, PROCESS_RECORDS, "count", "shown")
+    store.close()
 
-    def _count(self, worker: _Worker, operator: str, age_us: int) -> None:
-        worker.rows[operator] = worker.rows.get(operator, 0) + 1
-        histogram = worker.latency.setdefault(operator, {})
-        histogram[age_us // 1000] = histogram.get(age_us // 1000, 0) + 1
 
-    def _report(self, worker: _Worker, executors: tuple[str, ...], now_us: int) -> None:
-        launch = worker.launch
-        row = WorkerRow(
-            launch.worker, launch.uid, launch.attempt, 1, "ready", "", now_us, dict.fromkeys(executors, 1)
-        )
-        rows = [(worker_row_name(launch.worker), pack(row))]
-        task = TaskRow(
-            executor="all",
-            operator="",
-            task=0,
-            ready="all",
-            pid=launch.attempt,
-            at_us=now_us,
-            latency=worker.latency,
-            rows=worker.rows,
-            batches=sum(worker.rows.values()),
-            fenced=0,
-        )
-        rows.append((task_row_name(launch.worker, "all", 0), pack(task)))
-        self.store.call(PutMetrics(tuple(rows)))
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -7,10 +7,8 @@ next run. Neighbours: `local_run` calls it every tick, `run_output` does the pri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
-import msgspec
-
+from penstock.dataflow.json_rows import JsonRows
 from penstock.store.codec import decode_batch
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox, ShardCounters
 from penstock_operator.plan_outline import ConsoleTarget
@@ -26,6 +24,7 @@ class ConsoleDelivery:
     def __init__(self, targets: Sequence[ConsoleTarget], shards: Mapping[str, Sequence[str]]) -> None:
         self._targets = targets
         self._shards = shards
+        self._rows = {target: JsonRows(target.schema) for target in targets}
         self._printed: dict[tuple[str, str], int] = {}
 
     def deliver(
@@ -76,12 +75,7 @@ class ConsoleDelivery:
             if number <= self._printed.get((shard, target.sink), 0):
                 continue
             batch = decode_batch(payload)
-            write([json_line(target.schema.names, row) for row in batch.rows])
+            write(self._rows[target].lines(batch.rows).decode().removesuffix("\n").split("\n"))
             self._printed[shard, target.sink] = number
             at_us = now_us()
             yield target.sink, [at_us - batch.base_us - delta_us for delta_us in batch.deltas_us]
-
-
-def json_line(names: Sequence[str], row: Sequence[Any]) -> str:
-    """One row as a JSON object, columns in the schema's order."""
-    return msgspec.json.encode(dict(zip(names, row, strict=True))).decode()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters, Tasks
 from penstock.store.redis_store import RedisStore
 from penstock_operator import quantities
-from penstock_operator.local_fleet import LocalFleet
+from penstock_operator.local_fleet import LocalFleet, worker_command
 from penstock_operator.local_run import LocalRun
 from penstock_operator.marked_processes import MARK
 from penstock_operator.plan_outline import is_source, sink_files
@@ -62,8 +62,15 @@ class RunRequest:
     metrics_port: int | None
 
 
-def run_topology(request: RunRequest, output: RunOutput) -> RunSummary:
-    """Run to the end. Raises PenstockError with a sentence when the run cannot begin."""
+def run_topology(
+    request: RunRequest,
+    output: RunOutput,
+    command: Callable[[Path], Sequence[str]] = worker_command,
+) -> RunSummary:
+    """Run to the end. Raises PenstockError with a sentence when the run cannot begin.
+
+    `command` turns a launch file into a worker's process.
+    """
     plan = request.plan
     shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
     token = secrets.token_hex(6)
@@ -87,7 +94,7 @@ def run_topology(request: RunRequest, output: RunOutput) -> RunSummary:
         _create_shards(store, plan, shards_now)
         measured = _measure(store, record.shards)
         shards = _shards_to_run(plan, record.shards, shards_now, measured)
-        fleet = LocalFleet(directory.workers_folder, token)
+        fleet = LocalFleet(directory.workers_folder, token, command)
         stack.callback(fleet.close)
         stack.callback(output.close)
         manifest = directory.folder / "topology.yaml"

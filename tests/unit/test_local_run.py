@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from fleet_harness import launch_of
-from penstock.dataflow.plan import ConsoleSink, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks, ZipfSource
-from penstock.dataflow.schema import Column, Schema
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode
@@ -21,25 +19,11 @@ from penstock_operator.memory_fleet import MemoryFleet
 from penstock_operator.run_decisions import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.run_status import RunEvent, RunStatus
 from penstock_operator.run_summary import RunSummary
-from run_scene import SHARDS
-from stand_in_workers import StandInWorkers
+from stand_in_run import PARTITIONS, expected_names, orders_plan
+from stand_in_workers import KEYED_SHARDS, StandInWorkers
 
 RECORDS = 40
-PARTITIONS = 2
-ROW = Schema((Column("name", "string"), Column("number", "bigint")))
-
-
-def plan() -> Plan:
-    """orders -> count -> shown (console)."""
-    source = ZipfSource(10, 1.0, 8, 0, None, RECORDS * PARTITIONS, 0.0, PARTITIONS, 1)
-    orders = Stage("orders", source, Tasks(1, 4, 2), Fanout(ROW, (), (), (KeyedEdge("count", (0,), SHARDS),)))
-    count = Stage(
-        "count",
-        Processor("m:Count", ROW, (0,), SHARDS),
-        Tasks(1, 4, 2),
-        Fanout(ROW, (), (ConsoleSink("shown"),), ()),
-    )
-    return Plan("orders", "m", "Process", 2, 1 << 31, (orders, count))
+SHARDS = KEYED_SHARDS
 
 
 class ScriptedTicks:
@@ -118,7 +102,7 @@ class Scene:
     def __init__(
         self, node: MemoryNode | None = None, run: int = 1, time_limit_s: float | None = None
     ) -> None:
-        self.plan = plan()
+        self.plan = orders_plan(RECORDS)
         self.node = node or MemoryNode()
         self.store = FaultyStore(self.node, "t", Bounds())
         self.store.call(OpenStore("local"))
@@ -171,7 +155,7 @@ class Scene:
         return [json.loads(line)["name"] for line in self.output.lines]
 
 
-EXPECTED = sorted(f"orders/{part}:{number}" for part in range(PARTITIONS) for number in range(RECORDS))
+EXPECTED = expected_names(RECORDS)
 
 
 def test_a_run_ends_with_its_input_and_every_row_was_printed_once() -> None:
