@@ -25,6 +25,8 @@ CHUNK_BYTES = 128 << 10
 LINE_BYTES_MAX = Bounds().entry_bytes_max - 128
 """A row must fit one entry of the store, with what an entry has around it."""
 _UTF8_BYTES_MAX = 4
+_FEW_ROWS = 64
+"""Up to so many lines are looked for one by one; the whole cache would be too much to cut for them."""
 
 
 class _Position(msgspec.Struct, frozen=True, array_like=True):
@@ -52,12 +54,19 @@ class _TextFile(OpenFile):
     def holds(self, offset: int) -> bool:
         return self.chunk_at <= offset < self.chunk_at + len(self.chunk)
 
-    def lines(self, offset: int, bytes_max: int) -> bytes:
-        """Whole lines from `offset` on, out of the cache: about `bytes_max` bytes, one line at the least;
-        b"" when no line ends in it."""
+    def lines(self, offset: int, rows_max: int, bytes_max: int) -> bytes:
+        """Whole lines from `offset` on, out of the cache: at most so many and about so many bytes, but one line
+        at the least; b"" when no line ends in it."""
         begin = offset - self.chunk_at
-        end = self.chunk.rfind(b"\n", begin, begin + bytes_max) + 1 or self.chunk.find(b"\n", begin) + 1
-        return self.chunk[begin:end]
+        end = self.chunk.find(b"\n", begin) + 1
+        stop = begin + bytes_max
+        if rows_max <= _FEW_ROWS:
+            for _ in range(rows_max - 1):
+                end = self.chunk.find(b"\n", end, stop) + 1 or end
+            return self.chunk[begin:end]
+        piece = self.chunk[begin : max(end, self.chunk.rfind(b"\n", begin, stop) + 1)]
+        rest = piece.split(b"\n", rows_max)[rows_max:]
+        return piece[: len(piece) - len(rest[0])] if rest else piece
 
 
 class FilesReader:
@@ -135,18 +144,15 @@ class FilesReader:
         """Lines from the position on, with their ends; b"" at the end of the file."""
         if not file.holds(at.offset):
             file.load(at.offset, CHUNK_BYTES)
-        piece = file.lines(at.offset, bytes_max)
+        piece = file.lines(at.offset, rows_max, bytes_max)
         if not piece:
             # The line goes beyond the cache, or is the file's last and has no end.
             file.load(at.offset, min(at.size - at.offset, self._line_bytes_max + len(b"\r\n")))
+            piece = file.lines(at.offset, rows_max, bytes_max)
             at_end = at.offset + len(file.chunk) == at.size
-            piece = file.lines(at.offset, bytes_max) or (file.chunk if at_end else b"")
             if not piece and not at_end:
                 raise self._too_long(path, at.line + 1)
-        if piece.count(b"\n") > rows_max:
-            rest = piece.split(b"\n", rows_max)[-1]
-            piece = piece[: len(piece) - len(rest)]
-        return piece
+        return piece or file.chunk
 
     def _decoded(self, path: Path, piece: bytes, lines_before: int) -> list[str]:
         """The lines of `piece` without their ends; bytes that are no UTF-8 become U+FFFD."""

@@ -6,6 +6,7 @@ late but with the times at which they were due, so that the delay counts as late
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,9 @@ class Pace:
 
     def due_rows(self, index: int, now_us: int) -> int:
         """How many rows from `index` on are due at `now_us`."""
-        passed = int((now_us - self.anchor_us) / self.period_us - self.phase) + self.anchor_index + 1
-        # The division may be off by one where a row is due at this very microsecond.
+        # Due times are whole microseconds, rounded down: a row is due if it would be before the next one.
+        passed = math.ceil((now_us - self.anchor_us + 1) / self.period_us - self.phase) + self.anchor_index
+        # Rounding may put the last one on the wrong side.
         while passed > index and self.due_us(passed - 1) > now_us:
             passed -= 1
         while self.due_us(max(passed, index)) <= now_us:
