@@ -1,0 +1,375 @@
+"""The task's cache of state: what it holds of each owned shard, what to load for a batch, what to commit.
+
+One `ShardState` for each owned shard, one `StateCache` for the task. A batch goes: `missing` says what to
+load for its keys in one call, `loaded` takes the answer, user code works on `begin`'s records,
+`take_writes` says what changed, and `committed` ends it. What is dropped with the shard is
+everything: the next owner starts from the store. Neighbours: `cells` (lists and maps), `clients`
+(who works on records), `keyed_stage` (who drives this).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.errors import PermanentError
+from penstock.store.ownership import OwnedShard, OwnershipLost
+from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
+from penstock_worker.state import encoding
+from penstock_worker.state.cells import ListCell, MapCell
+
+Key = tuple[Any, ...]
+LoadState = Callable[[Load | Scan], object]
+"""Carries out a call on the node store and answers what the store does."""
+
+CACHE_BYTES_MAX = 64 << 20
+LOAD_FIELDS_MAX = 2048
+"""Fields in one Load: about a millisecond of the store's time."""
+SCAN_FIELDS = 512
+_RECORD_BYTES = 400
+"""What a grouping key costs in the cache beside its key and values."""
+_SLACK = 64
+"""The cache is trimmed by this part of its bound at once, so that it is not trimmed at every commit."""
+
+
+class StateTooLarge(PermanentError):
+    """One batch changed more state than one commit may carry."""
+
+
+class _Unloaded:
+    """Stands for a value that nobody has asked the store for yet."""
+
+    def __repr__(self) -> str:
+        return "unloaded"
+
+
+UNLOADED = _Unloaded()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitValue:
+    """Stands for a value in parts of which only the header was read."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A state variable: its kind (`encoding.VALUE`, `LIST`, `MAP`) and what its fields begin with."""
+
+    name: str
+    kind: bytes
+    prefix: bytes
+
+
+class Record:
+    """The state of one grouping key: `values` by variable, `dirty` a bit for each one that changed.
+
+    A value is packed bytes, None, UNLOADED, a SplitValue, or the cell of a list or map.
+    """
+
+    __slots__ = ("bytes", "dirty", "key", "packed", "parts", "values")
+
+    def __init__(self, key: Key, packed: bytes, variables: int) -> None:
+        self.key = key
+        self.packed = packed
+        self.values: list[Any] = [UNLOADED] * variables
+        self.parts: dict[int, int] | None = None
+        self.dirty = 0
+        self.bytes = 0
+
+    def measured(self) -> int:
+        """About how many bytes the record takes."""
+        total = _RECORD_BYTES + len(self.packed)
+        for value in self.values:
+            if type(value) is bytes:
+                total += len(value)
+            elif isinstance(value, ListCell | MapCell):
+                total += value.bytes
+        return total
+
+
+class ShardState:
+    """The cached state of one owned shard. It is useless once the shard's ownership went."""
+
+    def __init__(self, cache: StateCache, owned: OwnedShard) -> None:
+        self.bytes = 0
+        self.busy = False
+        """Between `missing` and `committed`: nothing of it may leave the cache."""
+        self.failure: OwnershipLost | StoreUnreachable | None = None
+        """Why a load from within user code failed: the batch is void, whatever user code made of that."""
+        self._cache = cache
+        self._variables = cache.variables
+        self._shard = owned.shard
+        self._generation = owned.generation
+        self._epoch = owned.epoch
+        self._records: OrderedDict[Key, Record] = OrderedDict()
+        self._loading: Sequence[Record] = ()
+        self._awaiting: list[Record] = []
+        self._dirty: list[Record] = []
+        self._grown: list[Record] = []
+
+    # --- a batch ----------------------------------------------------------------------------
+
+    def missing(self, keys: Iterable[Key]) -> Load | None:
+        """Begin a batch on `keys` (wire values): what to load first, or None when all is here.
+
+        Of very many keys the first ones; the others are loaded together when the first of them is touched.
+        """
+        self.busy = True
+        self.failure = None
+        if not self._variables:
+            return None
+        records = self._records
+        absent: list[Record] = []
+        for key in keys:
+            record = records.get(key)
+            if record is None:
+                absent.append(self._added(key))
+            elif record.bytes:
+                records.move_to_end(key)
+            else:
+                absent.append(record)
+        if not absent:
+            return None
+        most = max(1, LOAD_FIELDS_MAX // len(self._variables))
+        self._loading, self._awaiting = absent[:most], absent[most:]
+        return self._load_of(self._loading)
+
+    def loaded(self, load: Load, answer: object) -> None:
+        """Take the answer to `missing`'s load. Raises OwnershipLost when it is no list of values."""
+        if not isinstance(answer, list):
+            raise OwnershipLost(load.shard, answer)
+        self._fill(self._loading, answer)
+        self._loading = ()
+
+    def begin(self, key: Key) -> Record:
+        """The record of `key`, for user code to work on."""
+        record = self._records.get(key)
+        if record is None:
+            self.busy = True
+            record = self._added(key)
+        return record
+
+    def changed(self, record: Record, bit: int) -> None:
+        """User code changed the variable of `bit`; called after the record holds the new value."""
+        if not record.dirty:
+            self._dirty.append(record)
+        record.dirty |= bit
+
+    def take_writes(self) -> tuple[StateWrite, ...]:
+        """What this batch changed, one write for each field, the last value only.
+
+        Raises StateTooLarge; then, and only then, `rollback` may still follow.
+        """
+        writes: list[StateWrite] = []
+        for record in self._dirty:
+            for slot, variable in enumerate(self._variables):
+                if not record.dirty >> slot & 1:
+                    continue
+                value = record.values[slot]
+                if type(value) is bytes and len(value) <= encoding.PART_BYTES and record.parts is None:
+                    writes.append(StateWrite(b"", variable.prefix + record.packed, value))
+                elif value is None or type(value) is bytes:
+                    writes.extend(self._value_writes(record, slot, value))
+                else:
+                    writes.extend(value.writes())
+            record.dirty = 0
+        size_bytes = sum(len(write.value or b"") for write in writes)
+        if size_bytes > self._cache.commit_bytes_max:
+            raise StateTooLarge(
+                f"one batch of shard {self._shard} changed {size_bytes} bytes of state in {len(self._dirty)} "
+                f"keys; a commit takes {self._cache.commit_bytes_max}. Keep less in one value or list"
+            )
+        return tuple(writes)
+
+    def committed(self) -> None:
+        """The store has what `take_writes` said; the cache may let it go again."""
+        self._measure(self._dirty)
+        self._measure(self._grown)
+        self._end_batch()
+        self._cache.trim()
+
+    def rollback(self) -> None:
+        """Forget what was changed since the last commit."""
+        for record in self._dirty:
+            self._records.pop(record.key, None)
+            self._account(-record.bytes)
+        self._measure(record for record in self._grown if record.key in self._records)
+        self._end_batch()
+
+    def evict(self, share: float) -> None:
+        """Let go of this share of the shard's bytes, longest unused keys first."""
+        until = self.bytes * (1 - share)
+        while self._records and self.bytes > until:
+            _, record = self._records.popitem(last=False)
+            self._account(-record.bytes)
+
+    # --- for clients and cells --------------------------------------------------------------
+
+    def load_value(self, record: Record, slot: int) -> Any:
+        """What the record holds for a variable, read from the store if need be.
+
+        Bytes or None for a value state, a cell for a list or map. Raises OwnershipLost or StoreUnreachable.
+        """
+        if record.values[slot] is UNLOADED:
+            self._load_with(record)
+        value = record.values[slot]
+        variable = self._variables[slot]
+        if isinstance(value, SplitValue):
+            value = self._joined(b"", variable.prefix + record.packed, value.raw)
+        elif variable.kind != encoding.VALUE and not isinstance(value, ListCell | MapCell):
+            cell = ListCell if variable.kind == encoding.LIST else MapCell
+            value = cell(variable.prefix + record.packed, value, self)
+        record.values[slot] = value
+        self._grown.append(record)
+        return value
+
+    def fields(self, collection: bytes, fields: list[bytes]) -> list[bytes | None]:
+        """What fields hold, values in parts joined. Raises OwnershipLost or StoreUnreachable."""
+        found: list[bytes | None] = []
+        for start in range(0, len(fields), LOAD_FIELDS_MAX):
+            found += self._call(self._load(collection, fields[start : start + LOAD_FIELDS_MAX]))
+        return [
+            raw if raw is None or not encoding.is_split(raw) else self._joined(collection, field, raw)
+            for field, raw in zip(fields, found, strict=True)
+        ]
+
+    def collection(self, collection: bytes) -> dict[bytes, bytes]:
+        """All fields of a collection as they lie there. Raises OwnershipLost or StoreUnreachable."""
+        found: dict[bytes, bytes] = {}
+        cursor = "0"
+        while True:
+            call = Scan(self._shard, self._generation, self._epoch, collection, cursor, SCAN_FIELDS)
+            cursor, fields = self._call(call)
+            found.update(fields)
+            if cursor == "0":
+                return found
+
+    # --- within -----------------------------------------------------------------------------
+
+    def _added(self, key: Key) -> Record:
+        record = self._records[key] = Record(key, self._cache.pack_key(key), len(self._variables))
+        return record
+
+    def _load_of(self, records: Sequence[Record]) -> Load:
+        prefixes = [variable.prefix for variable in self._variables]
+        return self._load(b"", [prefix + record.packed for record in records for prefix in prefixes])
+
+    def _load(self, collection: bytes, fields: list[bytes]) -> Load:
+        return Load(self._shard, self._generation, self._epoch, collection, tuple(fields))
+
+    def _load_with(self, record: Record) -> None:
+        """Load a record, and others of the batch along with it."""
+        most = max(1, LOAD_FIELDS_MAX // len(self._variables))
+        others = [waiting for waiting in self._awaiting if waiting is not record and not waiting.bytes]
+        self._awaiting = others[most - 1 :]
+        records = [record, *others[: most - 1]]
+        self._fill(records, self._call(self._load_of(records)))
+
+    def _fill(self, records: Sequence[Record], raws: Sequence[bytes | None]) -> None:
+        width = len(self._variables)
+        for number, record in enumerate(records):
+            for slot, raw in enumerate(raws[number * width : (number + 1) * width]):
+                if record.values[slot] is not UNLOADED:
+                    continue
+                if raw is not None and encoding.is_split(raw):
+                    record.parts = {**(record.parts or {}), slot: encoding.part_count(raw)}
+                    record.values[slot] = SplitValue(raw)
+                else:
+                    record.values[slot] = raw
+        self._measure(records)
+
+    def _value_writes(self, record: Record, slot: int, value: bytes | None) -> list[StateWrite]:
+        """The writes of a value state that is gone, or that is or was in parts."""
+        field = self._variables[slot].prefix + record.packed
+        parts_before = (record.parts or {}).pop(slot, 0)
+        if value is None:
+            return list(encoding.remove(b"", field, parts_before))
+        if len(value) > encoding.PART_BYTES:
+            record.parts = {**(record.parts or {}), slot: -(-len(value) // encoding.PART_BYTES)}
+        return list(encoding.put(b"", field, value, parts_before))
+
+    def _joined(self, collection: bytes, field: bytes, raw: bytes) -> bytes:
+        found: dict[bytes, bytes] = {}
+        for part in encoding.part_fields(field, encoding.part_count(raw)):
+            (found[part],) = self._call(self._load(collection, [part]))
+        return encoding.joined(field, raw, found)
+
+    def _call(self, call: Load | Scan) -> Any:
+        try:
+            answer = self._cache.load(call)
+        except StoreUnreachable as error:
+            self.failure = error
+            raise
+        if isinstance(answer, Answer):
+            self.failure = OwnershipLost(self._shard, answer)
+            raise self.failure
+        return answer
+
+    def _measure(self, records: Iterable[Record]) -> None:
+        grown = 0
+        for record in records:
+            size = record.measured()
+            grown += size - record.bytes
+            record.bytes = size
+        self._account(grown)
+
+    def _account(self, size_bytes: int) -> None:
+        self.bytes += size_bytes
+        self._cache.bytes += size_bytes
+
+    def _end_batch(self) -> None:
+        self._dirty.clear()
+        self._grown.clear()
+        self._awaiting = []
+        self._loading = ()
+        self.busy = False
+
+
+class StateCache:
+    """What one task keeps of all its shards, bounded in bytes.
+
+    `variables` and `key_types` are the processor's; `load` goes to the node store. The bound is exceeded
+    only by what the batches at hand touch.
+    """
+
+    def __init__(
+        self,
+        variables: Sequence[Variable],
+        key_types: Sequence[str],
+        load: LoadState,
+        commit_bytes_max: int,
+        bytes_max: int = CACHE_BYTES_MAX,
+    ) -> None:
+        self.variables = tuple(variables)
+        self.pack_key = encoding.key_packer(key_types)
+        self.load = load
+        self.commit_bytes_max = commit_bytes_max
+        self.bytes = 0
+        self._bytes_max = bytes_max
+        self._shards: dict[str, ShardState] = {}
+
+    def shard(self, owned: OwnedShard) -> ShardState:
+        """The state of a shard that was just claimed: empty, whatever was cached before."""
+        self.drop(owned.shard)
+        state = self._shards[owned.shard] = ShardState(self, owned)
+        return state
+
+    def drop(self, shard: str) -> None:
+        """Ownership went, and everything cached with it."""
+        state = self._shards.pop(shard, None)
+        if state is not None:
+            self.bytes -= state.bytes
+
+    def trim(self) -> None:
+        """Let go of the longest unused keys of shards that no batch works on, when over the bound."""
+        if self.bytes <= self._bytes_max:
+            return
+        idle = [state for state in self._shards.values() if not state.busy]
+        surplus = self.bytes - self._bytes_max + self._bytes_max // _SLACK
+        share = min(1.0, surplus / max(1, sum(state.bytes for state in idle)))
+        for state in idle:
+            state.evict(share)

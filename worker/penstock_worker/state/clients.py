@@ -1,0 +1,229 @@
+"""What stands behind PySpark's ValueState, ListState and MapState in a task: clients like Spark's own.
+
+PySpark's state classes call `client.method(name of the variable, ...)`; Spark's own clients ask the JVM
+over a socket, these work on the record of the grouping key at hand (`Cursor`). The meaning of each
+call is Spark 4.3's; where Spark would write null for a value of another type, these refuse it (`shapes`).
+Neighbours: `handle` makes them, `cache` and `cells` hold what they change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from penstock_worker.state.cache import Record, ShardState
+from penstock_worker.state.cells import ListCell, MapCell
+from penstock_worker.state.shapes import StateMisuse, StateShape, Values
+
+_END = object()
+
+
+class Cursor:
+    """The shard and the grouping key that state calls go to; set before user code is called."""
+
+    __slots__ = ("iterators", "record", "shard")
+
+    def __init__(self) -> None:
+        self.shard: ShardState | None = None
+        self.record: Record | None = None
+        self.iterators: dict[str, tuple[Any, Iterator[Any]]] = {}
+        """Open iterators over lists and maps, with the entry that comes next; gone with the key."""
+
+    def at(self, shard: ShardState, record: Record) -> None:
+        self.shard = shard
+        self.record = record
+        if self.iterators:
+            self.iterators.clear()
+
+    def leave(self) -> None:
+        self.shard = None
+        self.record = None
+        self.iterators.clear()
+
+    def advance(self, iterator_id: str, start: Callable[[], Iterable[Any]]) -> tuple[Any, bool]:
+        """The next entry of an iterator, which begins with its first call, and whether it is the last.
+
+        Raises StopIteration when there is none at all.
+        """
+        known = self.iterators.get(iterator_id)
+        if known is None:
+            entries = iter(start())
+            entry = next(entries)
+        else:
+            entry, entries = known
+        following = next(entries, _END)
+        if following is _END:
+            self.iterators.pop(iterator_id, None)
+            return entry, True
+        self.iterators[iterator_id] = following, entries
+        return entry, False
+
+
+class _Client:
+    """One state variable: its place in every record and its bit among those that changed."""
+
+    def __init__(self, cursor: Cursor, slot: int, name: str) -> None:
+        self._cursor = cursor
+        self._slot = slot
+        self._bit = 1 << slot
+        self._name = name
+
+    def _here(self) -> tuple[ShardState, Record]:
+        shard, record = self._cursor.shard, self._cursor.record
+        if shard is None or record is None:
+            raise StateMisuse(
+                f"state {self._name!r} belongs to a key; it can be used only while handleInputRows runs"
+            )
+        return shard, record
+
+
+class ValueClient(_Client):
+    """As pyspark's ValueStateClient."""
+
+    def __init__(self, cursor: Cursor, slot: int, name: str, shape: StateShape) -> None:
+        super().__init__(cursor, slot, name)
+        self._pack = shape.packed
+        self._values = shape.values
+
+    def exists(self, _name: str) -> bool:
+        return self._raw() is not None
+
+    def get(self, _name: str) -> Values | None:
+        record = self._cursor.record
+        raw = record.values[self._slot] if record is not None else None
+        if type(raw) is not bytes:
+            raw = self._raw()
+            if raw is None:
+                return None
+        return self._values(raw)
+
+    def update(self, _name: str, value: object) -> None:
+        self._set(self._pack(value))
+
+    def clear(self, _name: str) -> None:
+        self._set(None)
+
+    def _set(self, raw: bytes | None) -> None:
+        cursor = self._cursor
+        shard, record = cursor.shard, cursor.record
+        if shard is None or record is None:
+            shard, record = self._here()
+        if not record.bytes:
+            # Whether the value that is there lies in parts is known only once it was looked at.
+            shard.load_value(record, self._slot)
+        record.values[self._slot] = raw
+        if not record.dirty & self._bit:
+            shard.changed(record, self._bit)
+
+    def _raw(self) -> bytes | None:
+        shard, record = self._here()
+        raw: bytes | None = record.values[self._slot]
+        if raw is not None and type(raw) is not bytes:
+            raw = shard.load_value(record, self._slot)
+        return raw
+
+
+class ListClient(_Client):
+    """As pyspark's ListStateClient."""
+
+    def __init__(self, cursor: Cursor, slot: int, name: str, shape: StateShape) -> None:
+        super().__init__(cursor, slot, name)
+        self._shape = shape
+
+    def exists(self, _name: str) -> bool:
+        return self._cell().exists()
+
+    def get(self, _name: str, iterator_id: str) -> tuple[Values, bool]:
+        raw, last = self._cursor.advance(iterator_id, lambda: self._cell().items())
+        return self._shape.values(raw), last
+
+    def append_value(self, _name: str, value: object) -> None:
+        row = self._shape.packed(value)
+        self._cell().append([row])
+        self._changed()
+
+    def append_list(self, _name: str, values: Iterable[object]) -> None:
+        rows = self._rows(values)
+        self._cell().append(rows)
+        self._changed()
+
+    def put(self, _name: str, values: Iterable[object]) -> None:
+        rows = self._rows(values)
+        self._cell().replace(rows)
+        self._changed()
+
+    def clear(self, _name: str) -> None:
+        self._cell().replace([])
+        self._changed()
+
+    def _rows(self, values: Iterable[object]) -> list[bytes]:
+        rows = [self._shape.packed(value) for value in values]
+        if not rows:
+            raise StateMisuse(
+                f"state {self._name!r}: an empty list cannot be written, as in Spark; use clear()"
+            )
+        return rows
+
+    def _cell(self) -> ListCell:
+        shard, record = self._here()
+        cell = record.values[self._slot]
+        if type(cell) is not ListCell:
+            cell = shard.load_value(record, self._slot)
+        found: ListCell = cell
+        return found
+
+    def _changed(self) -> None:
+        shard, record = self._here()
+        shard.changed(record, self._bit)
+
+
+class MapClient(_Client):
+    """As pyspark's MapStateClient."""
+
+    def __init__(self, cursor: Cursor, slot: int, name: str, keys: StateShape, values: StateShape) -> None:
+        super().__init__(cursor, slot, name)
+        self._keys = keys
+        self._shape = values
+
+    def exists(self, _name: str) -> bool:
+        return self._cell().exists()
+
+    def get_value(self, _name: str, user_key: object) -> Values | None:
+        raw = self._cell().get(self._keys.packed(user_key))
+        return None if raw is None else self._shape.row(raw)
+
+    def contains_key(self, _name: str, user_key: object) -> bool:
+        return self._cell().get(self._keys.packed(user_key)) is not None
+
+    def update_value(self, _name: str, user_key: object, value: object) -> None:
+        key, raw = self._keys.packed(user_key), self._shape.packed(value)
+        self._cell().put(key, raw)
+        self._changed()
+
+    def remove_key(self, _name: str, key: object) -> None:
+        if self._cell().remove(self._keys.packed(key)):
+            self._changed()
+
+    def clear(self, _name: str) -> None:
+        self._cell().clear()
+        self._changed()
+
+    def get_key_value_pair(self, _name: str, iterator_id: str) -> tuple[Values, Values, bool]:
+        (key, raw), last = self._cursor.advance(iterator_id, lambda: self._cell().items())
+        return self._keys.values(key), self._shape.values(raw), last
+
+    def get_row(self, _name: str, iterator_id: str, is_key: bool) -> tuple[Values, bool]:
+        (key, raw), last = self._cursor.advance(iterator_id, lambda: self._cell().items())
+        return self._keys.values(key) if is_key else self._shape.values(raw), last
+
+    def _cell(self) -> MapCell:
+        shard, record = self._here()
+        cell = record.values[self._slot]
+        if type(cell) is not MapCell:
+            cell = shard.load_value(record, self._slot)
+        found: MapCell = cell
+        return found
+
+    def _changed(self) -> None:
+        shard, record = self._here()
+        shard.changed(record, self._bit)

@@ -1,0 +1,101 @@
+"""The handle that a StatefulProcessor gets from Penstock instead of from Spark.
+
+`TaskHandle` answers `getValueState` and its sisters with PySpark's own state objects over clients of
+ours (`clients`). What Penstock does not carry yet (time to live, timers) is refused by name. Neighbours:
+`user_code` calls the processor's `init` with it, `inspect_code` likewise before anything starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.sql.streaming.stateful_processor import (
+    ListState,
+    MapState,
+    StatefulProcessorHandle,
+    ValueState,
+)
+
+from penstock.errors import PermanentError
+from penstock_worker.spark_types import schema_of
+from penstock_worker.state import encoding
+from penstock_worker.state.cache import Variable
+from penstock_worker.state.clients import Cursor, ListClient, MapClient, ValueClient
+from penstock_worker.state.shapes import StateMisuse, StateShape
+
+
+class NotCarriedYet(PermanentError):
+    """User code asks for something of Spark's that Penstock does not have yet; the message names it."""
+
+
+def not_yet(call: str, what: str) -> str:
+    """The sentence that refuses `call`, which asks for `what`."""
+    return f"{call} ({what}): not in Penstock yet"
+
+
+class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carries no types here
+    """`variables` are the state variables declared so far, in the order of their places in records.
+
+    `cursor` says which shard and key the state objects work on.
+    """
+
+    def __init__(self) -> None:
+        self.cursor = Cursor()
+        self.variables: list[Variable] = []
+        self._sealed = False
+
+    def seal(self) -> None:
+        """`init` is over: no variable may be declared any more."""
+        self._sealed = True
+
+    def getValueState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ValueState:
+        slot = self._declare(encoding.VALUE, stateName, ttlDurationMs)
+        client = ValueClient(self.cursor, slot, stateName, _shape(stateName, schema))
+        return ValueState(client, stateName)
+
+    def getListState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ListState:
+        slot = self._declare(encoding.LIST, stateName, ttlDurationMs)
+        client = ListClient(self.cursor, slot, stateName, _shape(stateName, schema))
+        return ListState(client, stateName)
+
+    def getMapState(
+        self, stateName: str, userKeySchema: object, valueSchema: object, ttlDurationMs: int | None = None
+    ) -> MapState:
+        slot = self._declare(encoding.MAP, stateName, ttlDurationMs)
+        keys, values = _shape(stateName, userKeySchema), _shape(stateName, valueSchema)
+        return MapState(MapClient(self.cursor, slot, stateName, keys, values), stateName)
+
+    def registerTimer(self, expiryTimestampMs: int) -> None:
+        self.refuse(f"registerTimer({expiryTimestampMs})", "timers")
+
+    def deleteTimer(self, expiryTimestampMs: int) -> None:
+        self.refuse(f"deleteTimer({expiryTimestampMs})", "timers")
+
+    def listTimers(self) -> Iterator[int]:
+        self.refuse("listTimers()", "timers")
+        return iter(())
+
+    def deleteIfExists(self, stateName: str) -> None:
+        self.refuse(f"deleteIfExists({stateName!r})", "deleting a state variable")
+
+    def refuse(self, call: str, what: str) -> None:
+        """Answer a call that asks for something that is not there yet."""
+        raise NotCarriedYet(not_yet(call, what))
+
+    def _declare(self, kind: bytes, name: str, ttl_ms: int | None) -> int:
+        if self._sealed:
+            raise StateMisuse(
+                f"state {name!r} is declared outside of init(); state is declared in init() only"
+            )
+        if not isinstance(name, str) or not name:
+            raise StateMisuse(f"{name!r} is no name for a state variable; give it a text that is not empty")
+        if any(variable.name == name for variable in self.variables):
+            raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
+        if ttl_ms is not None:
+            self.refuse(f"ttlDurationMs={ttl_ms} of state {name!r}", "time to live")
+        self.variables.append(Variable(name, kind, encoding.field_prefix(kind, name)))
+        return len(self.variables) - 1
+
+
+def _shape(name: str, schema: object) -> StateShape:
+    return StateShape(f"state {name!r}", schema_of(schema))

@@ -1,0 +1,100 @@
+"""What the values of a state variable look like: checked and packed on the way in, read on the way out.
+
+State is kept packed, in the cache too: what user code gets is new at each call, and what it changes
+afterwards is its own. Neighbours: `wire` (single values), `clients` (who calls this for each state call).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from pyspark.sql.types import Row
+
+from penstock.dataflow.schema import Schema
+from penstock.errors import PermanentError
+from penstock_worker.rows import list_checker, row_class
+from penstock_worker.spark_types import spark_type
+from penstock_worker.state.encoding import pack
+from penstock_worker.wire import Misfit, nullable, shown, wire_type
+
+Values = tuple[Any, ...]
+
+
+class StateMisuse(PermanentError):
+    """A call on a state variable cannot be carried out as it is; the message says what would be right."""
+
+
+class StateUnreadable(PermanentError):
+    """What the store holds for a variable was written under another schema."""
+
+
+class StateShape:
+    """One schema of one variable. `what` names it in messages: "state 'total'"."""
+
+    def __init__(self, what: str, schema: Schema) -> None:
+        self._what = what
+        self._schema = schema
+        self._columns = [wire_type(spark_type(column.type)) for column in schema.columns]
+        checked = tuple.__class_getitem__(tuple(nullable(column.checked) for column in self._columns))
+        plain = all(column.plain for column in self._columns)
+        self._check = list_checker(checked, self._columns) if plain else None
+        self._decode: Callable[[bytes], Values] = msgspec.msgpack.Decoder(checked).decode
+        self._readers = [
+            (place, column.to_state)
+            for place, column in enumerate(self._columns)
+            if column.to_state is not None
+        ]
+        self._row_class = row_class(schema)
+
+    def packed(self, values: object) -> bytes:
+        """A tuple, list or Row of user values, by position, packed. Raises StateMisuse."""
+        if self._check is not None:
+            try:
+                return pack(self._check([values])[0])
+            except msgspec.ValidationError:
+                pass  # numbers of numpy, or a value to be named
+            except UnicodeEncodeError as error:
+                raise StateMisuse(f"{self._what} holds a text that is no Unicode: {error}") from None
+        return pack(self._wire_values(values))
+
+    def values(self, raw: bytes) -> Values:
+        """Packed values as Spark's state hands them out. Raises StateUnreadable."""
+        try:
+            values = self._decode(raw)
+        except msgspec.DecodeError as error:
+            raise StateUnreadable(
+                f"{self._what} was written under another schema than {self._schema.ddl()} ({error}); give "
+                "the variable a new name, or start anew with --fresh"
+            ) from None
+        return self._converted(values) if self._readers else values
+
+    def row(self, raw: bytes) -> Row:
+        """Packed values as a Row, which is what Spark's MapState.getValue answers."""
+        made: Row = tuple.__new__(self._row_class, self.values(raw))
+        return made
+
+    def _converted(self, values: Values) -> Values:
+        new = list(values)
+        for place, to_state in self._readers:
+            if new[place] is not None:
+                new[place] = to_state(new[place])
+        return tuple(new)
+
+    def _wire_values(self, values: object) -> list[Any]:
+        if not isinstance(values, tuple | list):
+            raise StateMisuse(f"{self._what} takes a tuple ({self._schema.ddl()}), got {shown(values)}")
+        if len(values) != len(self._columns):
+            raise StateMisuse(
+                f"{self._what} takes {len(self._columns)} values ({self._schema.ddl()}), got {shown(values)}"
+            )
+        return [self._wire_value(place, values) for place in range(len(values))]
+
+    def _wire_value(self, place: int, values: Sequence[Any]) -> Any:
+        value = values[place]
+        try:
+            return None if value is None else self._columns[place].to_wire(value)
+        except Misfit as misfit:
+            name = self._schema.columns[place].name
+            raise StateMisuse(f"{self._what}, column {name!r}, {misfit}") from None

@@ -1,0 +1,209 @@
+"""What is fused behind a stage: stateless steps, routing to keyed stages, and the outputs of one commit.
+
+`FanoutRunner` takes a stage's rows through its map steps and hands them to an `OutputBatch`, which gathers
+them by target and packs them into entries. Rows are wire rows (`rows`), each with its source timestamp.
+Neighbours: `source_stage` and `keyed_stage` call both; `user_code` loads the steps' functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from penstock.dataflow.plan import Fanout, KeyedEdge, Step
+from penstock.dataflow.routing import Router
+from penstock.dataflow.schema import Schema
+from penstock.errors import PermanentError
+from penstock.store.codec import encode_batch
+from penstock.store.port import Bounds, Output
+from penstock_worker.rows import OutputShape, RowMismatch, RowReader, WireRow
+from penstock_worker.user_code import (
+    UserCodeError,
+    UserCodeMissing,
+    listed_rows,
+    load_attribute,
+    users_traceback,
+)
+from penstock_worker.wire import shown
+
+_Gathered = tuple[list[int], list[WireRow]]
+"""Timestamps and rows for one target, equally long."""
+
+
+class OutputRefused(PermanentError):
+    """What a batch puts out fits no commit, or a row no entry; the message says which."""
+
+
+class OutputBatch:
+    """The outputs of one commit: rows by target, packed into entries by `drain`."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._targets: dict[str, _Gathered] = {}
+        self._external: set[str] = set()
+
+    def target(self, name: str) -> _Gathered:
+        """The lists that rows for the shard `name` are to be appended to."""
+        gathered = self._targets.get(name)
+        if gathered is None:
+            gathered = self._targets[name] = ([], [])
+        return gathered
+
+    def external(self, sink: str) -> _Gathered:
+        """The same for a sink outside."""
+        self._external.add(sink)
+        return self.target(sink)
+
+    def drain(self) -> tuple[Output, ...]:
+        """Everything gathered as entries within the bounds, and nothing is left here.
+
+        Raises OutputRefused.
+        """
+        outputs = [
+            output
+            for name, (timestamps, rows) in self._targets.items()
+            if rows
+            for output in self._entries(name, timestamps, rows)
+        ]
+        self._targets.clear()
+        size_bytes = sum(len(output.payload) for output in outputs)
+        most = self._bounds
+        if len(outputs) > most.outputs_per_commit_max or size_bytes > most.commit_bytes_max:
+            raise OutputRefused(
+                f"one batch puts out {len(outputs)} entries of {size_bytes} bytes; a commit takes "
+                f"{most.outputs_per_commit_max} of {most.commit_bytes_max} bytes in all"
+            )
+        return tuple(outputs)
+
+    def _entries(self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow]) -> Iterable[Output]:
+        try:
+            payload = encode_batch(timestamps, rows)
+        except UnicodeEncodeError as error:
+            raise OutputRefused(f"a row for {name} holds a text that is no Unicode: {error}") from None
+        if len(payload) <= self._bounds.entry_bytes_max:
+            yield Output(name, payload, len(rows), name in self._external)
+            return
+        if len(rows) == 1:
+            raise OutputRefused(
+                f"a row for {name} takes {len(payload)} bytes, an entry at most "
+                f"{self._bounds.entry_bytes_max}; the row is {shown(tuple(rows[0]))}"
+            )
+        # A little more pieces than bytes ask for, since rows differ in size.
+        pieces = min(len(rows), len(payload) * 5 // (self._bounds.entry_bytes_max * 4) + 1)
+        step = -(-len(rows) // pieces)
+        for start in range(0, len(rows), step):
+            yield from self._entries(name, timestamps[start : start + step], rows[start : start + step])
+
+
+class FanoutRunner:
+    """Runs everything behind one schema's rows. Raises UserCodeMissing when a step's code is not there."""
+
+    def __init__(self, fanout: Fanout, base_dir: Path) -> None:
+        self._sinks = [sink.name for sink in fanout.sinks]
+        self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
+        self._steps = [_StepRunner(step, fanout.schema, base_dir) for step in fanout.steps]
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
+    ) -> dict[str, int]:
+        """Take rows and their source timestamps (equally long) to every target.
+
+        Answers how many rows each fused step put out. Raises UserCodeError.
+        """
+        counts: dict[str, int] = {}
+        self.feed_counting(rows, timestamps_us, into, counts)
+        return counts
+
+    def feed_counting(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        """As `feed`, adding to `counts`."""
+        if not rows:
+            return
+        for sink in self._sinks:
+            gathered_us, gathered = into.external(sink)
+            gathered_us.extend(timestamps_us)
+            gathered.extend(rows)
+        for edge in self._edges:
+            edge.feed(rows, timestamps_us, into)
+        for step in self._steps:
+            step.feed(rows, timestamps_us, into, counts)
+
+
+class _EdgeRunner:
+    """Puts rows to the shards of one keyed stage."""
+
+    def __init__(self, edge: KeyedEdge, schema: Schema) -> None:
+        types = [schema.columns[column].type for column in edge.key_columns]
+        self._route = Router(types, edge.shards).route
+        self._names = [f"{edge.operator}/{shard}" for shard in range(edge.shards)]
+        self._keys_of = _keys_of(edge.key_columns, types)
+
+    def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
+        route, names = self._route, self._names
+        slots: dict[int, _Gathered] = {}
+        for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
+            shard = route(key)
+            slot = slots.get(shard)
+            if slot is None:
+                slot = slots[shard] = into.target(names[shard])
+            slot[0].append(timestamp_us)
+            slot[1].append(row)
+
+
+def _keys_of(
+    columns: Sequence[int], types: Sequence[str]
+) -> Callable[[Sequence[WireRow]], Iterable[tuple[Any, ...]]]:
+    """Rows -> their keys, as the router takes them."""
+    if any(type_.startswith("decimal") for type_ in types):
+        decimals = [type_.startswith("decimal") for type_ in types]
+
+        def with_decimals(row: WireRow) -> tuple[Any, ...]:
+            return tuple(
+                Decimal(row[column]) if is_decimal and row[column] is not None else row[column]
+                for column, is_decimal in zip(columns, decimals, strict=True)
+            )
+
+        return lambda rows: map(with_decimals, rows)
+    if len(columns) == 1:
+        column = columns[0]
+        return lambda rows: [(row[column],) for row in rows]
+    return lambda rows: map(itemgetter(*columns), rows)
+
+
+class _StepRunner:
+    """One map step: calls the user's function on each row and hands on what it returns."""
+
+    def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
+        self._name = step.name
+        self._function = load_attribute(step.function, base_dir)
+        if not callable(self._function):
+            raise UserCodeMissing(f"{step.function!r} is no function; a map takes a row and returns rows")
+        self._reader = RowReader(schema)
+        self._shape = OutputShape(step.out.schema)
+        self._out = FanoutRunner(step.out, base_dir)
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        produced: list[Any] = []
+        produced_us: list[int] = []
+        function = self._function
+        for row, timestamp_us in zip(self._reader.rows(rows), timestamps_us, strict=True):
+            try:
+                made = listed_rows(function(row))
+            except RowMismatch as mismatch:
+                raise UserCodeError(self._name, f"on {shown(row)}:", str(mismatch)) from None
+            except (Exception, SystemExit) as error:
+                raise UserCodeError(self._name, f"raised on {shown(row)}", users_traceback(error)) from error
+            produced.extend(made)
+            produced_us.extend([timestamp_us] * len(made))
+        try:
+            wire_rows = self._shape.wire_rows(produced)
+        except RowMismatch as mismatch:
+            raise UserCodeError(self._name, "returned a row that does not fit:", str(mismatch)) from None
+        counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
+        self._out.feed_counting(wire_rows, produced_us, into, counts)

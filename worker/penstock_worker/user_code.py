@@ -1,0 +1,172 @@
+"""User code in a task: loading it by name, running a processor on one key's rows, wording what it raises.
+
+`ProcessorRunner` is what Spark's own worker is to a `StatefulProcessor`: it calls `init` once, then
+`handleInputRows` for each key of a batch, and `close` at the end. Neighbours: `keyed_stage` drives it,
+`steps` runs the stateless functions, `state.handle` is what the processor sees of its state.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyspark
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
+from pyspark.sql.types import Row
+
+from penstock.dataflow.schema import Schema
+from penstock.errors import PermanentError
+from penstock_worker.rows import OutputShape, RowMismatch, RowReader, key_reader
+from penstock_worker.state.cache import Key, ShardState, Variable
+from penstock_worker.state.handle import TaskHandle
+from penstock_worker.wire import shown
+
+_TEXT_CHARACTERS_MAX = 8000
+_NOT_THE_USERS = (str(Path(__file__).parent), str(Path(pyspark.__file__).parent), "<frozen importlib")
+
+
+class UserCodeMissing(PermanentError):
+    """What a manifest names cannot be imported or is not there; the message says which and why."""
+
+
+class UserCodeError(PermanentError):
+    """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback."""
+
+    def __init__(self, operator: str, doing: str, text: str) -> None:
+        super().__init__(f"operator {operator}: {doing}\n{text}")
+        self.operator = operator
+
+
+def load_attribute(target: str, base_dir: Path) -> Any:
+    """What "module:attribute" names; modules are looked for in `base_dir` first. Raises UserCodeMissing."""
+    if str(base_dir) not in sys.path:
+        sys.path.insert(0, str(base_dir))
+    module_name, _, attribute = target.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise UserCodeMissing(
+            f"module {module_name!r} cannot be imported:\n{users_traceback(error)}"
+        ) from error
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise UserCodeMissing(f"module {module_name!r} has no {attribute!r}")
+        found = getattr(found, name)
+    return found
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback of `error` from the user's first frame to their last, cut in the middle if very long."""
+    lines = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__)).format()
+    text = "".join(lines).rstrip()
+    if len(text) > _TEXT_CHARACTERS_MAX:
+        half = _TEXT_CHARACTERS_MAX // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters ...\n{text[-half:]}"
+    return text
+
+
+def _users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The frames without those of Penstock and Spark at their beginning and end."""
+    listed = []
+    while frames is not None:
+        listed.append(frames)
+        frames = frames.tb_next
+    while listed and _foreign(listed[0]):
+        del listed[0]
+    while listed and _foreign(listed[-1]):
+        del listed[-1]
+    kept: TracebackType | None = None
+    for frame in reversed(listed):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept
+
+
+def _foreign(frame: TracebackType) -> bool:
+    return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
+
+
+def listed_rows(result: object) -> list[Any]:
+    """What user code returned, as a list of its rows; runs a generator to its end. Raises RowMismatch."""
+    if type(result) is list:
+        return result
+    # All of these can be iterated over too, but what comes out would be no rows.
+    if isinstance(result, Row | dict | str | bytes | bytearray) or not isinstance(result, Iterable):
+        raise RowMismatch(
+            f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
+        )
+    return list(result)
+
+
+class ProcessorRunner:
+    """One instance of a StatefulProcessor and what it needs to run on rows. `init` has been called.
+
+    `input_schema`, `key_columns` (positions in it) and `output_schema` are the operator's. Raises
+    UserCodeError when construction or `init` raises.
+    """
+
+    def __init__(
+        self,
+        processor_class: type[StatefulProcessor],
+        input_schema: Schema,
+        key_columns: Sequence[int],
+        output_schema: Schema,
+        operator: str,
+    ) -> None:
+        self._operator = operator
+        self._reader = RowReader(input_schema)
+        self._shape = OutputShape(output_schema)
+        self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
+        self._read_key = key_reader(self.key_types)
+        self._timer_values = TimerValues(-1, -1)
+        self._now_ms = -1
+        handle = TaskHandle()
+        self._cursor = handle.cursor
+        try:
+            self._processor = processor_class()
+            self._processor.init(handle)
+        except (Exception, SystemExit) as error:
+            raise UserCodeError(operator, "init raised", users_traceback(error)) from error
+        handle.seal()
+        self.variables: tuple[Variable, ...] = tuple(handle.variables)
+
+    def run(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> list[tuple[Any, ...]]:
+        """Hand `rows` (wire rows of `key`, in order) to the processor; what it yields, as wire rows.
+
+        `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError, after which the batch
+        is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
+        """
+        if now_ms != self._now_ms:
+            self._now_ms = now_ms
+            self._timer_values = TimerValues(now_ms, -1)
+        self._cursor.at(state, state.begin(key))
+        users_key = key if self._read_key is None else self._read_key(key)
+        try:
+            result = self._processor.handleInputRows(users_key, self._reader.rows(rows), self._timer_values)
+            wire_rows = self._shape.wire_rows(listed_rows(result))
+        except (Exception, SystemExit) as error:
+            if state.failure is not None:
+                raise state.failure from None
+            raise self._failure(users_key, error) from error
+        finally:
+            self._cursor.leave()
+        if state.failure is not None:
+            raise state.failure
+        return wire_rows
+
+    def close(self) -> None:
+        """Call the processor's `close`. Raises UserCodeError."""
+        try:
+            self._processor.close()
+        except (Exception, SystemExit) as error:
+            raise UserCodeError(self._operator, "close raised", users_traceback(error)) from error
+
+    def _failure(self, key: Key, error: BaseException) -> UserCodeError:
+        what = f"for key {shown(key)}"
+        if isinstance(error, RowMismatch):
+            return UserCodeError(self._operator, f"handleInputRows, {what}:", str(error))
+        return UserCodeError(self._operator, f"handleInputRows raised {what}", users_traceback(error))
