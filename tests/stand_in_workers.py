@@ -40,7 +40,7 @@ from penstock_operator.fleet import WorkerState
 from penstock_operator.memory_fleet import MemoryFleet
 
 KEYED_SHARDS = 8
-PROCESS_RECORDS = 200
+PROCESS_RECORDS = 120
 
 
 class StandInWorker:
