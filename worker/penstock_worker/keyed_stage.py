@@ -17,8 +17,8 @@ from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load
 from penstock_worker.clock import Clock
 from penstock_worker.stage_work import Rest, Work, WorkFailed
-from penstock_worker.state.cache import ShardState, StateCache
-from penstock_worker.steps import FanoutRunner, OutputBatch
+from penstock_worker.state.cache import ShardState, StateCache, StateTooLarge
+from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.user_code import ProcessorRunner, UserCodeError
 
 Key = tuple[Any, ...]
@@ -49,6 +49,16 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
     return itemgetter(*columns)
 
 
+class Grouped:
+    """A batch: groups by key in order of first appearance, and all its source timestamps."""
+
+    __slots__ = ("groups", "timestamps_us")
+
+    def __init__(self, groups: dict[Key, Group], timestamps_us: list[int]) -> None:
+        self.groups = groups
+        self.timestamps_us = timestamps_us
+
+
 class KeyedStage:
     """`runner` holds the user's processor; `cache` the state of the shards that the task owns."""
 
@@ -70,7 +80,7 @@ class KeyedStage:
         self._clock = clock
         self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
         self._states: dict[str, ShardState] = {}
-        self._grouped: dict[str, tuple[dict[Key, Group], list[int]]] = {}
+        self._grouped: dict[str, Grouped] = {}
 
     def adopt(self, owned: OwnedShard) -> None:
         self._states[owned.shard] = self._cache.shard(owned)
@@ -81,12 +91,10 @@ class KeyedStage:
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
-        groups = self._group(fetched.entries)
-        self._grouped[owned.shard] = groups
-        return self._states[owned.shard].missing(groups[0])
+        grouped = self._grouped[owned.shard] = self._group(fetched.entries)
+        return self._states[owned.shard].missing(grouped.groups)
 
-    def _group(self, entries: Sequence[Entry]) -> tuple[dict[Key, Group], list[int]]:
-        """Groups by key in order of first appearance, and all source timestamps."""
+    def _group(self, entries: Sequence[Entry]) -> Grouped:
         groups: dict[Key, Group] = {}
         timestamps: list[int] = []
         key_of = self._key_of
@@ -103,41 +111,54 @@ class KeyedStage:
                 elif timestamp_us < group.oldest_us:
                     group.oldest_us = timestamp_us
                 group.rows.append(row)
-        return groups, timestamps
+        return Grouped(groups, timestamps)
 
     def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
         self._states[owned.shard].loaded(load, answer)
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        grouped = self._grouped.pop(owned.shard)
+        entries = fetched.entries
+        while True:
+            try:
+                return self._work(owned, entries, grouped)
+            except OutputRefused as refused:
+                self._states[owned.shard].rollback()
+                if len(entries) < 2:
+                    raise WorkFailed(f"operator {self._operator}: {refused}") from refused
+                # The rest stays in the inbox: a commit with fewer entries puts out less.
+                entries = entries[: len(entries) // 2]
+                grouped = self._group(entries)
+            except (UserCodeError, StateTooLarge) as error:
+                self._states[owned.shard].rollback()
+                raise WorkFailed(str(error)) from error
+
+    def _work(self, owned: OwnedShard, entries: Sequence[Entry], grouped: Grouped) -> Work:
         began_us = self._clock.monotonic_us()
         now_us = self._clock.now_us()
-        groups, timestamps = self._grouped.pop(owned.shard)
         state = self._states[owned.shard]
         out_rows: list[Any] = []
         out_stamps: list[int] = []
+        run = self._runner.run
+        for key, group in grouped.groups.items():
+            produced = run(state, key, group.rows, now_us // 1000)
+            if produced:
+                out_rows.extend(produced)
+                out_stamps.extend([group.oldest_us] * len(produced))
         outputs = OutputBatch(self._bounds)
-        try:
-            for key, group in groups.items():
-                produced = self._runner.run(state, key, group.rows, now_us // 1000)
-                if produced:
-                    out_rows.extend(produced)
-                    out_stamps.extend([group.oldest_us] * len(produced))
-            rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
-        except UserCodeError as error:
-            state.rollback()
-            raise WorkFailed(str(error)) from error
+        rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
+        # Drained first: what it refuses can still be rolled back.
+        drained = outputs.drain()
         commit = owned.commit(
             now_us,
-            entries=fetched.entries,
-            rows=len(timestamps),
+            entries=entries,
+            rows=len(grouped.timestamps_us),
             state=state.take_writes(),
-            outputs=outputs.drain(),
+            outputs=drained,
         )
         rows_out[self._operator] = len(out_rows)
-        waited_us = sum(
-            max(0, now_us - entry.placed_us) for entry in fetched.entries
-        )
-        return Work(commit, timestamps, rows_out, self._clock.monotonic_us() - began_us, waited_us)
+        waited_us = sum(max(0, now_us - entry.placed_us) for entry in entries)
+        return Work(commit, grouped.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, waited_us)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, FetchedShard, Load
+from penstock.store.port import Bounds, FetchedShard, Load, Output
 from penstock_worker.clock import Clock
-from penstock_worker.sources import SourceReader
+from penstock_worker.sources import SourceBatch, SourceReader
 from penstock_worker.stage_work import Rest, Work, WorkFailed
-from penstock_worker.steps import FanoutRunner, OutputBatch
+from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.user_code import UserCodeError
 
 FLUSH_AGE_US = 2_000
@@ -49,18 +49,36 @@ class SourceStage:
         rested_us = self._flushed_us.get(owned.shard, 0) + FLUSH_AGE_US
         if self._reader.paced and now_us < rested_us:
             return Rest(rested_us)
-        began_us = self._clock.monotonic_us()
-        try:
-            batch = self._reader.read(owned.shard, owned.position, READ_ROWS_MAX, READ_BYTES_MAX, now_us)
-        except PermanentError as error:
-            raise WorkFailed(f"source {self._operator}: {error}") from error
-        if not batch.rows and not batch.finished:
-            return Rest(max(batch.next_due_us or 0, rested_us))
-        outputs = OutputBatch(self._bounds)
-        try:
-            rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
-        except UserCodeError as error:
-            raise WorkFailed(str(error)) from error
+        rows_max = READ_ROWS_MAX
+        while True:
+            began_us = self._clock.monotonic_us()
+            try:
+                batch = self._reader.read(owned.shard, owned.position, rows_max, READ_BYTES_MAX, now_us)
+                if not batch.rows and not batch.finished:
+                    return Rest(max(batch.next_due_us or 0, rested_us))
+                outputs = OutputBatch(self._bounds)
+                rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
+                drained = outputs.drain()
+            except OutputRefused as refused:
+                if rows_max == 1 or len(batch.rows) < 2:
+                    raise WorkFailed(f"source {self._operator}: {refused}") from refused
+                rows_max = len(batch.rows) // 2
+                continue
+            except UserCodeError as error:
+                raise WorkFailed(str(error)) from error
+            except PermanentError as error:
+                raise WorkFailed(f"source {self._operator}: {error}") from error
+            return self._committed(owned, batch, rows_out, drained, now_us, began_us)
+
+    def _committed(
+        self,
+        owned: OwnedShard,
+        batch: SourceBatch,
+        rows_out: dict[str, int],
+        outputs: tuple[Output, ...],
+        now_us: int,
+        began_us: int,
+    ) -> Work:
         self._flushed_us[owned.shard] = now_us
         commit = owned.commit(
             now_us,
@@ -68,7 +86,7 @@ class SourceStage:
             position=batch.position,
             finished=batch.finished,
             again=not batch.finished,
-            outputs=outputs.drain(),
+            outputs=outputs,
         )
         rows_out[self._operator] = len(batch.rows)
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)

@@ -18,12 +18,14 @@ from penstock_worker.clock import Clock, SystemClock
 from penstock_worker.keyed_stage import KeyedStage
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.source_stage import SourceStage
-from penstock_worker.sources import SourceReader, open_reader
+from penstock_worker.sources import open_reader
 from penstock_worker.stage_work import StageWork
+from penstock_worker.state.cache import StateCache
 from penstock_worker.steps import FanoutRunner
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_loop import TaskLoop
 from penstock_worker.task_metrics import TaskMetrics
+from penstock_worker.user_code import ProcessorRunner, load_attribute
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
             launch,
             store,
             waiter,
-            _stage_work(launch, clock),
+            _stage_work(launch, store, clock),
             SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable),
             TaskMetrics(launch, os.getpid()),
             clock,
@@ -54,13 +56,21 @@ def run_resident_task(launch: TaskLaunch) -> None:
         waiter.close()
 
 
-def _stage_work(launch: TaskLaunch, clock: Clock) -> StageWork:
+def _stage_work(launch: TaskLaunch, store: RedisStore, clock: Clock) -> StageWork:
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
     match stage.head:
-        case Processor():
-            return KeyedStage(stage, fanout, base_dir, launch.bounds, clock)
+        case Processor() as head:
+            runner = ProcessorRunner(
+                load_attribute(head.target, base_dir),
+                head.input,
+                head.key_columns,
+                stage.out.schema,
+                stage.operator,
+            )
+            cache = StateCache(runner.variables, runner.key_types, store.call, launch.bounds.commit_bytes_max)
+            return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case FilesSource() | ZipfSource():
-            reader: SourceReader = open_reader(stage.operator, stage.head, base_dir)
+            reader = open_reader(stage.operator, stage.head, base_dir)
             return SourceStage(stage, reader, fanout, launch.bounds, clock)

@@ -106,7 +106,7 @@ class TaskLoop:
         if self._halted or not self._named:
             self._wait()
             return
-        fetched = self._exchange(())
+        fetched: Fetched | None = self._exchange(())
         while fetched is not None and not self.retired:
             if fetched.control:
                 self._refresh()

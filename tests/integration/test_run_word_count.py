@@ -1,0 +1,165 @@
+"""The spine end to end: `penstock run` of the word count with real Spark, killed in every way it promises
+to survive, gives the totals of a one-pass count."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from run_harness import Run, kill_with_records_waiting, process_tree, read_rows, wait_for, write_texts
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+SHARDS = 64
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("word_count.py", "topology.yaml"):
+        shutil.copy(EXAMPLE / name, tmp_path / name)
+    return tmp_path
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    started: list[Run] = []
+    yield started
+    for run in started:
+        run.abandon()
+
+
+def start(runs: list[Run], folder: Path, *arguments: str, **env: str) -> Run:
+    run = Run(folder / "topology.yaml", folder / "state", arguments, env)
+    runs.append(run)
+    run.start()
+    return run
+
+
+def assert_counted_exactly_once(folder: Path, expected: Counter[str]) -> None:
+    """Every row of the sink is there once, and a word's rows lead up to its total."""
+    totals: dict[str, list[int]] = {}
+    for row in read_rows(folder / "out"):
+        totals.setdefault(str(row["word"]), []).append(int(str(row["total"])))
+    assert {word: max(found) for word, found in totals.items()} == dict(expected)
+    for word, found in totals.items():
+        assert found == sorted(set(found)), f"{word}: rows out of order or twice"
+
+
+def paced(lines_per_s: int) -> tuple[str, str]:
+    return ("--set", f"lines.source.files.ratePerSecond={lines_per_s}")
+
+
+def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
+    expected = write_texts(folder / "texts", seed=1, files=5, lines=2_400)
+    run = start(runs, folder, "--workers", "2", *paced(400))
+    for victim in ("w1", "w0", "w1"):
+        wait_for(f"worker {victim} ready", lambda name=victim: run.worker(name) is not None)
+        wait_for(
+            f"shards at worker {victim}",
+            lambda name=victim: any(c.executor.endswith(name) for c in run.counters("count", SHARDS)),
+        )
+        row = run.worker(victim)
+        assert row is not None
+        pids = [process.pid for process in process_tree(row.pid)]
+        seen = kill_with_records_waiting(run, pids, lambda name=victim: run.waiting("count", SHARDS, name))
+        assert seen > 0
+        assert run.process is not None
+        assert run.process.poll() is None, "the input ended before the kill"
+    assert run.finish() == 0, run.output
+    assert_counted_exactly_once(folder, expected)
+    assert run.summary["restarts"] == {"w0": 1, "w1": 2}
+
+
+def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
+    expected = write_texts(folder / "texts", seed=2, files=3, lines=3_000)
+    run = start(runs, folder, "--workers", "1", *paced(600))
+    generator = random.Random(2)
+    killed: set[int] = set()
+    for _ in range(5):
+        operator = generator.choice(["count", "count", "lines"])
+        wait_for(f"a task of {operator}", lambda name=operator: bool(run.tasks(name)))
+        task = generator.choice(run.tasks(operator))
+        if operator == "count":
+            kill_with_records_waiting(run, [task.pid], lambda: run.waiting("count", SHARDS))
+        else:
+            os.kill(task.pid, signal.SIGKILL)
+        killed.add(task.pid)
+        before = run.completed("count", SHARDS)
+        wait_for("the count to go on", lambda seen=before: run.completed("count", SHARDS) > seen)
+    assert run.finish() == 0, run.output
+    assert len(killed) == 5
+    assert_counted_exactly_once(folder, expected)
+    assert run.summary["restarts"] == {}
+
+
+def test_a_killed_store_loses_nothing_and_counts_nothing_twice(folder: Path, runs: list[Run]):
+    expected = write_texts(folder / "texts", seed=3, files=3, lines=2_000)
+    run = start(runs, folder, "--workers", "1", *paced(500))
+    for kill in range(2):
+        wait_for("records counted", lambda: run.completed("count", SHARDS) > 0)
+        with run.store() as store:
+            pid = store.server_pid()
+        os.kill(pid, signal.SIGKILL)
+        wait_for("a store that answers again", lambda old=pid: bool(run.counters("count", SHARDS)))
+        before = run.completed("count", SHARDS)
+        wait_for(
+            f"the count to go on after kill {kill}", lambda seen=before: run.completed("count", SHARDS) > seen
+        )
+    assert run.finish() == 0, run.output
+    assert_counted_exactly_once(folder, expected)
+
+
+def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list[Run]):
+    expected = write_texts(folder / "texts", seed=4, files=2, lines=2_000)
+    first = start(runs, folder, "--workers", "1", *paced(300))
+    wait_for("records counted", lambda: first.completed("count", SHARDS) > 100)
+    assert first.process is not None
+    first.process.send_signal(signal.SIGINT)
+    assert first.finish() == 0, first.output
+    some = sum(1 for _ in read_rows(folder / "out"))
+    assert 0 < some < sum(expected.values())
+
+    second = start(runs, folder, "--workers", "1")
+    assert second.finish() == 0, second.output
+    assert "resum" in second.output.lower()
+    assert_counted_exactly_once(folder, expected)
+
+    third = start(runs, folder, "--workers", "1", "--fresh")
+    assert third.finish() == 0, third.output
+    assert "fresh" in third.output.lower() or "anew" in third.output.lower()
+    assert_counted_exactly_once(folder, expected)
+
+
+def test_a_processor_that_raises_stops_the_run_and_nothing_is_lost(folder: Path, runs: list[Run]):
+    expected = write_texts(folder / "texts", seed=5, files=2, lines=400)
+    code = (folder / "word_count.py").read_text(encoding="utf-8")
+    broken = code.replace(
+        "def handleInputRows(self, key,",
+        "def handleInputRows(self, key,",
+    )
+    broken += (
+        "\n\n_counted = Count.handleInputRows\n\n\n"
+        "def _refuse(self, key, rows, timerValues):\n"
+        "    if key[0] == 'tide7':\n"
+        "        raise ValueError('no tides today')\n"
+        "    return _counted(self, key, rows, timerValues)\n\n\n"
+        "Count.handleInputRows = _refuse\n"
+    )
+    (folder / "word_count.py").write_text(broken, encoding="utf-8")
+    run = start(runs, folder, "--workers", "1")
+    assert run.finish() == 1, run.output
+    assert run.output.count("no tides today") == 1, run.output
+    assert "Traceback" in run.output
+    assert run.output.count("Traceback") == 1, run.output
+
+    (folder / "word_count.py").write_text(code, encoding="utf-8")
+    mended = start(runs, folder, "--workers", "1")
+    assert mended.finish() == 0, mended.output
+    assert_counted_exactly_once(folder, expected)

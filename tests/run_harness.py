@@ -1,0 +1,192 @@
+"""Runs real topologies with `penstock run`, and looks into the run's store while it goes on.
+
+The commands are the user's own; processes are found through what the run leaves in its state directory, and
+only those are ever signalled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from penstock.metrics.rows import TaskRow, WorkerRow, unpack
+from penstock.store.port import Measure, ReadMetrics, ShardCounters, StoreUnreachable
+from penstock.store.redis_store import RedisStore
+
+STEP_S = 0.02
+"""Between two looks at what only polling shows."""
+WORDS = ("river", "stone", "lamp", "Größe", "sea", "night", "door", "glass", "north", "wheel", "ash", "tide")
+
+
+def write_texts(folder: Path, *, seed: int, files: int, lines: int) -> Counter[str]:
+    """Seeded texts of some skew; answers how often each word stands in them, counted as they are written."""
+    generator = random.Random(seed)
+    vocabulary = [f"{word.lower()}{i}" if i else word.lower() for i in range(40) for word in WORDS]
+    weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
+    counts: Counter[str] = Counter()
+    folder.mkdir(parents=True)
+    for number in range(files):
+        with (folder / f"text {number}.txt").open("w", encoding="utf-8") as out:
+            for _ in range(lines):
+                words = generator.choices(vocabulary, weights, k=8)
+                counts.update(words)
+                out.write(" ".join(words) + "\n")
+    return counts
+
+
+def read_rows(folder: Path) -> Iterator[dict[str, object]]:
+    for path in sorted(folder.rglob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            yield json.loads(line)
+
+
+def wait_for(what: str, found: Callable[[], bool], seconds: float = 60) -> None:
+    """Poll for a state that no event announces; fails with its name when it does not come."""
+    deadline = time.monotonic() + seconds
+    while not found():
+        assert time.monotonic() < deadline, f"waited {seconds} s for: {what}"
+        time.sleep(STEP_S)
+
+
+@dataclass
+class Run:
+    """One `penstock run` of `manifest`; `state` is its state directory."""
+
+    manifest: Path
+    state: Path
+    arguments: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[str] | None = None
+    output: str = ""
+
+    @property
+    def summary(self) -> dict[str, object]:
+        loaded: dict[str, object] = json.loads((self.state.parent / "summary.json").read_text())
+        return loaded
+
+    def start(self) -> None:
+        command = [
+            sys.executable, "-m", "penstock_operator.cli", "run", str(self.manifest), "--no-live",
+            "--state-dir", str(self.state), "--json-summary", str(self.state.parent / "summary.json"),
+            *self.arguments,
+        ]  # fmt: skip
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **self.env},
+        )
+
+    def finish(self, seconds: float = 120) -> int:
+        """Wait for the end; answers the exit code. `output` holds what was printed."""
+        assert self.process is not None
+        try:
+            self.output, _ = self.process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.output, _ = self.process.communicate(timeout=45)
+            finally:
+                self.process.kill()
+            raise AssertionError(f"the run did not end within {seconds} s:\n{self.output}") from None
+        return self.process.returncode
+
+    def abandon(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+
+    # --- looking into the run -----------------------------------------------------------------------
+
+    def launch(self, worker: str) -> dict[str, object]:
+        loaded: dict[str, object] = json.loads((self.state / "workers" / f"{worker}.json").read_text())
+        return loaded
+
+    @contextmanager
+    def store(self) -> Iterator[RedisStore]:
+        launch = self.launch("w0")
+        store = RedisStore(str(launch["store_url"]), str(launch["topology_uid"]))
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def rows(self) -> list[TaskRow | WorkerRow]:
+        """The metric rows of tasks and workers; empty while the store is away."""
+        try:
+            with self.store() as store:
+                found = [unpack(name, data) for name, data in store.call(ReadMetrics()).items()]
+        except (StoreUnreachable, FileNotFoundError):
+            return []
+        return [row for row in found if isinstance(row, TaskRow | WorkerRow)]
+
+    def worker(self, name: str) -> WorkerRow | None:
+        """The newest row of a worker that says it is ready and whose process lives."""
+        for row in self.rows():
+            if (
+                isinstance(row, WorkerRow)
+                and row.worker == name
+                and row.state == "ready"
+                and psutil.pid_exists(row.pid)
+            ):
+                return row
+        return None
+
+    def tasks(self, operator: str) -> list[TaskRow]:
+        """Rows of an operator's tasks whose processes live."""
+        return [
+            row for row in self.rows()
+            if isinstance(row, TaskRow) and row.operator == operator and psutil.pid_exists(row.pid)
+        ]  # fmt: skip
+
+    def counters(self, operator: str, shards: int) -> list[ShardCounters]:
+        try:
+            with self.store() as store:
+                found = store.call(Measure(tuple(f"{operator}/{i}" for i in range(shards))))
+        except (StoreUnreachable, FileNotFoundError):
+            return []
+        return [counters for counters in found if counters is not None]
+
+    def waiting(self, operator: str, shards: int, executors: str = "") -> int:
+        """Entries in the inboxes of an operator; of executors whose name ends in `executors` only."""
+        return sum(c.inbox_entries for c in self.counters(operator, shards) if c.executor.endswith(executors))
+
+    def completed(self, operator: str, shards: int) -> int:
+        return sum(c.completed_rows for c in self.counters(operator, shards))
+
+
+def process_tree(pid: int) -> list[psutil.Process]:
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+def kill_with_records_waiting(run: Run, pids: list[int], waiting: Callable[[], int]) -> int:
+    """Stop the processes, wait until records wait for them, then SIGKILL. Answers how many entries waited."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    seen = 0
+
+    def some_wait() -> bool:
+        nonlocal seen
+        seen = waiting()
+        return seen > 0
+
+    try:
+        wait_for("records in the inboxes of what is about to be killed", some_wait)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+    return seen
