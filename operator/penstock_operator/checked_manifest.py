@@ -46,12 +46,29 @@ class CheckedManifest:
 
 def check_manifest(path: Path, overrides: Sequence[str]) -> CheckedManifest:
     """Raises InvalidManifest with all faults, InspectionFailedError."""
-    manifest = load_manifest(path, overrides, with_code=True)
+    try:
+        manifest = load_manifest(path, overrides)
+    except InvalidManifest:
+        # Code cannot be imported by a manifest that is not understood; its names can be looked at.
+        load_manifest(path, overrides, with_code=True)
+        raise
     plans = tuple(compile_topology(topology) for topology in manifest.topologies)
-    faults = _code_faults(path, overrides) if plans else []
+    if plans:
+        _check_code(path, overrides)
+    return CheckedManifest(manifest_text(manifest), plans)
+
+
+def _check_code(path: Path, overrides: Sequence[str]) -> None:
+    """Faults of names and of the code behind them; of two about one place the first says more."""
+    faults: list[Fault] = []
+    try:
+        load_manifest(path, overrides, with_code=True)
+    except InvalidManifest as invalid:
+        faults = list(invalid.faults)
+    seen = {fault.path for fault in faults}
+    faults += [fault for fault in _code_faults(path, overrides) if fault.path not in seen]
     if faults:
         raise InvalidManifest(faults)
-    return CheckedManifest(manifest_text(manifest), plans)
 
 
 def _code_faults(path: Path, overrides: Sequence[str]) -> list[Fault]:
