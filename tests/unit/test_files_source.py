@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.dataflow.plan import FilesSource
@@ -76,7 +76,6 @@ contents = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b"\xff", "ü".
 
 
 @given(contents, st.lists(st.tuples(st.integers(1, 5), st.integers(1, 30)), min_size=1))
-@settings(deadline=None)
 def test_a_reader_that_starts_at_any_position_goes_on_as_the_first_would(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, budgets: list[tuple[int, int]]
 ) -> None:

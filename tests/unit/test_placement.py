@@ -191,6 +191,13 @@ def test_an_operator_that_lives_nowhere_is_taken_on_by_workers_with_spare_tasks(
     assert new.executors == (ExecutorPlace("op0-w-2", "w-2", 2),)
 
 
+def test_spare_tasks_are_given_out_once() -> None:
+    old = placed((1, 1, 1), (1, 1, 2), 2)
+    new = reassign_worker_lost(old, {"w-0"}, {"w-1": 1})
+    assert new["op0"].executors == (ExecutorPlace("op0-w-1", "w-1", 1),)
+    assert new["op2"] is old["op2"]
+
+
 def test_shards_that_nobody_can_take_stay_and_wait() -> None:
     old = placed((2,), (8,), 2)
     assert reassign_worker_lost(old, {"w-0", "w-1"}, {}) == old

@@ -108,8 +108,8 @@ class _Spread(Generic[T]):
 
     def imbalance(self) -> float | None:
         """Delta: the most loaded task over the average one."""
-        average = sum(self._known.values()) / len(self._tasks)
-        return max(self._known.values()) / average if average > 0 else None
+        total = sum(self._known.values())
+        return max(self._known.values()) * len(self._tasks) / total if total > 0 else None
 
     def place_homeless(self) -> int:
         """Shards without a task: the heaviest first, each to the least loaded; unknown loads by count."""
@@ -143,8 +143,7 @@ class _Spread(Generic[T]):
                 key=lambda t: (self._known[t], len(self._held[t])),
                 default=most,
             )
-            average = sum(self._known.values()) / len(self._tasks)
-            delta = self._known[most] / average
+            delta = self._known[most] * len(self._tasks) / sum(self._known.values())
             if delta < theta and self._held[least]:
                 return f"imbalance {delta:.2f} is below {theta:.2f} after {rounds} moves"
             shard = self._best(most, least)

@@ -153,8 +153,8 @@ def _without(old: OperatorSchedule, lost: Collection[str], spare: dict[str, int]
     if len(living) == len(old.executors):
         return old
     if not living:
-        known = {place.name for place in old.workers}
-        hosts = sorted(spare.keys() & known, key=lambda name: (-spare[name], name))
+        able = [place.name for place in old.workers if spare.get(place.name, 0) > 0]
+        hosts = sorted(able, key=lambda name: (-spare[name], name))
         for host in hosts[: min(to_place, len(old.shards))]:
             living[host] = ExecutorPlace(executor_name(old.operator, host), host, 0)
     if not living:

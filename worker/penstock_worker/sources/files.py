@@ -55,7 +55,7 @@ class _TextFile(OpenFile):
         return self.chunk_at <= offset < self.chunk_at + len(self.chunk)
 
     def lines(self, offset: int, rows_max: int, bytes_max: int) -> bytes:
-        """Whole lines from `offset` on, out of the cache: at most so many and about so many bytes, but one line
+        """Whole lines from `offset` on, out of the cache: at most so many and about so many bytes, but one
         at the least; b"" when no line ends in it."""
         begin = offset - self.chunk_at
         end = self.chunk.find(b"\n", begin) + 1
