@@ -162,7 +162,7 @@ class ShardState:
     def take_writes(self) -> tuple[StateWrite, ...]:
         """What this batch changed, one write for each field, the last value only.
 
-        Raises StateTooLarge; then, and only then, `rollback` may still follow.
+        Raises StateTooLarge, after which only `rollback` helps.
         """
         writes: list[StateWrite] = []
         for record in self._dirty:
@@ -193,12 +193,13 @@ class ShardState:
         self._cache.trim()
 
     def rollback(self) -> None:
-        """Forget what was changed since the last commit."""
-        for record in self._dirty:
-            self._records.pop(record.key, None)
+        """Forget what was changed since the last commit; the batch may be worked on anew, or given up."""
+        dirty, self._dirty = self._dirty, []
+        for record in dirty:
             self._account(-record.bytes)
-        self._measure(record for record in self._grown if record.key in self._records)
-        self._end_batch()
+            self._awaiting.append(self._added(record.key))
+        self._grown = [record for record in self._grown if self._records.get(record.key) is record]
+        self.failure = None
 
     def evict(self, share: float) -> None:
         """Let go of this share of the shard's bytes, longest unused keys first."""
