@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.plan import FilesSource
 from penstock.errors import PermanentError
 from penstock_worker.sources import SourceBatch, open_reader
-from penstock_worker.sources.files import CHUNK_BYTES, FilesReader
+from penstock_worker.sources.files import CHUNK_BYTES, OPEN_MAX, FilesReader
 
 NOW_US = 1_700_000_000_000_000
 MANY = 1 << 20
@@ -203,7 +203,7 @@ def test_few_files_stay_open_however_many_are_read_in_turn(tmp_path: Path) -> No
             batch = reader.read(shard, positions[shard], 1, MANY, NOW_US)
             positions[shard] = batch.position
             seen += lines_of([batch])
-        assert descriptors() <= before + 64
+        assert descriptors() <= before + OPEN_MAX
     assert seen == ["a"] * 200 + ["b"] * 200 + ["c"] * 200
     assert descriptors() == before
     reader.read("lines/7.txt", b"", 1, MANY, NOW_US)

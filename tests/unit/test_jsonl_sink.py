@@ -11,7 +11,7 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import JsonlSink
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
-from penstock_worker.sinks.jsonl import JsonlSinkWriter
+from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter
 
 SHARD = "count/17"
 ENTRIES = [
@@ -139,11 +139,11 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_few_files_stay_open_however_many_shards_there_are(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     writer = writer_of(tmp_path)
-    positions = {f"count/{number}": b"" for number in range(150)}
+    positions = {f"count/{number}": b"" for number in range(OPEN_MAX + 50)}
     for entry in ENTRIES:
         for shard, position in positions.items():
             positions[shard] = writer.write(shard, position, [entry])
-        assert len(os.listdir("/proc/self/fd")) <= before + 64
+        assert len(os.listdir("/proc/self/fd")) <= before + OPEN_MAX
     writer.close()
     assert len(os.listdir("/proc/self/fd")) == before
     assert all(writer.path(shard).read_bytes() == WHOLE for shard in positions)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-OPEN_MAX = 64
-
 
 @dataclass(slots=True)
 class OpenFile:
@@ -27,9 +25,9 @@ F = TypeVar("F", bound=OpenFile)
 
 
 class OpenFiles(Generic[F]):
-    """Open files by path; `open_file` opens one, and may raise what it likes."""
+    """At most `open_max` open files, by path; `open_file` opens one, and may raise what it likes."""
 
-    def __init__(self, open_file: Callable[[Path], F], open_max: int = OPEN_MAX) -> None:
+    def __init__(self, open_file: Callable[[Path], F], open_max: int) -> None:
         self._open_file = open_file
         self._open_max = open_max
         self._files: OrderedDict[Path, F] = OrderedDict()

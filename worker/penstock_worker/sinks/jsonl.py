@@ -30,6 +30,7 @@ from penstock.errors import PermanentError
 from penstock.store.codec import decode_batch
 from penstock_worker.open_files import OpenFile, OpenFiles
 
+OPEN_MAX = 256
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -44,7 +45,7 @@ class JsonlSinkWriter:
         self._folder = base_dir / sink.path
         self._rows = JsonRows(schema)
         self._durable = durable
-        self._files = OpenFiles(_open_for_writing)
+        self._files = OpenFiles(_open_for_writing, OPEN_MAX)
         self._paths: dict[str, Path] = {}
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:

@@ -22,6 +22,8 @@ from penstock_worker.sources.pace import Pace
 from penstock_worker.sources.reader import SourceBatch
 
 CHUNK_BYTES = 128 << 10
+OPEN_MAX = 64
+"""Each open file has a chunk in memory."""
 LINE_BYTES_MAX = Bounds().entry_bytes_max - 128
 """A row must fit one entry of the store, with what an entry has around it."""
 _UTF8_BYTES_MAX = 4
@@ -82,7 +84,7 @@ class FilesReader:
         self._base_dir = base_dir
         self._line_bytes_max = line_bytes_max
         self._paces: dict[str, Pace | None] = {}
-        self._files = OpenFiles(_open_text)
+        self._files = OpenFiles(_open_text, OPEN_MAX)
         self._shares = {} if source.rate_per_s is None else _shares(operator, source.glob, base_dir)
         self._rate_per_s = source.rate_per_s
 
