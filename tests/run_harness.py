@@ -124,6 +124,12 @@ class Run:
         finally:
             store.close()
 
+    def store_pid(self) -> int:
+        """The run's own redis-server."""
+        assert self.process is not None
+        (server,) = [p for p in psutil.Process(self.process.pid).children() if p.name() == "redis-server"]
+        return server.pid
+
     def rows(self) -> list[TaskRow | WorkerRow]:
         """The metric rows of tasks and workers; empty while the store is away."""
         try:

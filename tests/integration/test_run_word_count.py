@@ -104,16 +104,15 @@ def test_a_killed_store_loses_nothing_and_counts_nothing_twice(folder: Path, run
     run = start(runs, folder, "--workers", "1", *paced(500))
     for kill in range(2):
         wait_for("records counted", lambda: run.completed("count", SHARDS) > 0)
-        with run.store() as store:
-            pid = store.server_pid()
-        os.kill(pid, signal.SIGKILL)
-        wait_for("a store that answers again", lambda old=pid: bool(run.counters("count", SHARDS)))
+        os.kill(run.store_pid(), signal.SIGKILL)
+        wait_for("a store that answers again", lambda: bool(run.counters("count", SHARDS)))
         before = run.completed("count", SHARDS)
         wait_for(
             f"the count to go on after kill {kill}", lambda seen=before: run.completed("count", SHARDS) > seen
         )
     assert run.finish() == 0, run.output
     assert_counted_exactly_once(folder, expected)
+    assert run.summary["store_restarts"] == 2
 
 
 def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list[Run]):
@@ -140,11 +139,7 @@ def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list
 def test_a_processor_that_raises_stops_the_run_and_nothing_is_lost(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=5, files=2, lines=400)
     code = (folder / "word_count.py").read_text(encoding="utf-8")
-    broken = code.replace(
-        "def handleInputRows(self, key,",
-        "def handleInputRows(self, key,",
-    )
-    broken += (
+    broken = code + (
         "\n\n_counted = Count.handleInputRows\n\n\n"
         "def _refuse(self, key, rows, timerValues):\n"
         "    if key[0] == 'tide7':\n"
@@ -155,8 +150,7 @@ def test_a_processor_that_raises_stops_the_run_and_nothing_is_lost(folder: Path,
     (folder / "word_count.py").write_text(broken, encoding="utf-8")
     run = start(runs, folder, "--workers", "1")
     assert run.finish() == 1, run.output
-    assert run.output.count("no tides today") == 1, run.output
-    assert "Traceback" in run.output
+    assert run.output.count("ValueError: no tides today") == 1, run.output
     assert run.output.count("Traceback") == 1, run.output
 
     (folder / "word_count.py").write_text(code, encoding="utf-8")
