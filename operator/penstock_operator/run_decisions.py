@@ -30,6 +30,7 @@ STALL_S = 5.0
 """A drain that gets nowhere for so long is over."""
 GRACE_S = 10.0
 """From the wish that a worker leaves to its SIGKILL."""
+_NOTHING_LOST = "Nothing is lost: mend what is wrong and run again; that goes on where this run stopped."
 
 
 class Phase(StrEnum):
@@ -222,7 +223,7 @@ class _Turn:
             self._fail(self.seen.store_fault)
         elif self.seen.failures:
             operator, message = min(self.seen.failures.items())
-            self._fail(f"Operator {operator} failed:\n{message.rstrip()}")
+            self._fail(f"Operator {operator} failed. {_NOTHING_LOST}\n{message.rstrip()}")
         else:
             for care, row in self._current_rows():
                 if row.state == "failed":

@@ -64,11 +64,11 @@ def summary_json(summary: RunSummary) -> bytes:
 def headline(summary: RunSummary) -> str:
     """ "word-count finished after 0:42"."""
     text = f"{summary.topology}: {summary.result} after {quantities.duration(summary.duration_s)}"
-    again = [f"{worker} {times} times" for worker, times in sorted(summary.restarts.items())]
+    again = [f"{worker} ({_times(number)})" for worker, number in sorted(summary.restarts.items())]
     if again:
         text += f"; workers started again: {', '.join(again)}"
     if summary.store_restarts:
-        text += f"; the store was started again {summary.store_restarts} times"
+        text += f"; the store was started again ({_times(summary.store_restarts)})"
     return text
 
 
@@ -88,6 +88,10 @@ def summary_table(summary: RunSummary) -> Table:
             quantities.latency(total.max_ms) if has_latency else "",
         )
     return table
+
+
+def _times(number: int) -> str:
+    return f"{number} time" if number == 1 else f"{number} times"
 
 
 def _per_s(total: OperatorTotal, summary: RunSummary) -> float | None:

@@ -166,7 +166,8 @@ def test_a_failure_of_user_code_stops_the_run_with_its_message() -> None:
         StopWorker("w1", GRACE_S),
     ]
     assert scene.state.result is Result.FAILED
-    assert scene.state.message == "Operator count failed:\nTraceback ...\nValueError: no"
+    assert scene.state.message.startswith("Operator count failed. Nothing is lost: ")
+    assert scene.state.message.endswith("\nTraceback ...\nValueError: no")
 
 
 def test_a_worker_that_reports_that_it_failed_stops_the_run() -> None:
