@@ -12,11 +12,15 @@
 
 local VERSION = 1
 
--- A record's counters, field "h": one packed value is read and written four times as fast as a field each.
+-- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
+-- written four times as fast as a field each), then what a function notes about it while it works.
 local HOT = '<dddddddddddddddd'
 local HOT_SIZE = 16
 local EPOCH, COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, OUT_ENTRIES = 1, 2, 3, 4, 5, 6, 7, 8
 local OUT_BYTES, TABLE, READY, SOURCE, FINISHED, STATUS, PENDING, WAITERS = 9, 10, 11, 12, 13, 14, 15, 16
+-- its key; its owner's ready list; the last number it took from the producer that the function is about; whether
+-- it has to be written back, and with which fields beside "h"
+local KEY, LIST, TAKEN, DIRTY, FIELDS = 17, 18, 19, 20, 21
 
 -- READY: not on a list; on its owner's ready list or taken off it by a fetch; held for its outbox
 local IDLE, LISTED, HELD = 0, 1, 2
@@ -26,6 +30,7 @@ local ACTIVE, FROZEN, MOVED = 0, 1, 2
 local TOKEN = '!'
 local CHUNK = 4000 -- arguments of one unpack: Lua's stack takes 8000
 local READ_CHUNK = 64
+local READ_ENTRIES = 512 -- a call's answer takes no more of them, at 5 microseconds each
 
 -- Bounds, packed
 local BOUNDS = '<dddddd'
@@ -54,21 +59,26 @@ local function retracted(p)
   return redis.call('EXISTS', p .. 'tombstone') == 1
 end
 
-local function unpack_record(packed)
-  return packed and {struct.unpack(HOT, packed)} or nil
+-- The record in a hash's fields "h", "l" and ">PRODUCER", where given; nil without one.
+local function unpack_record(key, packed, list, taken)
+  if not packed then return nil end
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q = struct.unpack(HOT, packed)
+  return {a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, key, list, taken and tonumber(taken) or 0, false, false}
 end
 
 local function read_record(p, shard)
-  return unpack_record(redis.call('HGET', p .. 'shard:' .. shard, 'h'))
+  local key = p .. 'shard:' .. shard
+  local got = redis.call('HMGET', key, 'h', 'l')
+  return unpack_record(key, got[1], got[2])
 end
 
 local function pack_record(record)
   return struct.pack(HOT, unpack(record, 1, HOT_SIZE))
 end
 
-local function not_here(p, shard, record)
+local function not_here(record)
   if record[STATUS] == FROZEN then return 'MOVING' end
-  return {'MOVED', redis.call('HGET', p .. 'shard:' .. shard, 'm')}
+  return {'MOVED', redis.call('HGET', record[KEY], 'm')}
 end
 
 local function has_room(record, size, bounds)
@@ -101,56 +111,31 @@ local function entries_of(wanted, size, entries)
 end
 
 -- a change: what one function is about to do to several records -----------------------------------
--- Records are read once, changed in memory and written back together at the end, each with the numbers of
--- its pairs; so are names for ready lists.
+-- Records are read once, changed in memory and written back together at the end, with the last numbers of their
+-- pairs; names for ready lists are pushed together too.
 
-local function new_change(p, bounds)
-  return {
-    p = p, bounds = bounds, records = {}, lists = {}, fields = {}, dirty = {}, pushes = {},
-  }
+-- `producer` is the shard whose pairs the function is about, if any.
+local function new_change(p, bounds, producer)
+  return {p = p, bounds = bounds, from = producer and '>' .. producer, records = {}, pushes = {}}
 end
 
--- The record of `shard` and the last number it took from `producer`; nil without a record.
-local function target_record(change, shard, producer)
-  local record = change.records[shard]
-  local field = '>' .. producer
-  if record == nil then
-    local got = redis.call('HMGET', change.p .. 'shard:' .. shard, 'h', 'l', field)
-    record = unpack_record(got[1]) or false
-    change.records[shard] = record
-    if not record then return nil end
-    change.lists[shard] = got[2]
-    change.fields[shard] = {[field] = tonumber(got[3] or 0)}
-  elseif not record then
-    return nil
-  end
-  local fields = change.fields[shard]
-  local taken = fields[field]
-  if taken == nil then
-    taken = tonumber(redis.call('HGET', change.p .. 'shard:' .. shard, field) or 0)
-    fields[field] = taken
-  end
-  return record, taken
-end
-
-local function producer_record(change, shard)
+-- The record of `shard`, with the last number it took from the change's producer; nil without a record.
+local function change_record(change, shard)
   local record = change.records[shard]
   if record == nil then
-    local got = redis.call('HMGET', change.p .. 'shard:' .. shard, 'h', 'l')
-    record = unpack_record(got[1]) or false
+    local key = change.p .. 'shard:' .. shard
+    local got = redis.call('HMGET', key, 'h', 'l', change.from or 'l')
+    record = unpack_record(key, got[1], got[2], change.from and got[3]) or false
     change.records[shard] = record
-    change.lists[shard] = got[2]
-    change.fields[shard] = {}
   end
   return record or nil
 end
 
 -- Puts a shard at the end of its owner's ready list, unless nobody owns it.
 local function enlist(change, shard, record)
-  local list = change.lists[shard]
+  local list = record[LIST]
   if not list then return end
-  record[READY] = LISTED
-  change.dirty[shard] = true
+  record[READY], record[DIRTY] = LISTED, true
   local names = change.pushes[list]
   if names then
     names[#names + 1] = shard
@@ -162,31 +147,38 @@ end
 -- Hands out again a shard that was held, once its outbox is within the bound.
 local function release(change, shard, record)
   if record[READY] == HELD and not over_bound(record, change.bounds) then
-    record[READY] = IDLE
-    change.dirty[shard] = true
+    record[READY], record[DIRTY] = IDLE, true
     if has_work(record) then enlist(change, shard, record) end
   end
 end
 
-local function place(change, target, record, producer, number, placed_us, rows, payload)
+-- Puts an entry into an inbox; the caller notes the pair's number.
+local function place(change, target, record, placed_us, rows, payload)
   local placed = record[PLACED] + 1
-  redis.call('XADD', change.p .. 'inbox:' .. target, placed .. '-0', placed_us, payload)
-  record[PLACED] = placed
+  redis.call('XADD', change.p .. 'inbox:' .. target, string.format('%d-0', placed), placed_us, payload)
+  record[PLACED], record[DIRTY] = placed, true
   record[INBOX_BYTES] = record[INBOX_BYTES] + #payload
   record[ARRIVED] = record[ARRIVED] + rows
-  change.fields[target]['>' .. producer] = number
-  change.dirty[target] = true
   if record[READY] == IDLE then enlist(change, target, record) end
 end
 
 local function write_back(change)
-  for shard in pairs(change.dirty) do
-    local arguments, count = {'h', pack_record(change.records[shard])}, 2
-    for field, value in pairs(change.fields[shard]) do
-      arguments[count + 1], arguments[count + 2] = field, value
-      count = count + 2
+  for _, record in pairs(change.records) do
+    if record and record[DIRTY] then
+      local fields = record[FIELDS]
+      if fields then
+        local arguments, count = {}, 0
+        for field, value in pairs(fields) do
+          arguments[count + 1], arguments[count + 2] = field, value
+          count = count + 2
+        end
+        redis.call('HSET', record[KEY], 'h', pack_record(record), unpack(arguments))
+      elseif record[TAKEN] > 0 then
+        redis.call('HSET', record[KEY], 'h', pack_record(record), change.from, string.format('%d', record[TAKEN]))
+      else
+        redis.call('HSET', record[KEY], 'h', pack_record(record))
+      end
     end
-    redis.call('HSET', change.p .. 'shard:' .. shard, unpack(arguments))
   end
   for list, names in pairs(change.pushes) do
     call_chunked('RPUSH', change.p .. 'ready:' .. list, names, 1, #names)
@@ -205,22 +197,21 @@ local function pair_emptied(change, producer, source, target, record)
   local p = change.p
   redis.call('UNLINK', outbox_key(p, producer, target))
   source[PENDING] = source[PENDING] - redis.call('SREM', p .. 'pending:' .. producer, target)
-  change.dirty[producer] = true
+  source[DIRTY] = true
   local removed = redis.call('ZREM', p .. 'waiters:' .. target, producer)
   if record then
-    record[WAITERS] = record[WAITERS] - removed
-    change.dirty[target] = true
+    record[WAITERS], record[DIRTY] = record[WAITERS] - removed, true
   end
 end
 
 -- Moves entries of a pair from the outbox into the inbox, oldest first, while room and budget last.
 -- Entries that the inbox took already (their acknowledgement was lost) are only dropped.
--- Answers whether none of them waits any more.
+-- Answers whether none of them waits any more, and the last number that the inbox has taken.
 local function move_waiting(change, producer, source, target, record, taken, budget)
   local p, bounds = change.p, change.bounds
   local key = outbox_key(p, producer, target)
   local last, emptied, going = 0, false, true
-  change.dirty[producer] = true
+  source[DIRTY] = true
   while going and budget.entries > 0 and budget.bytes > 0 do
     local chunk = entries_of(budget.bytes, source[OUT_BYTES], source[OUT_ENTRIES])
     local entries = redis.call('XRANGE', key, (last + 1) .. '-0', '+', 'COUNT', math.min(budget.entries, chunk))
@@ -237,7 +228,7 @@ local function move_waiting(change, producer, source, target, record, taken, bud
           break
         end
         local placed_us, rows = string.match(entry[2][1], '^(%d+):(%d+)$')
-        place(change, target, record, producer, number, placed_us, tonumber(rows), payload)
+        place(change, target, record, placed_us, tonumber(rows), payload)
         taken = number
         budget.entries = budget.entries - 1
         budget.bytes = budget.bytes - #payload
@@ -257,23 +248,25 @@ local function move_waiting(change, producer, source, target, record, taken, bud
     -- to the end of the line, so that no producer starves
     wait_in_line(p, target, producer)
   end
-  return emptied
+  return emptied, taken
 end
 
 local function new_budget(bounds)
   return {entries = bounds[DRAIN_ENTRIES], bytes = bounds[DRAIN_BYTES]}
 end
 
--- Takes entries that wait in this store for room in this inbox, one producer after the other.
+-- Takes entries that wait in this store for room in this inbox, one producer after the other. `record` has FIELDS.
 local function pull_waiters(change, shard, record)
   if record[WAITERS] <= 0 then return end
   local budget = new_budget(change.bounds)
   local producers = redis.call('ZRANGE', change.p .. 'waiters:' .. shard, 0, budget.entries - 1)
   for _, producer in ipairs(producers) do
-    local source = producer_record(change, producer)
+    local source = change_record(change, producer)
     if source then
-      local _, taken = target_record(change, shard, producer)
-      local emptied = move_waiting(change, producer, source, shard, record, taken, budget)
+      local field = '>' .. producer
+      local taken = tonumber(redis.call('HGET', record[KEY], field) or 0)
+      local emptied
+      emptied, record[FIELDS][field] = move_waiting(change, producer, source, shard, record, taken, budget)
       release(change, producer, source)
       if not emptied then break end
     end
@@ -287,11 +280,12 @@ local function drain(change, shard, record)
   local targets = redis.call('SRANDMEMBER', change.p .. 'pending:' .. shard, budget.entries)
   for _, target in ipairs(targets) do
     if budget.entries <= 0 or budget.bytes <= 0 then break end
-    local there, taken = target_record(change, target, shard)
+    local there = change_record(change, target)
     if there and there[STATUS] == ACTIVE then
       redis.call('SREM', change.p .. 'outgoing', target)
       if has_room(there, 0, change.bounds) then
-        move_waiting(change, shard, record, target, there, taken, budget)
+        local _
+        _, there[TAKEN] = move_waiting(change, shard, record, target, there, there[TAKEN], budget)
       end
     end
   end
@@ -437,14 +431,15 @@ local function create(keys, args)
   if retracted(p) then return 'UNKNOWN' end
   local key = p .. 'shard:' .. shard
   if redis.call('EXISTS', key) == 1 then return 'EXISTS' end
-  local record = {0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0}
+  local record = {
+    0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0, key, false, 0, true, {},
+  }
   redis.call('HSET', key, 'h', pack_record(record), 'p', args[3])
   -- entries may have been waiting for a shard that was not here: they are local from now on
   if redis.call('SREM', p .. 'outgoing', shard) == 1 then
     local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
     record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
-    change.records[shard], change.lists[shard], change.fields[shard] = record, false, {}
-    change.dirty[shard] = true
+    change.records[shard] = record
     pull_waiters(change, shard, record)
     write_back(change)
   end
@@ -472,14 +467,14 @@ end
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
   if retracted(p) then return 'UNKNOWN' end
-  local key = p .. 'shard:' .. shard
   local record = read_record(p, shard)
   if not record then return 'UNKNOWN' end
-  if record[STATUS] ~= ACTIVE then return not_here(p, shard, record) end
+  if record[STATUS] ~= ACTIVE then return not_here(record) end
   if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
+  local key = record[KEY]
   local flat, fields = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-  if record[READY] == LISTED then redis.call('LREM', p .. 'ready:' .. fields['l'], 1, shard) end
+  if record[READY] == LISTED then redis.call('LREM', p .. 'ready:' .. record[LIST], 1, shard) end
   record[EPOCH] = record[EPOCH] + 1
   record[READY] = IDLE
   if has_work(record) then
@@ -510,17 +505,19 @@ local function wake(keys, args)
   return 'OK'
 end
 
--- Reads a stream from number `from` on, about bytes_max bytes of it, one entry at the least.
+-- Reads a stream from number `from` on, about bytes_max bytes of it and entries_max entries, one at the least.
 -- `count`, `size` are what the stream holds from there, where known. Answers entries, bytes.
-local function read_stream(key, from, bytes_max, count, size)
-  if size <= bytes_max then return redis.call('XRANGE', key, from .. '-0', '+', 'COUNT', count), size end
+local function read_stream(key, from, bytes_max, entries_max, count, size)
+  if size <= bytes_max and count <= entries_max then
+    return redis.call('XRANGE', key, string.format('%d-0', from), '+'), size
+  end
   local answer, used = {}, 0
   local chunk = entries_of(bytes_max, size, count)
   while true do
     local entries = redis.call('XRANGE', key, from .. '-0', '+', 'COUNT', chunk)
     for _, entry in ipairs(entries) do
       local bytes = #entry[2][2]
-      if #answer > 0 and used + bytes > bytes_max then return answer, used end
+      if #answer > 0 and (used + bytes > bytes_max or #answer >= entries_max) then return answer, used end
       answer[#answer + 1] = entry
       used = used + bytes
     end
@@ -534,44 +531,42 @@ end
 -- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...].
 local function fetch(keys, args)
-  local p, ready, bytes_max, shards_max = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+  local p, bytes_max, shards_max = keys[1], tonumber(args[2]), tonumber(args[3])
   local bounds = {struct.unpack(BOUNDS, args[4])}
-  local list = p .. 'ready:' .. ready
-  local answer, used, taken = {0}, 0, 0
-  while taken < shards_max and (taken == 0 or used < bytes_max) do
-    local names = redis.call('LPOP', list, shards_max - taken)
+  local list = p .. 'ready:' .. args[1]
+  local answer, used, taken, entries_left = {0}, 0, 0, READ_ENTRIES
+  while taken < shards_max and (taken == 0 or used < bytes_max and entries_left > 0) do
+    local names = redis.call('LPOP', list, math.min(shards_max - taken, CHUNK))
     if not names then break end
     for i, name in ipairs(names) do
-      if taken > 0 and used >= bytes_max then
+      if taken > 0 and (used >= bytes_max or entries_left <= 0) then
         for back = #names, i, -1 do redis.call('LPUSH', list, names[back]) end
         break
       end
+      -- a list names only what its task owns: a claim takes a shard off the list of its last owner
+      local key = p .. 'shard:' .. name
+      local record = name ~= TOKEN and unpack_record(key, redis.call('HGET', key, 'h'))
       if name == TOKEN then
         answer[1] = 1
-      else
-        local key = p .. 'shard:' .. name
-        local got = redis.call('HMGET', key, 'h', 'l')
-        local record = unpack_record(got[1])
-        if record and got[2] == ready and record[READY] == LISTED then
-          local held = over_bound(record, bounds)
-          if record[STATUS] ~= ACTIVE or held then
-            record[READY] = record[STATUS] == ACTIVE and HELD or IDLE
+      elseif record and record[READY] == LISTED then
+        local held = over_bound(record, bounds)
+        if record[STATUS] ~= ACTIVE or held then
+          record[READY] = record[STATUS] == ACTIVE and HELD or IDLE
+          redis.call('HSET', key, 'h', pack_record(record))
+        else
+          local entries, bytes, offset = {}, 0, record[OFFSET]
+          local waiting = record[PLACED] - offset
+          if waiting > 0 then
+            entries, bytes = read_stream(
+              p .. 'inbox:' .. name, offset + 1, bytes_max - used, entries_left, waiting, record[INBOX_BYTES])
+          elseif record[SOURCE] == 0 then
+            record[READY] = IDLE
             redis.call('HSET', key, 'h', pack_record(record))
-          else
-            local entries, bytes = {}, 0
-            local offset = record[OFFSET]
-            if record[PLACED] > offset then
-              entries, bytes = read_stream(
-                p .. 'inbox:' .. name, offset + 1, bytes_max - used, record[PLACED] - offset, record[INBOX_BYTES])
-            elseif record[SOURCE] == 0 then
-              record[READY] = IDLE
-              redis.call('HSET', key, 'h', pack_record(record))
-            end
-            used = used + bytes
-            taken = taken + 1
-            local at = #answer
-            answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = name, record[EPOCH], offset, entries
           end
+          used, entries_left = used + bytes, entries_left - #entries
+          taken = taken + 1
+          local at = #answer
+          answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = name, record[EPOCH], offset, entries
         end
       end
     end
@@ -579,16 +574,15 @@ local function fetch(keys, args)
   return answer
 end
 
--- The record of a shard that is owned under (generation, epoch) and its ready list, or else nil and why it is not.
+-- The record of a shard that is owned under (generation, epoch), or else nil and why it is not.
 local function owned(p, shard, expected_generation, epoch)
   if retracted(p) then return nil, 'UNKNOWN' end
-  local got = redis.call('HMGET', p .. 'shard:' .. shard, 'h', 'l')
-  local record = unpack_record(got[1])
+  local record = read_record(p, shard)
   if not record then return nil, 'UNKNOWN' end
   if record[EPOCH] ~= epoch or record[STATUS] ~= ACTIVE or generation() ~= expected_generation then
     return nil, 'FENCED'
   end
-  return record, got[2]
+  return record
 end
 
 -- load: read fields of a collection.
@@ -657,7 +651,8 @@ end
 
 -- Puts an output that cannot go into an inbox now into the outbox.
 local function queue(change, shard, record, target, number, now_us, rows, payload)
-  redis.call('XADD', outbox_key(change.p, shard, target), number .. '-0', now_us .. ':' .. rows, payload)
+  redis.call(
+    'XADD', outbox_key(change.p, shard, target), string.format('%d-0', number), now_us .. ':' .. rows, payload)
   record[OUT_ENTRIES] = record[OUT_ENTRIES] + 1
   record[OUT_BYTES] = record[OUT_BYTES] + #payload
 end
@@ -669,20 +664,18 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
     local target, rows, payload = args[i], tonumber(args[i + 1]), args[i + 2]
     local number = issued[target] + 1
     issued[target] = number
-    local there, taken = target_record(change, target, shard)
+    local there = change_record(change, target)
     local here = there and there[STATUS] == ACTIVE
-    if here and taken == number - 1 and has_room(there, #payload, bounds) then
-      place(change, target, there, shard, number, now_us, rows, payload)
+    if here and there[TAKEN] == number - 1 and has_room(there, #payload, bounds) then
+      place(change, target, there, now_us, rows, payload)
+      there[TAKEN] = number
     else
       queue(change, shard, record, target, number, now_us, args[i + 1], payload)
       if not waiting[target] then
         waiting[target] = true
         record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
         local added = redis.call('ZSCORE', p .. 'waiters:' .. target, shard) and 0 or wait_in_line(p, target, shard)
-        if there then
-          there[WAITERS] = there[WAITERS] + added
-          change.dirty[target] = true
-        end
+        if there then there[WAITERS], there[DIRTY] = there[WAITERS] + added, true end
         if not here then redis.call('SADD', p .. 'outgoing', target) end
       end
     end
@@ -717,17 +710,17 @@ local function commit(keys, args)
   local p, shard, now_us = keys[1], args[1], args[4]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
     groups, timers, outputs, external = struct.unpack('<dddddddddddddd', args[2])
-  local record, ready = owned(p, shard, expected_generation, epoch)
-  if not record then return ready end
+  local record, refusal = owned(p, shard, expected_generation, epoch)
+  if not record then return refusal end
   if number == record[COMMIT] then return 'DONE' end
   if number ~= record[COMMIT] + 1 or table_version ~= record[TABLE] or offset > record[PLACED] then
     return 'CONFLICT'
   end
 
-  local key = p .. 'shard:' .. shard
-  local change = new_change(p, {struct.unpack(BOUNDS, args[3])})
+  local change = new_change(p, {struct.unpack(BOUNDS, args[3])}, shard)
   local fields = {}
-  change.records[shard], change.fields[shard], change.dirty[shard] = record, fields, true
+  record[DIRTY], record[FIELDS] = true, fields
+  change.records[shard] = record
   record[COMMIT] = number
   if finished == 1 then record[FINISHED] = 1 end
   if has_position == 1 then fields['p'] = args[5] end
@@ -740,15 +733,14 @@ local function commit(keys, args)
   end
   record[INBOX_BYTES] = record[INBOX_BYTES] - bytes
   record[COMPLETED] = record[COMPLETED] + rows
-  change.lists[shard] = ready
-  local listed = record[READY] == LISTED and redis.call('LREM', p .. 'ready:' .. ready, 1, shard) == 1
+  local listed = record[READY] == LISTED and redis.call('LREM', p .. 'ready:' .. record[LIST], 1, shard) == 1
   -- on no list while entries are moved about: what comes in does not list it before its turn
   local was_held = record[READY] == HELD
   record[READY] = LISTED
   pull_waiters(change, shard, record)
   drain(change, shard, record)
   if outputs + external > 0 then
-    local issued = issued_numbers(key, args, at, outputs + external)
+    local issued = issued_numbers(record[KEY], args, at, outputs + external)
     place_outputs(change, shard, record, issued, now_us, args, at, outputs)
     at = at + 3 * outputs
     for i = at, at + 3 * external - 1, 3 do
@@ -757,7 +749,7 @@ local function commit(keys, args)
       if issued[sink] == 1 then fields['!' .. sink] = 0 end
       queue(change, shard, record, sink, issued[sink], now_us, args[i + 1], args[i + 2])
     end
-    for target, last in pairs(issued) do fields['<' .. target] = last end
+    for target, last in pairs(issued) do fields['<' .. target] = string.format('%d', last) end
   end
 
   if was_held then
@@ -795,14 +787,15 @@ end
 local function append(keys, args)
   local p, producer, target, number, payload = keys[1], args[1], args[2], tonumber(args[3]), args[6]
   if retracted(p) then return 'UNKNOWN' end
-  local change = new_change(p, {struct.unpack(BOUNDS, args[7])})
-  local record, taken = target_record(change, target, producer)
+  local change = new_change(p, {struct.unpack(BOUNDS, args[7])}, producer)
+  local record = change_record(change, target)
   if not record then return 'UNKNOWN' end
-  if record[STATUS] ~= ACTIVE then return not_here(p, target, record) end
-  if number <= taken then return 'DUP' end
-  if number > taken + 1 then return 'GAP' end
+  if record[STATUS] ~= ACTIVE then return not_here(record) end
+  if number <= record[TAKEN] then return 'DUP' end
+  if number > record[TAKEN] + 1 then return 'GAP' end
   if not has_room(record, #payload, change.bounds) then return 'BUSY' end
-  place(change, target, record, producer, number, args[4], tonumber(args[5]), payload)
+  place(change, target, record, args[4], tonumber(args[5]), payload)
+  record[TAKEN] = number
   write_back(change)
   return 'OK'
 end
@@ -826,7 +819,7 @@ end
 -- KEYS 1: prefix. ARGV: producer, target, bytes. Answers [[id, ["PLACED_US:ROWS", payload]], ...].
 local function read_outbox(keys, args)
   -- how much waits in one pair is not kept: taken as too much, it is read in chunks
-  return (read_stream(outbox_key(keys[1], args[1], args[2]), 1, tonumber(args[3]), 1, math.huge))
+  return (read_stream(outbox_key(keys[1], args[1], args[2]), 1, tonumber(args[3]), READ_ENTRIES, 1, math.huge))
 end
 
 -- acknowledge: the entries of a pair up to a number are at the target.
@@ -834,8 +827,9 @@ end
 local function acknowledge(keys, args)
   local p, producer, target, number = keys[1], args[1], args[2], tonumber(args[3])
   if retracted(p) then return 'UNKNOWN' end
-  local got = redis.call('HMGET', p .. 'shard:' .. producer, 'h', 'l', '<' .. target, '!' .. target)
-  local record = unpack_record(got[1])
+  local record_key = p .. 'shard:' .. producer
+  local got = redis.call('HMGET', record_key, 'h', 'l', '<' .. target, '!' .. target)
+  local record = unpack_record(record_key, got[1], got[2])
   if not record then return 'UNKNOWN' end
   local issued, acknowledged = tonumber(got[3] or 0), got[4]
   -- a number that was never issued comes from an owner whose last commits this store has lost
@@ -843,8 +837,7 @@ local function acknowledge(keys, args)
 
   local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
   local fields = {}
-  change.records[producer], change.lists[producer], change.fields[producer] = record, got[2], fields
-  change.dirty[producer] = true
+  change.records[producer], record[FIELDS], record[DIRTY] = record, fields, true
   if acknowledged and number > tonumber(acknowledged) then
     fields['!' .. target], fields['@' .. target] = number, args[4]
   end
@@ -863,7 +856,7 @@ local function acknowledge(keys, args)
     elseif acknowledged then
       redis.call('UNLINK', key)
     else
-      pair_emptied(change, producer, record, target, target_record(change, target, producer))
+      pair_emptied(change, producer, record, target, change_record(change, target))
       if redis.call('EXISTS', p .. 'waiters:' .. target) == 0 then redis.call('SREM', p .. 'outgoing', target) end
     end
     release(change, producer, record)
