@@ -27,7 +27,10 @@ from penstock_worker.state.handle import TaskHandle
 from penstock_worker.wire import shown
 
 _TEXT_CHARACTERS_MAX = 8000
-_NOT_THE_USERS = (str(Path(__file__).parent), str(Path(pyspark.__file__).parent), "<frozen importlib")
+_NOT_THE_USERS = (
+    *(str(Path(file).parent) for file in (__file__, pyspark.__file__, importlib.__file__)),
+    "<frozen importlib",
+)
 
 
 class UserCodeMissing(PermanentError):

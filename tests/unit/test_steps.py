@@ -1,0 +1,233 @@
+"""What is fused behind a stage: map steps, routing, entries within bounds."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, KeyedEdge, Step
+from penstock.dataflow.routing import Router
+from penstock.store.codec import decode_batch
+from penstock.store.port import Bounds, Output
+from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.user_code import UserCodeError, UserCodeMissing
+
+LINES = parse_schema("value string")
+WORDS = parse_schema("word string")
+CODE = """
+from pyspark.sql import Row
+
+def split(row):
+    return row.value.split()
+
+def split_slowly(row):
+    for word in row.value.split():
+        yield Row(word=word)
+
+def shout(row):
+    return [(row.word.upper(), len(row.word))]
+
+def nothing(row):
+    return []
+
+def broken(row):
+    return [1 / len(row.value)]
+
+def not_rows(row):
+    return row.value
+
+def spoil(row):
+    row.values.append(9)
+    return [(len(row.values),)]
+
+CONSTANT = 5
+"""
+
+
+@pytest.fixture(scope="module")
+def code_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("code")
+    (folder / "step_code.py").write_text(CODE)
+    return folder
+
+
+def fanout(schema: Any, *, steps: Any = (), sinks: Any = (), edges: Any = ()) -> Fanout:
+    return Fanout(schema, tuple(steps), tuple(sinks), tuple(edges))
+
+
+def run(
+    code_dir: Path,
+    behind: Fanout,
+    rows: list[Any],
+    stamps: list[int] | None = None,
+    bounds: Bounds | None = None,
+) -> tuple[dict[str, list[tuple[int, list[Any]]]], dict[str, int], tuple[Output, ...]]:
+    """Target -> [(timestamp, row), ...]; rows out by step; the outputs."""
+    outputs = OutputBatch(bounds or Bounds())
+    counts = FanoutRunner(behind, code_dir).feed(rows, stamps or list(range(len(rows))), outputs)
+    drained = outputs.drain()
+    by_target: dict[str, list[tuple[int, list[Any]]]] = defaultdict(list)
+    for output in drained:
+        batch = decode_batch(output.payload)
+        assert len(batch.rows) == len(batch.deltas_us) == output.rows
+        by_target[output.target] += [
+            (batch.base_us + delta, row) for delta, row in zip(batch.deltas_us, batch.rows, strict=True)
+        ]
+    return dict(by_target), counts, drained
+
+
+def test_rows_of_a_key_go_to_the_shard_of_the_router_with_their_timestamps(code_dir: Path) -> None:
+    schema = parse_schema("n long, word string, day date")
+    edge = KeyedEdge("count", (1, 2), 16)
+    rows = [(n, f"w{n % 7}", n % 3) for n in range(100)]
+    by_target, counts, drained = run(
+        code_dir, fanout(schema, edges=[edge]), rows, [n * 10 for n in range(100)]
+    )
+    router = Router(["string", "date"], 16)
+    for target, given in by_target.items():
+        for stamp, (n, word, day) in given:
+            assert stamp == n * 10
+            assert target == f"count/{router.route((word, day))}"
+        numbers = [row[0] for _, row in given]
+        assert numbers == sorted(numbers)
+    assert sum(map(len, by_target.values())) == 100
+    assert counts == {}
+    assert not any(output.external for output in drained)
+
+
+@pytest.mark.parametrize("function", ["split", "split_slowly"])
+def test_a_step_makes_rows_as_old_as_the_row_they_came_from(code_dir: Path, function: str) -> None:
+    words = Step("words", f"step_code:{function}", fanout(WORDS, sinks=[JsonlSink("out", "out/")]))
+    by_target, counts, drained = run(
+        code_dir, fanout(LINES, steps=[words]), [("a b",), ("",), ("c",)], [5, 6, 7]
+    )
+    assert by_target == {"out": [(5, ["a"]), (5, ["b"]), (7, ["c"])]}
+    assert counts == {"words": 3}
+    assert all(output.external for output in drained)
+
+
+def test_a_row_goes_to_every_member_of_a_fanout(code_dir: Path) -> None:
+    shouted = Step(
+        "shouted",
+        "step_code:shout",
+        fanout(parse_schema("word string, n int"), sinks=[ConsoleSink("loud")]),
+    )
+    words = Step(
+        "words",
+        "step_code:split",
+        fanout(
+            WORDS, steps=[shouted], sinks=[JsonlSink("plain", "out/")], edges=[KeyedEdge("count", (0,), 1)]
+        ),
+    )
+    none = Step("none", "step_code:nothing", fanout(WORDS, sinks=[ConsoleSink("silent")]))
+    by_target, counts, _ = run(code_dir, fanout(LINES, steps=[words, none]), [("a bc",)])
+    assert by_target == {
+        "plain": [(0, ["a"]), (0, ["bc"])],
+        "count/0": [(0, ["a"]), (0, ["bc"])],
+        "loud": [(0, ["A", 1]), (0, ["BC", 2])],
+    }
+    assert counts == {"words": 2, "shouted": 2, "none": 0}
+
+
+def test_a_decimal_key_is_routed_as_a_number(code_dir: Path) -> None:
+    edge = KeyedEdge("count", (0,), 64)
+    by_target, _, _ = run(
+        code_dir, fanout(parse_schema("a decimal(6,2)"), edges=[edge]), [("1.50",), (None,)]
+    )
+    router = Router(["decimal(6,2)"], 64)
+    assert by_target[f"count/{router.route((Decimal('1.5'),))}"] == [(0, ["1.50"])]
+    assert by_target[f"count/{router.route((None,))}"] == [(1, [None])]
+
+
+def test_what_a_step_does_to_a_list_in_its_row_stays_with_it(code_dir: Path) -> None:
+    spoil = Step("spoil", "step_code:spoil", fanout(parse_schema("n int"), sinks=[ConsoleSink("n")]))
+    behind = fanout(parse_schema("values array<int>"), steps=[spoil], sinks=[ConsoleSink("whole")])
+    by_target, _, _ = run(code_dir, behind, [([1, 2],)])
+    assert by_target == {"whole": [(0, [[1, 2]])], "n": [(0, [3])]}
+
+
+def test_no_rows_make_no_outputs(code_dir: Path) -> None:
+    words = Step("words", "step_code:broken", fanout(WORDS, sinks=[ConsoleSink("out")]))
+    assert run(code_dir, fanout(LINES, steps=[words]), []) == ({}, {}, ())
+
+
+@pytest.mark.parametrize(
+    ("function", "messages"),
+    [
+        (
+            "broken",
+            ["operator words: raised on Row(value='')", "return [1 / len(row.value)]", "ZeroDivisionError"],
+        ),
+        ("not_rows", ["operator words: on Row(value='')", "return an iterable of rows"]),
+    ],
+)
+def test_a_step_that_raises_is_named_with_its_row(code_dir: Path, function: str, messages: list[str]) -> None:
+    step = Step("words", f"step_code:{function}", fanout(WORDS))
+    with pytest.raises(UserCodeError) as raised:
+        run(code_dir, fanout(LINES, steps=[step]), [("",)])
+    for message in messages:
+        assert message in str(raised.value)
+
+
+def test_a_step_that_yields_another_type_is_named_with_the_column(code_dir: Path) -> None:
+    step = Step("shouted", "step_code:shout", fanout(parse_schema("word string, n string")))
+    with pytest.raises(UserCodeError, match=r"(?s)operator shouted: .*column 'n' \(2 of 2\) expects string"):
+        run(code_dir, fanout(WORDS, steps=[step]), [("a",)])
+
+
+def test_a_step_that_is_no_function_is_refused(code_dir: Path) -> None:
+    with pytest.raises(UserCodeMissing, match="is no function"):
+        FanoutRunner(fanout(LINES, steps=[Step("words", "step_code:CONSTANT", fanout(WORDS))]), code_dir)
+
+
+# --- entries ----------------------------------------------------------------------------------------
+
+
+def test_entries_keep_within_their_bound_and_the_order_of_rows(code_dir: Path) -> None:
+    bounds = Bounds(entry_bytes_max=1000)
+    rows = [("x" * (n % 90),) for n in range(500)]
+    by_target, _, drained = run(code_dir, fanout(WORDS, sinks=[JsonlSink("out", "out/")]), rows, None, bounds)
+    assert len(drained) > 20
+    assert all(len(output.payload) <= 1000 for output in drained)
+    assert [tuple(row) for _, row in by_target["out"]] == rows
+    assert [stamp for stamp, _ in by_target["out"]] == list(range(500))
+
+
+def test_a_row_that_fits_no_entry_is_refused(code_dir: Path) -> None:
+    bounds = Bounds(entry_bytes_max=1000)
+    with pytest.raises(OutputRefused, match=r"a row for out takes 10\d\d bytes, an entry at most 1000"):
+        run(code_dir, fanout(WORDS, sinks=[JsonlSink("out", "out/")]), [("a",), ("x" * 1000,)], None, bounds)
+
+
+def test_more_outputs_than_a_commit_takes_are_refused(code_dir: Path) -> None:
+    edge = KeyedEdge("count", (0,), 64)
+    rows = [(f"w{n}",) for n in range(200)]
+    with pytest.raises(OutputRefused, match="a commit takes 10 of"):
+        run(code_dir, fanout(WORDS, edges=[edge]), rows, None, Bounds(outputs_per_commit_max=10))
+    with pytest.raises(OutputRefused, match="of 100 bytes in all"):
+        run(code_dir, fanout(WORDS, edges=[edge]), rows, None, Bounds(commit_bytes_max=100))
+
+
+def test_a_text_that_is_no_unicode_is_refused_by_target(code_dir: Path) -> None:
+    with pytest.raises(OutputRefused, match="a row for out holds a text that is no Unicode"):
+        run(code_dir, fanout(WORDS, sinks=[JsonlSink("out", "out/")]), [("\ud800",)])
+
+
+def test_a_drained_batch_is_empty() -> None:
+    outputs = OutputBatch(Bounds())
+    stamps, rows = outputs.target("count/0")
+    stamps.append(1)
+    rows.append(("a",))
+    assert len(outputs.drain()) == 1
+    assert outputs.drain() == ()
+
+
+def test_code_of_the_manifests_folder_is_on_the_path(code_dir: Path) -> None:
+    FanoutRunner(fanout(LINES, steps=[Step("words", "step_code:split", fanout(WORDS))]), code_dir)
+    assert str(code_dir) in sys.path
