@@ -101,7 +101,7 @@ def test_a_run_prints_every_row_once_and_leaves_nothing_running(commands: Comman
 
 def test_killed_workers_lose_and_repeat_no_row(commands: Commands) -> None:
     run = commands.start()
-    for rows in (20, 60, 100):
+    for rows in (20, 60):
         run.wait_for_rows(rows)
         run.children("w1.json")[0].kill()
         eventually(lambda: bool(run.children("w1.json")))
@@ -118,7 +118,7 @@ def test_a_killed_store_loses_and_repeats_no_row(commands: Commands) -> None:
     run.wait_for_rows(100)
     assert run.end() == 0, run.told()
     assert sorted(run.names()) == EXPECTED
-    assert "the store was started again 1 times" in run.told()
+    assert "the store was started again (1 time)" in run.told()
 
 
 def test_after_an_interrupt_a_second_run_goes_on(commands: Commands) -> None:

@@ -1,0 +1,167 @@
+"""The command line: what it prints and with which exit code it ends, without starting anything."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from penstock.api.faults import Fault, InvalidManifest
+from penstock_operator import checked_manifest
+from penstock_operator.cli import EXIT_CANNOT_RUN, EXIT_INVALID, main
+
+MANIFEST = {
+    "apiVersion": "penstock.dev/v1alpha1",
+    "kind": "Topology",
+    "metadata": {"name": "lines"},
+    "spec": {
+        "operators": [
+            {"name": "lines", "source": {"files": {"glob": "texts/*.txt"}}},
+            {"name": "out", "inputs": ["lines"], "sink": {"files": {"path": "out/"}}},
+        ]
+    },
+}
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture
+def manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A manifest without code, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(MANIFEST))
+    return path
+
+
+@pytest.fixture
+def invalid(manifest: Path) -> Path:
+    manifest.write_text(manifest.read_text().replace("glob", "globb").replace("inputs", "input"))
+    return manifest
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert invoke("--version").output == f"penstock {version('penstock')}\n"
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "crds"])
+def test_every_command_explains_itself(command: str) -> None:
+    assert f"  {command} " in invoke("--help").output
+    shown = invoke(command, "--help")
+    assert shown.exit_code == 0
+    assert "Usage:" in shown.output
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys; from penstock_operator.cli import main; main(['--help'], standalone_mode=False);"
+        "print([m for m in ('pydantic', 'rich', 'numpy', 'redis', 'yaml', 'msgspec') if m in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_fault_of_a_manifest_is_listed_at_once(invalid: Path) -> None:
+    for command in ("run", "validate"):
+        ended = invoke(command, str(invalid))
+        assert ended.exit_code == EXIT_INVALID
+        assert (
+            "spec.operators[0] (lines).source.files.globb: unknown field (did you mean glob?)" in ended.output
+        )
+        assert "spec.operators[1] (out).input: unknown field (did you mean inputs?)" in ended.output
+        assert "Traceback" not in ended.output
+
+
+def test_faults_can_be_had_as_json(invalid: Path) -> None:
+    ended = invoke("validate", "--json", str(invalid))
+    assert ended.exit_code == EXIT_INVALID
+    faults = json.loads(ended.output)
+    assert {"path", "message"} == set(faults[0])
+    assert len(faults) >= 2
+
+
+def test_a_manifest_that_is_not_there_is_said_so(tmp_path: Path) -> None:
+    ended = invoke("run", str(tmp_path / "none.yaml"))
+    assert ended.exit_code == EXIT_INVALID
+    assert "no such file" in ended.output
+
+
+def test_faults_of_names_and_of_code_are_listed_together_and_no_place_twice(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = yaml.safe_load(manifest.read_text())
+    step = {"name": "step", "inputs": ["lines"], "map": "nowhere:split", "outputSchema": "word string"}
+    document["spec"]["operators"].insert(1, step)
+    document["spec"]["operators"][2]["inputs"] = ["step"]
+    document["spec"]["code"] = {"module": "nowhere"}
+    manifest.write_text(yaml.safe_dump(document))
+    found = [Fault("spec.code.module", "not found"), Fault("spec.operators[1] (step).map", "raised")]
+    monkeypatch.setattr(checked_manifest, "_code_faults", lambda path, overrides: found)
+    with pytest.raises(InvalidManifest) as faults:
+        checked_manifest.check_manifest(manifest, [])
+    assert [fault.path for fault in faults.value.faults] == [
+        "spec.code.module",
+        "spec.operators[1] (step).map",
+    ]
+    assert "put nowhere.py there" in faults.value.faults[0].message
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user code is taken for good: looking at it needs another process."""
+    monkeypatch.setattr(checked_manifest, "_code_faults", lambda path, overrides: [])
+
+
+def assert_one_sentence(ended: Result, told: str) -> None:
+    assert ended.exit_code == EXIT_CANNOT_RUN
+    assert told in ended.output
+    assert ended.output.startswith("penstock: ")
+    assert ended.output.count("\n") == 1
+
+
+@pytest.mark.usefixtures("checked")
+def test_without_java_the_run_says_what_to_install(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(manifest.parent))
+    assert_one_sentence(invoke("run", str(manifest)), "Spark needs Java 17")
+
+
+@pytest.mark.usefixtures("checked")
+def test_a_taken_metrics_port_is_told(manifest: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert_one_sentence(invoke("run", str(manifest), "--metrics-port", port), "--metrics-port")
+
+
+@pytest.mark.usefixtures("checked")
+def test_a_glob_without_a_match_is_told_before_anything_is_kept(manifest: Path) -> None:
+    assert_one_sentence(invoke("run", str(manifest)), "texts/*.txt")
+    assert not (manifest.parent / ".penstock").exists()
+
+
+@pytest.mark.parametrize("time", ["0s", "soon", "-5s"])
+def test_a_time_limit_that_is_none_is_refused(manifest: Path, time: str) -> None:
+    ended = invoke("run", str(manifest), f"--for={time}")
+    assert ended.exit_code == EXIT_INVALID
+    assert "--for" in ended.output
+
+
+def test_crds_are_printed_or_written(tmp_path: Path) -> None:
+    printed = invoke("crds")
+    names = [document["metadata"]["name"] for document in yaml.safe_load_all(printed.output)]
+    assert names == ["topologies.penstock.dev", "latencyslas.penstock.dev", "schedules.penstock.dev"]
+    written = invoke("crds", str(tmp_path / "crds"))
+    assert [Path(line).name for line in written.output.splitlines()] == sorted(
+        (path.name for path in (tmp_path / "crds").iterdir()), key=lambda n: written.output.index(n)
+    )
