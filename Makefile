@@ -10,6 +10,8 @@ TIERS := unit contract simulation integration
 TIER_TESTS := $(addprefix test-,$(TIERS))
 LOCK_OPTIONS := --universal --python-version 3.11 --generate-hashes --extra operator --extra worker --extra dev \
 	--no-emit-index-url --no-emit-find-links --no-header --no-annotate --quiet
+# A pace at which there is something to see; an unpaced run shows the rate, and latencies that are mostly waiting.
+DEMO_LINES_PER_SECOND ?= 1500
 # Passed on to pytest, as in: make test-unit PYTEST_ARGS='-k lock -x'
 PYTEST_ARGS ?=
 
@@ -29,7 +31,8 @@ setup-tests: ## Set up what is missing for running and for testing
 
 .PHONY: demo
 demo: setup texts ## Count the words of real text, live, and compare with a plain count
-	$(BIN)/penstock run examples/word-count/topology.yaml --fresh
+	$(BIN)/penstock run examples/word-count/topology.yaml --fresh \
+		--set lines.source.files.ratePerSecond=$(DEMO_LINES_PER_SECOND)
 	@$(BIN)/python examples/word-count/compare.py
 
 .PHONY: texts
