@@ -1,0 +1,107 @@
+"""What must hold in every run (the architecture's promises, by number), while it goes and at the end.
+
+1 one owner, 2 exactly once, 3 order, 5 liveness, 6 bounded memory, 11 who is not owner causes no
+visible error. The checks look at what actors were told and at what the stores hold, never at how
+either comes about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.simulation.protocol.node import BOUNDS
+from penstock.simulation.protocol.workload import (
+    SHARDS,
+    OutOfOrder,
+    Sink,
+    counts_in,
+    counts_of,
+    expected_state,
+)
+from penstock.store.memory_node import ShardRecord
+from penstock.store.port import Commit, NodeStore, StateSnapshot
+
+
+class PromiseBroken(Exception):
+    """A run did what must never happen."""
+
+    def __init__(self, number: int, what: str) -> None:
+        super().__init__(f"promise {number}: {what}")
+
+
+class Promises:
+    """Remembers what actors were told during one run."""
+
+    def __init__(self, partitions: dict[str, list[bytes]]) -> None:
+        self._partitions = partitions
+        self._owners: dict[tuple[str, int], str] = {}
+        self._claimed: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+        self.sinks: dict[str, Sink] = {shard: Sink() for shard in SHARDS.end}
+
+    # --- while it runs
+
+    def claimed(self, owner: str, shard: str, epoch: int) -> None:
+        """An owner was told that it has the shard: under an epoch that nobody was told before."""
+        before = self._claimed.get(shard, 0)
+        if epoch <= before:
+            raise PromiseBroken(1, f"{owner} owns {shard} under epoch {epoch} after epoch {before}")
+        self._claimed[shard] = epoch
+        self._owners[shard, epoch] = owner
+
+    def committed(self, owner: str, commit: Commit) -> None:
+        """An owner was told that its commit is applied: it owns that epoch, and no later one committed."""
+        before = self._committed.get(commit.shard, 0)
+        if self._owners[commit.shard, commit.epoch] != owner:
+            raise PromiseBroken(1, f"{owner} commits to {commit.shard} under the epoch of another owner")
+        if commit.epoch < before:
+            raise PromiseBroken(1, f"{owner} commits under epoch {commit.epoch} after one of {before}")
+        self._committed[commit.shard] = commit.epoch
+
+    def failure_counted(self, owner: str, message: str) -> None:
+        """User code only raises when its input is wrong; that of an owner never is."""
+        raise PromiseBroken(11, f"{owner} fails visibly: {message}")
+
+    def write_sink(self, shard: str, position: int, payload: bytes) -> None:
+        wrong = self.sinks[shard].write(position, payload)
+        if wrong:
+            raise PromiseBroken(2, f"sink of {shard}: {wrong}")
+
+    def check_bounds(self, records: Iterable[tuple[str, ShardRecord]]) -> None:
+        """Inboxes are within their bounds; outboxes exceed theirs by one commit at most."""
+        for shard, record in records:
+            entries, size_bytes = len(record.inbox), record.inbox_bytes
+            if entries > BOUNDS.inbox_entries_max or (entries > 1 and size_bytes > BOUNDS.inbox_bytes_max):
+                raise PromiseBroken(6, f"inbox of {shard}: {entries} entries, {size_bytes} bytes")
+            if record.outbox_entries > BOUNDS.outbox_entries_max + BOUNDS.outputs_per_commit_max:
+                raise PromiseBroken(6, f"outbox of {shard}: {record.outbox_entries} entries")
+
+    # --- at the end
+
+    def left_over(self, records: dict[str, ShardRecord], owners: dict[str, list[int]]) -> str:
+        """What is not worked off, or has not one owner, after a calm; "" when liveness is kept.
+
+        `owners` holds, for each shard, the epochs of those who think they own it.
+        """
+        for shard, record in records.items():
+            waiting = (len(record.inbox), record.outbox_entries)
+            if waiting != (0, 0) or (record.source and not record.finished):
+                return f"{shard} is left with {waiting}, {record.readiness}, {record.owner}"
+            if owners.get(shard, []).count(record.epoch) != 1:
+                return f"{shard}: epoch {record.epoch}, owners under {owners.get(shard)}"
+        return ""
+
+    def check_results(self, stores: dict[str, NodeStore]) -> None:
+        """State and sink hold each input row once. `stores` is shard -> the store that is its home."""
+        truth = expected_state(self._partitions)
+        for shard in SHARDS.mid + SHARDS.end:
+            counts = counts_of(stores[shard].call(StateSnapshot(shard)))
+            if counts != truth[shard]:
+                raise PromiseBroken(2, f"{shard} counted {dict(counts)}, not {dict(truth[shard])}")
+        for shard, sink in self.sinks.items():
+            try:
+                counts = counts_in(bytes(sink.content))
+            except OutOfOrder as error:
+                raise PromiseBroken(3, str(error)) from error
+            if counts != truth[shard]:
+                raise PromiseBroken(2, f"sink of {shard} has {dict(counts)}, not {dict(truth[shard])}")

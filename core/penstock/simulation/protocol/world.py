@@ -1,0 +1,392 @@
+"""One seeded run of the store's protocol: nodes, workers, tasks and senders under faults, then calm.
+
+A run is a random sequence of steps. While it is rough, calls are lost, come late or twice, tasks and workers
+stop, go on and die, stores restart, schedules change; when it is calm nothing fails any more and everything
+must drain. What must hold is in `promises`. The same seed makes the same run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.simulation.protocol.chaos import Chaos
+from penstock.simulation.protocol.node import (
+    CALM,
+    FaultRates,
+    Link,
+    SimulatedNode,
+    StoreFactory,
+)
+from penstock.simulation.protocol.promises import PromiseBroken, Promises
+from penstock.simulation.protocol.task import OwnedFactory, SimulatedTask
+from penstock.simulation.protocol.trace import Trace
+from penstock.simulation.protocol.worker import SimulatedWorker
+from penstock.simulation.protocol.workload import SHARDS, make_partitions
+from penstock.store.memory_store import MemoryStore
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import (
+    Answer,
+    Commit,
+    Create,
+    NodeStore,
+    Outgoing,
+    Owner,
+    Publish,
+    StoreUnreachable,
+)
+from penstock.store.sender import deliver_once
+
+NODES = ("a", "b")
+WORKERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
+HOMES = {
+    "src/0": "a", "mid/0": "a", "mid/1": "a", "end/1": "a",
+    "src/1": "b", "mid/2": "b", "end/0": "b",
+}  # fmt: skip
+OPERATORS = ("src", "mid", "end")
+DRAIN_TURNS_MAX = 600
+DRAIN_CYCLE_TURNS = 5
+"""How often agents and main processes look by themselves while everything drains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of; a test puts a part with a planted bug in its place."""
+
+    store: StoreFactory = MemoryStore
+    owned: OwnedFactory = OwnedShard
+    task: type[SimulatedTask] = SimulatedTask
+    node: type[SimulatedNode] = SimulatedNode
+    deliver: Callable[..., object] = deliver_once
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`broken` names the promise that a run broke, "" for none; `trace` holds its last steps then."""
+
+    seed: int
+    turns: int
+    broken: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roughness:
+    """How a run is made hard; drawn from its seed, so that some runs are long and others wild."""
+
+    turns: int
+    rates: FaultRates
+    event_rate: float
+    rows_max: int
+
+
+def simulate(seed: int, parts: Parts | None = None) -> Outcome:
+    """One run, whole. Answers what it broke; a bug of the simulation itself raises."""
+    world = World(seed, parts or Parts())
+    try:
+        world.run()
+    except PromiseBroken as broken:
+        world.trace.event("world", f"broken: {broken}")
+        return Outcome(seed, world.trace.turn, str(broken), world.trace.text())
+    return Outcome(seed, world.trace.turn, "", "")
+
+
+def _roughness(rng: random.Random) -> Roughness:
+    level = rng.random() * 0.06
+    return Roughness(
+        turns=80 + int(rng.random() * 200),
+        rates=FaultRates(
+            lost_call=level * rng.random(),
+            lost_reply=level * 2 * rng.random(),
+            late_call=level * rng.random(),
+            run_twice=level * rng.random(),
+            crash=0.3,
+        ),
+        event_rate=0.02 + 0.12 * rng.random(),
+        rows_max=30,
+    )
+
+
+class Agent:
+    """A node's agent: puts records and schedules into its store, again after each start of it."""
+
+    def __init__(self, node: SimulatedNode, link: Link) -> None:
+        self.node = node
+        self._link = link
+        self._starts = -1
+        self._published: dict[str, int] = {}
+
+    def behind(self, schedules: dict[str, Publish]) -> bool:
+        """Whether the store may lack something that it should hold."""
+        return self._starts != self.node.starts or any(
+            self._published.get(operator) != schedule.version for operator, schedule in schedules.items()
+        )
+
+    def step(self, schedules: dict[str, Publish]) -> None:
+        """One round trip that brings the store up to date, or does not."""
+        creates = [
+            Create(shard, position=b"", source=shard in SHARDS.src)
+            for shard, home in HOMES.items()
+            if home == self.node.name and self._starts != self.node.starts
+        ]
+        starts = self.node.starts
+        calls = list(schedules.values())
+        try:
+            answers = self._link.pipeline([*creates, *calls])[len(creates) :]
+        except StoreUnreachable:
+            return
+        self._starts = starts
+        for call, answer in zip(calls, answers, strict=True):
+            if answer is Answer.OK or answer is Answer.DONE:
+                self._published[call.operator] = call.version
+
+
+class World:
+    """Everybody in one run. Implements what `task.Surroundings` asks."""
+
+    def __init__(self, seed: int, parts: Parts) -> None:
+        self.rng = rng = random.Random(seed)  # noqa: S311 - a seeded run
+        self.trace = Trace()
+        self.roughness = _roughness(rng)
+        self.partitions = make_partitions(rng, self.roughness.rows_max)
+        self.promises = Promises(self.partitions)
+        self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
+        self.agents = {
+            name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
+        }
+        self.homes = HOMES
+        self.running: list[SimulatedWorker] = []
+        self.paused: dict[str, int] = {}
+        self._parts = parts
+        self._attempts = dict.fromkeys(WORKERS, 0)
+        self._places = {
+            shard: rng.choice([w for w, node in WORKERS.items() if node == home])
+            for shard, home in HOMES.items()
+        }
+        self.schedules = {operator: self._schedule(operator, 1) for operator in OPERATORS}
+        self._sender_links = {
+            name: {there: self.link(f"sender {name}", there, self._interleave) for there in NODES}
+            for name in NODES
+        }
+        self.hurry: deque[Callable[[], None]] = deque()
+        self._interleaving = 0
+
+    # --- making
+
+    def link(self, who: str, node: str, before: Callable[[], None] | None = None) -> Link:
+        return Link(self.nodes[node], who, self.trace, before)
+
+    def start_worker(self, name: str) -> None:
+        self._attempts[name] += 1
+        node = WORKERS[name]
+        link = self.link(f"{name}.{self._attempts[name]}", node)
+        worker = SimulatedWorker(name, node, self._attempts[name], link, self.rng, self._start_task)
+        self.running.append(worker)
+        self.hurry.extend([partial(self.step_worker, worker)] * 2)
+
+    def replace(self, worker: SimulatedWorker) -> None:
+        """Start the worker anew, unless that was done before: an earlier start may still run."""
+        if worker.attempt == self._attempts[worker.worker]:
+            self.start_worker(worker.worker)
+
+    def _start_task(self, worker: SimulatedWorker, owner: Owner, operator: str) -> SimulatedTask:
+        link = self.link(owner.ready, worker.node)
+        return self._parts.task(self, owner, operator, link, self.rng, self._parts.owned)
+
+    def _schedule(self, operator: str, version: int) -> Publish:
+        return Publish(
+            operator=operator,
+            version=version,
+            term=1,
+            workers=tuple((w, node, node, f"uid-{w}") for w, node in WORKERS.items()),
+            executors=tuple((f"{operator}@{w}", w, 1) for w in WORKERS),
+            shards=tuple(
+                (shard, f"{operator}@{self._places[shard]}", HOMES[shard])
+                for shard in HOMES
+                if shard.startswith(operator)
+            ),
+        )
+
+    def move_shard(self, shard: str) -> None:
+        """A new schedule version gives the shard to the node's other worker."""
+        self._places[shard] = next(
+            w for w, node in WORKERS.items() if node == HOMES[shard] and w != self._places[shard]
+        )
+        operator = shard.split("/", 1)[0]
+        self.schedules[operator] = self._schedule(operator, self.schedules[operator].version + 1)
+        self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
+
+    # --- what tasks tell
+
+    @property
+    def turn(self) -> int:
+        return self.trace.turn
+
+    def now_us(self, skew_us: int) -> int:
+        return 1_000_000_000 + self.trace.turn * 1000 + skew_us
+
+    def write_sink(self, shard: str, position: int, payload: bytes) -> None:
+        self.promises.write_sink(shard, position, payload)
+
+    def claimed(self, task: SimulatedTask, shard: str, epoch: int) -> None:
+        self.promises.claimed(task.name, shard, epoch)
+
+    def committed(self, task: SimulatedTask, commit: Commit) -> None:
+        self.promises.committed(task.name, commit)
+
+    def failure_counted(self, task: SimulatedTask, message: str) -> None:
+        self.promises.failure_counted(task.name, message)
+
+    # --- a run
+
+    def run(self) -> None:
+        """Rough, then calm. Raises PromiseBroken."""
+        for name in WORKERS:
+            self.start_worker(name)
+        for agent in self.agents.values():
+            agent.step(self.schedules)
+        for node in self.nodes.values():
+            node.rates = self.roughness.rates
+        chaos = Chaos(self)
+        for _ in range(self.roughness.turns):
+            self.trace.turn += 1
+            if self.rng.random() < self.roughness.event_rate:
+                chaos.strike()
+            else:
+                self.anybody_steps()
+            self.check_bounds()
+        self._calm_down()
+        self._drain()
+        self.promises.check_results({shard: self.nodes[home].store for shard, home in HOMES.items()})
+
+    def tasks(self) -> list[SimulatedTask]:
+        return [task for worker in self.running for task in worker.tasks.values()]
+
+    def can_run(self, task: SimulatedTask) -> bool:
+        """Whether a task has something to do and is not stopped."""
+        turn = self.trace.turn
+        return self.paused.get(task.name, 0) <= turn and (
+            task.is_busy(turn) or task.link.node.is_ready(task.name)
+        )
+
+    def _pick_task(self) -> SimulatedTask | None:
+        """A random one of the tasks that can run."""
+        tasks = self.tasks()
+        while tasks:
+            place = int(self.rng.random() * len(tasks))
+            if self.can_run(tasks[place]):
+                return tasks[place]
+            tasks[place] = tasks[-1]
+            tasks.pop()
+        return None
+
+    def anybody_steps(self) -> None:
+        """One step of a random actor; those that a change has just woken come first, mostly."""
+        if self.hurry and self.rng.random() < 0.5:
+            self.hurry.popleft()()
+            return
+        draw = self.rng.random()
+        if draw < 0.82:
+            task = self._pick_task()
+            if task is not None:
+                self.step_task(task)
+                return
+        if draw < 0.94:
+            self.send(NODES[int(self.rng.random() * len(NODES))])
+        elif draw < 0.98:
+            self.step_worker(self.running[int(self.rng.random() * len(self.running))])
+        else:
+            self.step_agent(self.agents[NODES[int(self.rng.random() * len(NODES))]])
+
+    def step_agent(self, agent: Agent) -> None:
+        """Publish what is new, which wakes the node's workers."""
+        if agent.behind(self.schedules):
+            agent.step(self.schedules)
+            self.hurry.extend(
+                partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
+            )
+
+    def step_task(self, task: SimulatedTask) -> None:
+        task.step()
+        if task.retired:
+            for worker in self.running:
+                worker.tasks.pop(task.name, None)
+
+    def step_worker(self, worker: SimulatedWorker) -> None:
+        if worker in self.running:
+            worker.step()
+            if worker.retired:
+                self.running.remove(worker)
+
+    def send(self, name: str) -> None:
+        """One pass of a node's sender; others take steps between its calls."""
+        links = self._sender_links[name]
+
+        def home_of(target: str) -> NodeStore | None:
+            return links[HOMES[target]]
+
+        try:
+            self._parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
+        except StoreUnreachable:
+            self.trace.event(f"sender {name}", "gives up a pass")
+
+    def _interleave(self) -> None:
+        """Between two calls of a sender anybody may act, another pass of the same sender too."""
+        if self._interleaving < 2 and self.rng.random() < 0.3:
+            self._interleaving += 1
+            self.anybody_steps()
+            self._interleaving -= 1
+
+    def check_bounds(self) -> None:
+        for node in self.nodes.values():
+            self.promises.check_bounds(node.records())
+
+    # --- the end
+
+    def _calm_down(self) -> None:
+        """No faults from here on; what is on its way arrives, who was stopped goes on."""
+        self.trace.event("world", "calms down")
+        self.paused.clear()
+        for node in self.nodes.values():
+            node.rates = CALM
+            while node.late:
+                call, answer = node.deliver_late_call()
+                self.trace.calls("somebody late", node.name, (call,), [answer])
+
+    def _drain(self) -> None:
+        """Rounds of everybody's turn until nothing is left. Raises PromiseBroken when it takes too long."""
+        left_over = ""
+        for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
+            self.hurry.clear()
+            for agent in self.agents.values():
+                if agent.behind(self.schedules):
+                    agent.step(self.schedules)
+            for worker in list(self.running):
+                self.step_worker(worker)
+            for _ in range(DRAIN_CYCLE_TURNS):
+                self.trace.turn += 1
+                for task in self.tasks():
+                    if self.can_run(task):
+                        self.step_task(task)
+                for name, node in self.nodes.items():
+                    if node.store.call(Outgoing(1)):
+                        self.send(name)
+                self.check_bounds()
+            left_over = self._left_over()
+            if not left_over:
+                return
+        raise PromiseBroken(5, left_over)
+
+    def _left_over(self) -> str:
+        records = {shard: record for node in self.nodes.values() for shard, record in node.records()}
+        return self.promises.left_over(records, self._owners())
+
+    def _owners(self) -> dict[str, list[int]]:
+        owners: dict[str, list[int]] = {}
+        for task in self.tasks():
+            for shard, held in task.held.items():
+                owners.setdefault(shard, []).append(held.owned.epoch)
+        return owners

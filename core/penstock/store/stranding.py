@@ -1,0 +1,47 @@
+"""Finds shards that fell off their owner's ready list without the owner's knowing.
+
+A call whose sender gave up may still take effect: a late `Fetch` takes a shard off the list and nobody
+works on it, a late `Claim` mints an epoch that nobody holds. Neither raises anything, and an owner that
+has nothing to commit never learns of it. So a task looks now and then at the counters of what it
+owns (`Measure`, with every refresh of its task map) and claims again what this finds. No I/O.
+"""
+
+from __future__ import annotations
+
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Bounds, ShardCounters
+
+
+class StrandingWatch:
+    """One per task. Looks must be far apart compared with the time that work waits on a ready list."""
+
+    def __init__(self, bounds: Bounds, *, source: bool) -> None:
+        """`source`: the task's shards are source partitions, which have work until they are finished."""
+        self._bounds = bounds
+        self._source = source
+        self._suspects: dict[str, tuple[int, int]] = {}
+
+    def is_stranded(self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool) -> bool:
+        """Whether `owned` has to be claimed again. `in_hand`: the task was handed it and has not committed.
+
+        Another epoch or generation is certain; work that is not handed out must be seen at two looks
+        without a commit or a hand-out in between, as it may just wait its turn.
+        """
+        before = self._suspects.pop(owned.shard, None)
+        if seen is None or (seen.epoch, seen.generation) != (owned.epoch, owned.generation):
+            return True
+        has_work = not seen.finished if self._source else seen.inbox_entries > 0
+        if in_hand or not has_work or self._is_held(seen):
+            return False
+        self._suspects[owned.shard] = (seen.epoch, seen.commit)
+        return before == (seen.epoch, seen.commit)
+
+    def handed_out(self, shard: str) -> None:
+        """A fetch answered with the shard."""
+        self._suspects.pop(shard, None)
+
+    def _is_held(self, seen: ShardCounters) -> bool:
+        return (
+            seen.outbox_bytes > self._bounds.outbox_bytes_max
+            or seen.outbox_entries > self._bounds.outbox_entries_max
+        )

@@ -1,0 +1,68 @@
+"""What a task makes of its shards' counters: lost, fallen off the list, or just waiting its turn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Bounds, Claimed, ShardCounters
+from penstock.store.stranding import StrandingWatch
+
+BOUNDS = Bounds(outbox_bytes_max=100, outbox_entries_max=4)
+OWNED = OwnedShard("mid/0", Claimed(3, 1, 7, 9, b"", 0, {}, finished=False))
+IDLE = ShardCounters(3, 1, 7, 20, 20, 0, 0, 0, 0, "mid@w1", finished=False)
+WAITING = replace(IDLE, inbox_entries=2, inbox_bytes=10)
+
+
+@pytest.fixture
+def watch() -> StrandingWatch:
+    return StrandingWatch(BOUNDS, source=False)
+
+
+def looks(watch: StrandingWatch, *seen: ShardCounters | None, in_hand: bool = False) -> list[bool]:
+    return [watch.is_stranded(OWNED, counters, in_hand=in_hand) for counters in seen]
+
+
+@pytest.mark.parametrize(
+    "seen", [None, replace(IDLE, epoch=4), replace(IDLE, generation=2)], ids=["gone", "epoch", "generation"]
+)
+def test_a_shard_under_another_epoch_is_claimed_again_at_once(
+    watch: StrandingWatch, seen: ShardCounters | None
+) -> None:
+    assert looks(watch, seen) == [True]
+
+
+def test_an_idle_shard_is_left_alone(watch: StrandingWatch) -> None:
+    assert looks(watch, IDLE, IDLE, IDLE) == [False] * 3
+
+
+def test_work_that_nobody_hands_out_is_seen_twice_before_it_counts(watch: StrandingWatch) -> None:
+    assert looks(watch, WAITING, WAITING) == [False, True]
+
+
+def test_work_between_two_looks_clears_the_suspicion(watch: StrandingWatch) -> None:
+    assert looks(watch, WAITING, replace(WAITING, commit=8), replace(WAITING, commit=9)) == [False] * 3
+
+
+def test_a_hand_out_between_two_looks_clears_the_suspicion(watch: StrandingWatch) -> None:
+    assert looks(watch, WAITING) == [False]
+    watch.handed_out("mid/0")
+    assert looks(watch, WAITING) == [False]
+
+
+def test_a_shard_in_hand_is_not_stranded(watch: StrandingWatch) -> None:
+    assert looks(watch, WAITING, WAITING, in_hand=True) == [False, False]
+
+
+@pytest.mark.parametrize("outbox", [{"outbox_bytes": 101}, {"outbox_entries": 5}])
+def test_a_shard_held_for_its_outbox_is_not_stranded(watch: StrandingWatch, outbox: dict[str, int]) -> None:
+    held = replace(WAITING, **outbox)
+    assert looks(watch, held, held) == [False, False]
+
+
+def test_a_source_has_work_until_it_is_finished() -> None:
+    assert looks(StrandingWatch(BOUNDS, source=True), IDLE, IDLE) == [False, True]
+    finished = replace(IDLE, finished=True)
+    assert looks(StrandingWatch(BOUNDS, source=True), finished, finished) == [False, False]
