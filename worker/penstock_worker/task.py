@@ -13,6 +13,7 @@ from pathlib import Path
 
 from penstock.dataflow.plan import FilesSource, Processor, ZipfSource
 from penstock.errors import PermanentError
+from penstock.store.port import NodeStore
 from penstock.store.redis_store import RedisStore
 from penstock_worker.clock import Clock, SystemClock
 from penstock_worker.keyed_stage import KeyedStage
@@ -39,15 +40,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
     store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     try:
-        TaskLoop(
-            launch,
-            store,
-            waiter,
-            _stage_work(launch, store, clock),
-            SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable),
-            TaskMetrics(launch, os.getpid()),
-            clock,
-        ).run()
+        assemble(launch, store, waiter, clock).run()
     except PermanentError as error:
         _LOG.error("%s: %s", launch.name, error)  # noqa: TRY400 - a sentence, no traceback
         raise
@@ -56,7 +49,20 @@ def run_resident_task(launch: TaskLaunch) -> None:
         waiter.close()
 
 
-def _stage_work(launch: TaskLaunch, store: RedisStore, clock: Clock) -> StageWork:
+def assemble(launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clock) -> TaskLoop:
+    """The task's loop with everything it works with. Raises PermanentError when user code cannot be loaded."""
+    return TaskLoop(
+        launch,
+        store,
+        waiter,
+        _stage_work(launch, store, clock),
+        SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable),
+        TaskMetrics(launch, os.getpid()),
+        clock,
+    )
+
+
+def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock) -> StageWork:
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)

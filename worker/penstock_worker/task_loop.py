@@ -87,20 +87,24 @@ class TaskLoop:
         """Work until retired. Raises PermanentError when the store cannot be worked with."""
         try:
             while not self.retired:
-                try:
-                    self._turn()
-                except StoreUnreachable as error:
-                    _LOG.warning("%s: store away: %s", self._launch.name, error)
-                    self._drop_all()
-                    self._clock.sleep_us(AWAY_US)
+                self.turn()
         finally:
             self._stage.close()
             self._sinks.close()
 
+    def turn(self) -> None:
+        """One turn; a store that is away costs what is owned and cached, never more."""
+        try:
+            self._turn()
+        except StoreUnreachable as error:
+            _LOG.warning("%s: store away: %s", self._launch.name, error)
+            self._drop_all()
+            self._clock.sleep_us(AWAY_US)
+
     def _turn(self) -> None:
         """Refresh when due, then work until the ready list is empty, then block."""
         if self._clock.monotonic_us() >= self._refresh_us:
-            self._refresh()
+            self.refresh()
             if self.retired:
                 return
         if self._halted or not self._named:
@@ -109,7 +113,7 @@ class TaskLoop:
         fetched: Fetched | None = self._exchange(())
         while fetched is not None and not self.retired:
             if fetched.control:
-                self._refresh()
+                self.refresh()
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
             if not work:
@@ -252,7 +256,7 @@ class TaskLoop:
 
     # --- ownership --------------------------------------------------------------------------
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
         """Read the task map; release what is another task's, claim what is this one's now."""
         now_us = self._clock.monotonic_us()
         self._refresh_us = now_us + REFRESH_US

@@ -1,0 +1,303 @@
+"""The task loop with its real parts (stages, user code, state, sinks) on the store's twin, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.api.compile import compile_topology
+from penstock.api.load import load_topology
+from penstock.store.memory_node import MemoryNode
+from penstock.store.memory_store import MemoryStore
+from penstock.store.port import (
+    Answer,
+    Bounds,
+    Claim,
+    ClearFailure,
+    Commit,
+    Create,
+    Enroll,
+    Failures,
+    Measure,
+    OpenStore,
+    Owner,
+    Publish,
+    Request,
+    SetTasks,
+    StoreUnreachable,
+)
+from penstock_worker.task import assemble
+from penstock_worker.task_launch import TaskLaunch
+from penstock_worker.task_loop import TaskLoop
+
+MANIFEST = """
+apiVersion: penstock.dev/v1alpha1
+kind: Topology
+metadata: {name: counting}
+spec:
+  code: {module: loop_code}
+  operators:
+  - name: lines
+    source: {files: {glob: "*.txt", format: text}}
+  - name: words
+    inputs: [lines]
+    map: "loop_code:split"
+    outputSchema: "word string"
+  - name: count
+    inputs: [words]
+    keyBy: [word]
+    processor: "loop_code:Count"
+    outputSchema: "word string, total long"
+    shards: 2
+  - name: totals
+    inputs: [count]
+    sink: {files: {path: out/, format: jsonl}}
+"""
+CODE = """
+from pyspark.sql.streaming import StatefulProcessor
+
+
+def split(line):
+    return line.value.split()
+
+
+class Count(StatefulProcessor):
+    def init(self, handle):
+        self.total = handle.getValueState("total", "n long")
+
+    def handleInputRows(self, key, rows, timers):
+        before = self.total.get()
+        total = (before[0] if before else 0) + len(list(rows))
+        if key[0] == "poison":
+            raise ValueError("this word is poison")
+        self.total.update((total,))
+        yield (key[0], total)
+
+    def close(self):
+        pass
+"""
+INCARNATION = "u1/5/1"
+
+
+class TurnedClock:
+    """Time stands still but for `sleep_us`, and goes on a little with each look."""
+
+    def __init__(self) -> None:
+        self.time_us = 1_000_000_000
+
+    def now_us(self) -> int:
+        self.time_us += 10
+        return self.time_us
+
+    def monotonic_us(self) -> int:
+        return self.now_us()
+
+    def sleep_us(self, microseconds: int) -> None:
+        self.time_us += microseconds
+
+
+class LossyStore:
+    """Loses replies on demand: the calls are carried out, the caller hears nothing."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.lose_next_commit = False
+
+    def call(self, call: Request[Any]) -> Any:
+        return self._store.call(call)
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        answers = self._store.pipeline(calls)
+        if self.lose_next_commit and any(isinstance(call, Commit) for call in calls):
+            self.lose_next_commit = False
+            raise StoreUnreachable("the reply was lost")
+        return answers
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class Scene:
+    """One worker with the executors lines-w1 and count-w1, on one node in memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "topology.yaml").write_text(MANIFEST)
+        (folder / "loop_code.py").write_text(CODE)
+        self.plan = compile_topology(load_topology(folder / "topology.yaml"))
+        self.clock = TurnedClock()
+        self.node = MemoryNode()
+        self.store = MemoryStore(self.node, "t", Bounds())
+        self.store.call(OpenStore("n1"))
+
+    def publish(self, source_shards: Sequence[str]) -> None:
+        workers = (("w1", "n1", "localhost", "u1"),)
+        for operator, shards in (("lines", source_shards), ("count", ("count/0", "count/1"))):
+            executor = f"{operator}-w1"
+            self.store.call(
+                Publish(
+                    operator,
+                    1,
+                    0,
+                    workers,
+                    ((executor, "w1", 1),),
+                    tuple((s, executor, "n1") for s in shards),
+                )
+            )
+            for shard in shards:
+                self.store.call(Create(shard, source=operator == "lines"))
+        assert self.store.call(Enroll("w1", "u1", 5, 1)) is Answer.OK
+
+    def task(self, operator: str, shards: Sequence[str], ready: str = "", store: Any = None) -> TaskLoop:
+        ready = ready or f"{operator}.ready"
+        mapping = tuple((shard, ready) for shard in shards)
+        assert self.store.call(SetTasks("w1", INCARNATION, f"{operator}-w1", mapping)) is Answer.OK
+        launch = TaskLaunch(
+            "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
+            str(self.folder), False, Bounds(),
+        )  # fmt: skip
+        return assemble(launch, store or self.store, self.store, self.clock)
+
+    def turns(self, task: TaskLoop, count: int = 12) -> None:
+        for _ in range(count):
+            if not task.retired:
+                task.turn()
+
+    def out(self) -> list[str]:
+        return sorted(
+            line for path in (self.folder / "out").glob("*.jsonl") for line in path.read_text().splitlines()
+        )
+
+    def waiting(self) -> int:
+        counters = self.store.call(Measure(("count/0", "count/1")))
+        return sum(c.inbox_entries for c in counters if c is not None)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "loop_code", raising=False)
+    scene = Scene(tmp_path)
+    (tmp_path / "a.txt").write_text("ash sea ash\nsea ash\n")
+    scene.publish(["lines/a.txt"])
+    return scene
+
+
+def fed(scene: Scene) -> Scene:
+    scene.turns(scene.task("lines", ["lines/a.txt"]))
+    return scene
+
+
+def test_lines_become_words_become_totals_in_the_sinks_file(scene: Scene):
+    task = fed(scene).task("count", ["count/0", "count/1"])
+    scene.turns(task)
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+    assert scene.waiting() == 0
+
+
+def test_a_finished_source_is_read_once(scene: Scene):
+    task = scene.task("lines", ["lines/a.txt"])
+    scene.turns(task, 40)
+    again = scene.task("lines", ["lines/a.txt"], ready="second")
+    scene.turns(again, 40)
+    scene.turns(scene.task("count", ["count/0", "count/1"]))
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+def test_a_lost_reply_to_a_commit_is_neither_lost_nor_counted_twice(scene: Scene):
+    lossy = LossyStore(fed(scene).store)
+    task = scene.task("count", ["count/0", "count/1"], store=lossy)
+    lossy.lose_next_commit = True
+    scene.turns(task, 1)
+    assert scene.out() == [], "the commit is done, but the task does not know"
+    scene.turns(task)
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+def test_a_late_owner_is_fenced_and_the_new_one_writes_what_was_committed(scene: Scene):
+    fed(scene)
+    late = scene.task("count", ["count/0", "count/1"], ready="late")
+    late.turn()  # claims, works, commits and writes
+    (scene.folder / "b.txt").write_text("ash\n")
+    new = scene.task("count", ["count/0", "count/1"], ready="new")
+    scene.turns(new)
+    scene.turns(late)
+    assert late.retired
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+def test_entries_committed_but_not_written_are_written_by_the_next_owner(scene: Scene):
+    fed(scene)
+    dying = scene.task("count", ["count/0", "count/1"], ready="dying")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock_worker.sinks.jsonl.JsonlSinkWriter.write", _die)
+        with pytest.raises(SystemExit):
+            scene.turns(dying)
+    assert scene.out() == []
+    scene.turns(scene.task("count", ["count/0", "count/1"], ready="next"))
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+def _die(*_: object) -> None:
+    raise SystemExit("killed between commit and write")
+
+
+def test_user_code_that_raises_is_reported_once_and_nothing_of_its_batch_is_kept(scene: Scene):
+    (scene.folder / "a.txt").write_text("ash poison ash\n")
+    fed(scene)
+    task = scene.task("count", ["count/0", "count/1"])
+    waited = scene.waiting()
+    scene.turns(task)
+    failures = scene.store.call(Failures())
+    assert list(failures) == ["count"]
+    assert "ValueError: this word is poison" in failures["count"]
+    assert scene.waiting() >= 1
+    assert waited >= scene.waiting()
+    scene.store.call(ClearFailure("count"))
+    code = CODE.replace('if key[0] == "poison":', "if False:")
+    (scene.folder / "loop_code.py").write_text(code)
+    __import__("sys").modules.pop("loop_code")
+    scene.turns(scene.task("count", ["count/0", "count/1"], ready="mended"))
+    assert scene.out() == ['{"word":"ash","total":2}', '{"word":"poison","total":1}']
+
+
+def test_a_failure_of_a_fenced_owner_does_not_count(scene: Scene):
+    (scene.folder / "a.txt").write_text("poison\n")
+    fed(scene)
+    late = scene.task("count", ["count/0", "count/1"], ready="late")
+    late.refresh()
+    for shard in ("count/0", "count/1"):
+        scene.store.call(Claim(shard, Owner("count-w1", INCARNATION, "other"), 1))
+    scene.turns(late, 3)
+    assert scene.store.call(Failures()) == {}
+
+
+def test_a_task_that_the_map_names_no_longer_retires(scene: Scene):
+    task = scene.task("count", ["count/0", "count/1"])
+    task.turn()
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", ()))
+    scene.turns(task)
+    assert task.retired
+
+
+def test_a_task_of_an_earlier_start_of_the_worker_retires(scene: Scene):
+    task = scene.task("count", ["count/0", "count/1"])
+    task.turn()
+    assert scene.store.call(Enroll("w1", "u1", 6, 2)) is Answer.OK
+    scene.store.call(SetTasks("w1", "u1/6/2", "count-w1", (("count/0", "theirs"), ("count/1", "theirs"))))
+    scene.clock.sleep_us(2_000_000)
+    scene.turns(task)
+    assert task.retired
+
+
+def test_a_task_waits_to_be_named_before_it_retires(scene: Scene):
+    task = scene.task("count", ["count/0", "count/1"])
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", ()))
+    scene.turns(task, 3)
+    assert not task.retired
+    scene.clock.sleep_us(60_000_000)
+    scene.turns(task)
+    assert task.retired
