@@ -42,7 +42,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
     try:
         assemble(launch, store, waiter, clock).run()
     except PermanentError as error:
-        _LOG.error("%s: %s", launch.name, error)  # noqa: TRY400 - a sentence, no traceback
+        _LOG.error("%s: %s", launch.name, error)
         raise
     finally:
         store.close()
