@@ -50,7 +50,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
 
 
 def assemble(launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clock) -> TaskLoop:
-    """The task's loop with everything it works with. Raises PermanentError when user code cannot be loaded."""
+    """The task's loop with everything it works with. Raises PermanentError when user code does not load."""
     return TaskLoop(
         launch,
         store,
