@@ -110,11 +110,13 @@ class RunScene:
         self._carry_out(decision)
         return decision.actions
 
-    def ready(self, worker: str, state: str = "ready", message: str = "") -> None:
-        """The worker's current start reports its state."""
+    def ready(self, worker: str, state: str = "ready", message: str = "", tasks: int = 1) -> None:
+        """The worker's current start reports its state and how many tasks run."""
         care = self.state.workers[worker]
         assert self.rows is not None
-        self.rows[worker] = WorkerRow(worker, care.uid, care.attempt, 1, state, message, 0, {})
+        self.rows[worker] = WorkerRow(
+            worker, care.uid, care.attempt, 1, state, message, 0, {"count-x": tasks}
+        )
 
     def all_ready(self) -> None:
         for worker in self.state.workers:

@@ -52,7 +52,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> 
     "time_limit_s",
     callback=_seconds,
     metavar="DURATION",
-    help="End after this time, such as 60s or 5m, counted from the first worker that is ready.",
+    help="End after this time, such as 60s or 5m, counted from when the work begins.",
 )
 @click.option(
     "--state-dir",

@@ -333,8 +333,8 @@ class LocalRun:
         state = self._state
         now_s = self._ticks.now_s()
         worked_s = 0.0
-        if state.first_up_s is not None:
-            worked_s = (self._worked_until_s or now_s) - state.first_up_s
+        if state.working_since_s is not None:
+            worked_s = (self._worked_until_s or now_s) - state.working_since_s
         message = state.message
         if state.log_of:
             message += f"\n{self._fleet.log_tail(state.log_of, _LOG_LINES)}"

@@ -88,7 +88,8 @@ class Backlog:
 class RunState:
     """Everything that the supervision remembers. `token` is unique to this run; uids are made from it.
 
-    `message` says why a run failed; `log_of` names the worker whose last lines belong to it.
+    `working_since_s` is when the first task ran, and `time_limit_s` counts from there. `message` says why a
+    run failed; `log_of` names the worker whose last lines belong to it.
     """
 
     plan: Plan
@@ -98,7 +99,7 @@ class RunState:
     schedules: Mapping[str, OperatorSchedule]
     time_limit_s: float | None = None
     phase: Phase = Phase.STARTING
-    first_up_s: float | None = None
+    working_since_s: float | None = None
     drain_until_s: float = 0.0
     progressed_at_s: float = 0.0
     last_backlog: Backlog | None = None
@@ -181,6 +182,7 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     turn.notice_deaths()
     turn.notice_ready()
     turn.start_again()
+    turn.notice_work()
     turn.watch_end()
     turn.watch_stopped()
     return Decision(turn.state, tuple(turn.actions))
@@ -230,6 +232,15 @@ class _Turn:
                     self._fail(f"Worker {care.name} cannot go on: {row.message}", log_of=care.name)
                     return
 
+    def notice_work(self) -> None:
+        """The run is running once a task does: a worker that is ready has yet to start them."""
+        if self._is_ending or self.state.working_since_s is not None:
+            return
+        backlog, before = self.seen.backlog, self.state.last_backlog
+        has_committed = backlog is not None and before is not None and backlog.commits > before.commits
+        if has_committed or any(count for _, row in self._current_rows() for count in row.tasks.values()):
+            self.state = replace(self.state, working_since_s=self.now_s, phase=Phase.RUNNING)
+
     def watch_end(self) -> None:
         """Input used up, time over, a drain done."""
         if self._is_ending:
@@ -255,7 +266,7 @@ class _Turn:
             self.state = replace(self.state, phase=Phase.ENDED)
 
     def _is_time_over(self) -> bool:
-        limit_s, since_s = self.state.time_limit_s, self.state.first_up_s
+        limit_s, since_s = self.state.time_limit_s, self.state.working_since_s
         return limit_s is not None and since_s is not None and self.now_s - since_s >= limit_s
 
     def _watch_drain(self, is_quiet: bool) -> None:
@@ -272,8 +283,8 @@ class _Turn:
 
     def _drain(self, result: Result, reason: str) -> None:
         """Sources stop where they are: their schedules hold no shards any more."""
-        if self.state.first_up_s is None:
-            self.actions.append(Say(f"{reason} before a worker was ready"))
+        if self.state.working_since_s is None:
+            self.actions.append(Say(f"{reason} before the work began"))
             self._stop(result)
             return
         sources = [stage.operator for stage in self.state.plan.stages if is_source(stage)]
@@ -370,8 +381,6 @@ class _Turn:
                 continue
             care = replace(known, is_up=True, up_since_s=self.now_s, early_deaths=0)
             self._keep(care)
-            if self.state.first_up_s is None:
-                self.state = replace(self.state, first_up_s=self.now_s, phase=Phase.RUNNING)
             if not care.restarts:
                 self.actions.append(Say(f"worker {care.name} is ready"))
                 continue

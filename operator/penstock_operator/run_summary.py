@@ -19,7 +19,7 @@ from penstock_operator.run_status import RunEvent
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """`result` is finished, time over, stopped or failed (with `message`). `worked_s` counts from the first
-    worker that was ready; `restarts` names the workers that were started again, and how often."""
+    task that ran; `restarts` names the workers that were started again, and how often."""
 
     topology: str
     result: str

@@ -28,14 +28,24 @@ def test_all_workers_start_with_the_shards_spread_over_them() -> None:
     assert count == {"w0": 4, "w1": 4}
 
 
-def test_the_run_is_running_once_the_first_worker_is_ready() -> None:
+def test_the_run_is_running_once_the_first_task_runs() -> None:
+    scene = RunScene(2)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert scene.state.phase is Phase.STARTING
+    assert scene.said == ["worker w1 is ready"]
+    scene.ready("w1", tasks=1)
+    scene.turn(1)
+    assert scene.state.phase is Phase.RUNNING
+
+
+def test_the_run_is_running_once_a_shard_has_committed() -> None:
     scene = RunScene(2)
     scene.turn(1)
     assert scene.state.phase is Phase.STARTING
-    scene.ready("w1")
+    scene.work()
     scene.turn(1)
     assert scene.state.phase is Phase.RUNNING
-    assert scene.said == ["worker w1 is ready"]
 
 
 def test_the_shards_of_a_dead_worker_go_to_the_living_at_once() -> None:
@@ -286,7 +296,7 @@ def test_a_signal_while_workers_leave_ends_them_at_once() -> None:
     assert (scene.state.phase, scene.state.result) == (Phase.ENDED, Result.FINISHED)
 
 
-def test_a_signal_before_any_worker_is_ready_stops_them() -> None:
+def test_a_signal_before_the_work_began_stops_the_workers() -> None:
     scene = RunScene(1)
     scene.interrupts = 1
     scene.turn()
@@ -328,7 +338,7 @@ def test_a_worker_that_dies_in_a_drain_is_replaced_and_reads_no_more_input() -> 
     assert scene.published["lines"].shards == {}
 
 
-def test_the_time_limit_counts_from_the_first_ready_worker_and_then_drains() -> None:
+def test_the_time_limit_counts_from_the_beginning_of_work_and_then_drains() -> None:
     scene = RunScene(1, time_limit_s=10)
     scene.turn(60)
     scene.all_ready()
