@@ -140,7 +140,7 @@ class _EdgeRunner:
         types = [schema.columns[column].type for column in edge.key_columns]
         self._route = Router(types, edge.shards).route
         self._names = [f"{edge.operator}/{shard}" for shard in range(edge.shards)]
-        self._keys_of = _keys_of(edge.key_columns, types)
+        self._keys_of = routing_keys(edge.key_columns, types)
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         route, names = self._route, self._names
@@ -154,7 +154,7 @@ class _EdgeRunner:
             slot[1].append(row)
 
 
-def _keys_of(
+def routing_keys(
     columns: Sequence[int], types: Sequence[str]
 ) -> Callable[[Sequence[WireRow]], Iterable[tuple[Any, ...]]]:
     """Rows -> their keys, as the router takes them."""

@@ -1,0 +1,424 @@
+"""Processors give the same rows in Spark's own transformWithState and in Penstock's runner over a real store.
+
+Spark reads each example's input as three files, one for each micro-batch; Penstock works the same three
+batches, and another owner takes every shard between them, so that state comes from the store. The last
+test asks both for the answers of single state calls, and how keys and rows look to a processor.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import importlib
+import itertools
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming import StatefulProcessor
+
+from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.routing import Router
+from penstock.dataflow.schema import Schema
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Answer, Bounds
+from penstock_worker.keyed_stage import key_getter
+from penstock_worker.rows import OutputShape, RowReader
+from penstock_worker.spark_types import struct_type
+from penstock_worker.state.cache import StateCache
+from penstock_worker.steps import routing_keys
+from penstock_worker.user_code import ProcessorRunner
+from store_fixtures import RedisBackend
+from store_scenario import Scene
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "processors"
+SHARDS = ("mid/0", "mid/1")
+BATCHES = 3
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A processor of `examples/processors`; schemas are those of its topology."""
+
+    folder: str
+    processor: str
+    input: str
+    key: tuple[str, ...]
+    output: str
+
+
+EXAMPLE_PROCESSORS = [
+    Example(
+        "running-totals",
+        "RunningTotals",
+        "number long, user string, category string, amount long",
+        ("user",),
+        "user string, number long, category string, total long, categories int",
+    ),
+    Example(
+        "last-values",
+        "LastValues",
+        "number long, sensor int, celsius double",
+        ("sensor",),
+        "sensor int, number long, mean double, highest double, readings int",
+    ),
+    Example(
+        "first-seen",
+        "FirstSeen",
+        "number long, host string, status int, day date",
+        ("host", "status"),
+        "host string, status int, number long, first long, day date, hits long, new boolean",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisBackend]:
+    backend = RedisBackend(tmp_path_factory.mktemp("stores"))
+    yield backend
+    backend.stop()
+
+
+@pytest.fixture
+def scene(backend: RedisBackend) -> Scene:
+    """Two shards in a real store, claimed."""
+    backend.empty()
+    return Scene(backend.open_store(bounds=Bounds())).set_up(*SHARDS)
+
+
+@pytest.fixture
+def streaming(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with RocksDB below its state, as transformWithState asks for."""
+    settings = {
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+        "spark.sql.session.timeZone": "UTC",
+    }
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in settings:
+        spark.conf.unset(name)
+
+
+# --- the two sides ----------------------------------------------------------------------------------
+
+
+def in_spark(
+    stream: DataFrame, key: Sequence[str], processor: StatefulProcessor, output: Schema, folder: Path
+) -> list[list[Row]]:
+    """The rows that come out of each micro-batch that has any."""
+    batches: list[list[Row]] = []
+
+    def keep(frame: DataFrame, _: int) -> None:
+        batches.append(frame.collect())
+
+    query = (
+        stream.groupBy(*key)
+        .transformWithState(processor, struct_type(output), "Update", "None")
+        .writeStream.outputMode("update")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .foreachBatch(keep)
+        .start()
+    )
+    query.awaitTermination()
+    return [rows for rows in batches if rows]
+
+
+class InPenstock:
+    """The runner on two shards; batch by batch, with a new owner for each."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        processor: type[StatefulProcessor],
+        given: Schema,
+        key: Sequence[str],
+        output: Schema,
+    ) -> None:
+        self._scene = scene
+        columns = [given.names.index(name) for name in key]
+        types = [given.columns[column].type for column in columns]
+        self._given = OutputShape(given)
+        self._key_of = key_getter(columns, [column.type for column in given.columns])
+        self._route = Router(types, len(SHARDS)).route
+        self._routing_keys = routing_keys(columns, types)
+        self._runner = ProcessorRunner(processor, given, columns, output, "probe")
+        self._cache = StateCache(
+            self._runner.variables, self._runner.key_types, scene.store.call, Bounds().commit_bytes_max
+        )
+        self._reader = RowReader(output)
+
+    def batch(self, rows: list[Any]) -> list[Row]:
+        by_shard: dict[str, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
+        wire_rows = self._given.wire_rows(rows)
+        for row, key in zip(wire_rows, self._routing_keys(wire_rows), strict=True):
+            by_shard[SHARDS[self._route(key)]][self._key_of(row)].append(row)
+        out: list[Row] = []
+        for shard, groups in by_shard.items():
+            state = self._cache.shard(OwnedShard(shard, self._scene.claim(shard)))
+            load = state.missing(groups)
+            if load is not None:
+                answer = self._scene.store.call(load)
+                assert not isinstance(answer, Answer)
+                state.loaded(load, answer)
+            for key, group in groups.items():
+                out.extend(self._reader.rows(self._runner.run(state, key, group, -1)))
+            self._scene.commit(shard, state=state.take_writes())
+            state.committed()
+        return out
+
+
+def module_of(example: Example) -> Any:
+    folder = str(EXAMPLES / example.folder)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return importlib.import_module(example.folder.replace("-", "_"))
+
+
+def in_order(rows: list[Row]) -> list[str]:
+    return sorted(repr(row) for row in rows)
+
+
+# --- the examples -----------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("example", EXAMPLE_PROCESSORS, ids=lambda example: example.folder)
+def test_an_example_gives_the_same_rows_in_spark_and_in_penstock(
+    example: Example, streaming: SparkSession, scene: Scene, tmp_path: Path
+) -> None:
+    module = module_of(example)
+    processor = getattr(module, example.processor)
+    given, output = parse_schema(example.input), parse_schema(example.output)
+    batches = batches_of(next((EXAMPLES / example.folder / "input").iterdir()))
+
+    penstock = InPenstock(scene, processor, given, example.key, output)
+    ours = []
+    for lines in batches:
+        parsed = itertools.chain.from_iterable(module.parse(Row(value=line)) for line in lines)
+        ours.append(penstock.batch(list(parsed)))
+
+    write_batches(batches, tmp_path / "input")
+    cloudpickle.register_pickle_by_value(module)
+    stream = (
+        streaming.readStream.schema(struct_type(given))
+        .option("maxFilesPerTrigger", 1)
+        .csv(str(tmp_path / "input"))
+    )
+    theirs = in_spark(stream, example.key, processor(), output, tmp_path)
+
+    assert len(theirs) == BATCHES
+    assert list(map(in_order, ours)) == list(map(in_order, theirs))
+    assert sum(map(len, ours)) == sum(map(len, batches))
+
+
+def batches_of(path: Path) -> list[list[str]]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    size = -(-len(lines) // BATCHES)
+    return [lines[start : start + size] for start in range(0, len(lines), size)]
+
+
+def write_batches(batches: list[list[str]], folder: Path) -> None:
+    """One file each; Spark takes them by age."""
+    folder.mkdir()
+    for number, lines in enumerate(batches):
+        path = folder / f"{number}.csv"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
+
+
+# --- single calls -----------------------------------------------------------------------------------
+
+PROBE_INPUT = (
+    "word string, n bigint, day date, price decimal(10,2), raw binary, numbers array<int>, "
+    "byword map<string,int>, pair struct<x:int,y:string>, share float"
+)
+PROBE_ROW = (
+    "k1",
+    7,
+    datetime.date(2020, 1, 2),
+    decimal.Decimal("1.5"),
+    b"\x00\xff",
+    [1, None],
+    {"a": 1},
+    (1, "z"),
+    0.1,
+)
+
+
+class Probe(StatefulProcessor):
+    """Tells what single calls on state answer, as (number, text)."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "a bigint, b double, c string")
+        self.typed = handle.getValueState(
+            "typed",
+            "d date, m decimal(10,2), n binary, l array<int>, p map<string,int>, s struct<x:int,y:string>, "
+            "h boolean, t tinyint, f float",
+        )
+        self.items = handle.getListState("items", "x bigint")
+        self.map = handle.getMapState("map", "k string", "v bigint")
+        self.floats = handle.getMapState("floats", "k double", "v bigint")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:  # noqa: N802, N803 - pyspark's
+        rows = list(rows)
+        told = [
+            ("key", lambda: key),
+            ("row", lambda: tuple(rows[0])),
+            ("times", lambda: timerValues.getCurrentWatermarkInMs()),
+            *self.values(),
+            *self.lists(),
+            *self.maps(),
+        ]
+        for number, (call, ask) in enumerate(told):
+            yield Row(number=number, text=f"{call}: {self.answer(ask)}")
+
+    @staticmethod
+    def answer(ask: Callable[[], Any]) -> str:
+        try:
+            answer = ask()
+        except Exception as error:  # noqa: BLE001 - that it raises is the answer
+            return f"raises {'TypeError' if isinstance(error, TypeError) else 'an error'}"
+        return f"{answer!r} {type(answer).__name__}"
+
+    def values(self) -> list[tuple[str, Callable[[], Any]]]:
+        value, typed = self.value, self.typed
+        given = (
+            datetime.date(1960, 2, 29),
+            decimal.Decimal("1.255"),
+            bytearray(b"\x00\xff"),
+            (1, None),
+            {"a": None},
+            (1, "q"),
+            True,
+            -128,
+            1.1,
+        )
+        return [
+            ("exists", value.exists),
+            ("get", value.get),
+            ("update", lambda: value.update((1, 2.0, "x"))),
+            ("get", value.get),
+            ("update nulls", lambda: value.update((None, None, None))),
+            ("get", value.get),
+            ("exists", value.exists),
+            ("update by list", lambda: value.update([7, 2.0, "x"])),
+            ("update by row", lambda: value.update(Row(a=8, b=2.5, c="x"))),
+            ("get", value.get),
+            ("clear", value.clear),
+            ("get", value.get),
+            ("exists", value.exists),
+            ("clear again", value.clear),
+            ("update types", lambda: typed.update(given)),
+            ("get types", typed.get),
+            ("update null types", lambda: typed.update((None,) * len(given))),
+            ("get null types", typed.get),
+        ]
+
+    def lists(self) -> list[tuple[str, Callable[[], Any]]]:
+        items = self.items
+
+        def changed_while_read() -> list[Any]:
+            seen = []
+            for row in items.get():
+                seen.append(row)
+                items.appendValue((100 + row[0],))
+            return seen
+
+        def changed_before_read() -> list[Any]:
+            rows = items.get()
+            items.appendValue((200,))
+            return list(rows)
+
+        return [
+            ("exists", items.exists),
+            ("get", lambda: list(items.get())),
+            ("append", lambda: items.appendValue((1,))),
+            ("append list", lambda: items.appendList([(2,), (3,)])),
+            ("get", lambda: list(items.get())),
+            ("exists", items.exists),
+            ("change while read", changed_while_read),
+            ("get", lambda: list(items.get())),
+            ("change before read", changed_before_read),
+            ("put", lambda: items.put([(None,), (9,)])),
+            ("get", lambda: list(items.get())),
+            ("two at once", lambda: list(zip(items.get(), items.get(), strict=True))),
+            ("clear", items.clear),
+            ("exists", items.exists),
+            ("append after clear", lambda: items.appendValue((4,))),
+            ("get", lambda: list(items.get())),
+        ]
+
+    def maps(self) -> list[tuple[str, Callable[[], Any]]]:
+        map_, floats = self.map, self.floats
+
+        def changed_while_read() -> list[Any]:
+            seen = []
+            for (key,), value in map_.iterator():
+                seen.append((key, value))
+                map_.updateValue((f"new {key}",), (1,))
+                map_.removeKey((key,))
+            return seen
+
+        def removed() -> None:
+            for key in list(map_.keys()):
+                map_.removeKey(key)
+
+        return [
+            ("exists", map_.exists),
+            ("get absent", lambda: map_.getValue(("a",))),
+            ("contains absent", lambda: map_.containsKey(("a",))),
+            ("iterate nothing", lambda: list(map_.iterator())),
+            ("remove absent", lambda: map_.removeKey(("a",))),
+            *[
+                (f"update {key}", lambda key=key: map_.updateValue((key,), (len(key),)))
+                for key in ("b", "a", "zz", "", "B")
+            ],
+            ("get", lambda: map_.getValue(("a",))),
+            ("contains", lambda: map_.containsKey(("a",))),
+            ("iterate", lambda: list(map_.iterator())),
+            ("keys", lambda: list(map_.keys())),
+            ("values", lambda: list(map_.values())),
+            ("change while read", changed_while_read),
+            ("iterate", lambda: list(map_.iterator())),
+            ("null value", lambda: map_.updateValue(("n",), (None,))),
+            ("get null value", lambda: map_.getValue(("n",))),
+            ("contains null value", lambda: map_.containsKey(("n",))),
+            ("null key", lambda: map_.updateValue((None,), (1,))),
+            ("contains null key", lambda: map_.containsKey((None,))),
+            ("remove all", removed),
+            ("exists", map_.exists),
+            *[
+                (f"update {key}", lambda key=key: floats.updateValue((key,), (7,)))
+                for key in (0.0, -0.0, float("nan"))
+            ],
+            ("how many", lambda: len(list(floats.keys()))),
+            ("nan", lambda: floats.containsKey((float("nan"),))),
+            ("clear", floats.clear),
+            ("exists", floats.exists),
+        ]
+
+
+@pytest.mark.timeout(240)
+def test_single_calls_answer_as_sparks_do(streaming: SparkSession, scene: Scene, tmp_path: Path) -> None:
+    given, output = parse_schema(PROBE_INPUT), parse_schema("number int, text string")
+    key = ("word", "n", "day", "price", "raw")
+    (frame_path, stream_schema) = (str(tmp_path / "input"), struct_type(given))
+    streaming.createDataFrame([PROBE_ROW], stream_schema).coalesce(1).write.parquet(frame_path)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    (theirs,) = in_spark(
+        streaming.readStream.schema(stream_schema).parquet(frame_path), key, Probe(), output, tmp_path
+    )
+    ours = InPenstock(scene, Probe, given, key, output).batch([PROBE_ROW])
+    assert [row.text for row in sorted(ours)] == [row.text for row in sorted(theirs)]
