@@ -148,7 +148,11 @@ def run(
         _cannot_run(error)
     output.end(summary)
     if json_summary is not None:
-        json_summary.write_bytes(summary_json(summary))
+        try:
+            json_summary.write_bytes(summary_json(summary))
+        except OSError as error:
+            click.echo(f"penstock: {json_summary} cannot be written: {error.strerror}.", err=True)
+            sys.exit(EXIT_CANNOT_RUN)
     if summary.result == Result.FAILED:
         sys.exit(EXIT_FAILED)
 

@@ -20,6 +20,10 @@ class WorkerStillThereError(PermanentError):
     """A worker of that name runs or is being stopped; two of one name would share its schedule."""
 
 
+class WorkerNotStartedError(PermanentError):
+    """The runtime has no means to start a worker; the message is one sentence that says what to do."""
+
+
 class WorkerState(StrEnum):
     RUNNING = "running"
     STOPPING = "stopping"
@@ -47,7 +51,8 @@ class Fleet(Protocol):
     """The workers of one topology. Called from one thread."""
 
     def start(self, launch: WorkerLaunch) -> None:
-        """Start a worker. WorkerStillThereError unless the name is new or its last one ended."""
+        """Start a worker. WorkerStillThereError unless the name is new or its last one ended;
+        WorkerNotStartedError."""
 
     def stop(self, worker: str, grace_s: float) -> None:
         """Ask a worker to leave, and end it by force after `grace_s` (0: now).

@@ -20,7 +20,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from penstock.api.worker_launch import WorkerLaunch
-from penstock_operator.fleet import FleetWorker, WorkerState, WorkerStillThereError
+from penstock_operator.fleet import (
+    FleetWorker,
+    WorkerNotStartedError,
+    WorkerState,
+    WorkerStillThereError,
+)
 from penstock_operator.marked_processes import MARK, kill_marked, marked
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -73,21 +78,13 @@ class LocalFleet:
             raise WorkerStillThereError(f"worker {launch.worker} still runs as process {before.process.pid}")
         if before is not None:
             self._sweep(before)
-        launch_file = self._folder / f"{launch.worker}.json"
-        launch_file.write_text(launch.model_dump_json(indent=2), encoding="utf-8")
-        log_file = self.log_file(launch.worker)
-        fresh = before is None or log_file.stat().st_size > _LOG_BYTES_MAX
-        with log_file.open("wb" if fresh else "ab") as log:
-            log_start = log.tell()
-            process = subprocess.Popen(
-                self._command(launch_file),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "PYTHONUNBUFFERED": "1", MARK: self._mark(launch)},
-            )
-        self._workers[launch.worker] = _Worker(launch, process, log_start)
+        try:
+            self._workers[launch.worker] = self._spawn(launch, is_first=before is None)
+        except OSError as error:
+            raise WorkerNotStartedError(
+                f"Worker {launch.worker} cannot be started in {self._folder} ({error.strerror}): "
+                "free what it lacks, or choose another directory with --state-dir."
+            ) from error
 
     def stop(self, worker: str, grace_s: float) -> None:
         known = self._workers.get(worker)
@@ -153,6 +150,23 @@ class LocalFleet:
             if not self._orphans and all(known.swept for known in self._workers.values()):
                 return
             time.sleep(0.01)
+
+    def _spawn(self, launch: WorkerLaunch, *, is_first: bool) -> _Worker:
+        launch_file = self._folder / f"{launch.worker}.json"
+        launch_file.write_text(launch.model_dump_json(indent=2), encoding="utf-8")
+        log_file = self.log_file(launch.worker)
+        fresh = is_first or log_file.stat().st_size > _LOG_BYTES_MAX
+        with log_file.open("wb" if fresh else "ab") as log:
+            log_start = log.tell()
+            process = subprocess.Popen(
+                self._command(launch_file),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", MARK: self._mark(launch)},
+            )
+        return _Worker(launch, process, log_start)
 
     def _mark(self, launch: WorkerLaunch) -> str:
         return f"{self._token}/worker/{launch.uid}/{launch.attempt}/"

@@ -143,6 +143,8 @@ class LocalRun:
             if backlog is not None and backlog.is_empty and backlog.sources_finished:
                 self.tell("the input was used up and worked through by an earlier run; --fresh starts anew")
                 return self._summary(Result.FINISHED)
+        if self._ticks.interrupts:
+            return self._summary(Result.STOPPED)
         self._accept(begin(self._state))
         while self._state.phase is not Phase.ENDED:
             self._turn()

@@ -1,9 +1,10 @@
 """The state directory of `penstock run`: what a run leaves for the next one, and who may use it.
 
-    run.json    which topology the store holds, and what of it must not change (`topology_identity`)
-    lock        held while a run goes on, and by its sentinel until nothing of it is left
-    store/      the private store
-    workers/    launch and log files
+    run.json        which topology the store holds, and what of it must not change (`topology_identity`)
+    topology.yaml   the manifest of the last run, with its overrides
+    lock            held while a run goes on, and by its sentinel until nothing of it is left
+    store/          the private store
+    workers/        launch and log files
 
 Neighbours: `local_run` decides by it whether to resume, `sentinel` inherits the lock.
 """
@@ -146,6 +147,12 @@ class StateDirectory:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+
+    def write_manifest(self, text: str) -> Path:
+        """Keep the manifest that the run was started with: a worker that starts later reads the same one."""
+        path = (self.folder / "topology.yaml").absolute()
+        path.write_text(text, encoding="utf-8")
+        return path
 
     def remove_state(self, sink_files: Iterable[Path]) -> int:
         """Forget everything, and remove these files; answers how many of them there were.

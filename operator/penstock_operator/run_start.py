@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,6 +75,7 @@ def run_topology(
     shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
     token = secrets.token_hex(6)
     with ExitStack() as stack:
+        stack.enter_context(_file_faults())
         directory = StateDirectory(request.state_folder)
         lock = directory.lock()
         stack.callback(directory.unlock)
@@ -97,15 +98,14 @@ def run_topology(
         fleet = LocalFleet(directory.workers_folder, token, command)
         stack.callback(fleet.close)
         stack.callback(output.close)
-        manifest = directory.folder / "topology.yaml"
-        manifest.write_text(request.manifest_text, encoding="utf-8")
+        manifest = directory.write_manifest(request.manifest_text)
 
         def launch(action: StartWorker) -> None:
             number = int(action.worker.removeprefix("w"))
             fleet.start(
                 WorkerLaunch(
                     topology_uid=record.topology_uid,
-                    manifest=str(manifest.absolute()),
+                    manifest=str(manifest),
                     base_dir=str(request.base_dir.absolute()),
                     worker=action.worker,
                     uid=action.uid,
@@ -130,6 +130,20 @@ def run_topology(
         )
         run.tell(_beginning(start, record, removed, plan, measured, directory.folder))
         return run.run()
+
+
+@contextmanager
+def _file_faults() -> Iterator[None]:
+    """A file or directory that cannot be made, read, written or removed is told in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise StateUnusableError(
+            f"{error.filename} cannot be used ({error.strerror}): mend that, or choose another directory "
+            "with --state-dir."
+        ) from error
 
 
 def _open_state(

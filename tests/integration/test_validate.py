@@ -1,0 +1,40 @@
+"""`penstock validate` with user code that is really imported, by the process that knows Spark's classes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from penstock_operator.cli import EXIT_INVALID, main
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    for name in ("topology.yaml", "word_count.py"):
+        shutil.copy(EXAMPLE / name, tmp_path)
+    return tmp_path
+
+
+def test_the_example_is_valid(example: Path) -> None:
+    ended = CliRunner().invoke(main, ["validate", str(example / "topology.yaml")])
+    assert ended.exit_code == 0, ended.output
+    assert ended.output.endswith("topology.yaml: valid\n")
+
+
+def test_code_that_is_missing_and_code_that_is_wrong_are_listed_together(example: Path) -> None:
+    code = (example / "word_count.py").read_text().replace("def split(", "def splitt(")
+    (example / "word_count.py").write_text(code.replace("class Count(StatefulProcessor)", "class Count"))
+    ended = CliRunner().invoke(main, ["validate", "--json", str(example / "topology.yaml")])
+    assert ended.exit_code == EXIT_INVALID
+    faults = {fault["path"]: fault["message"] for fault in json.loads(ended.output)}
+    assert "did you mean splitt?" in faults["spec.operators[1] (words).map"]
+    assert "StatefulProcessor" in faults["spec.operators[2] (count).processor"]
+    assert len(faults) == 2
