@@ -13,7 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from penstock.simulation.protocol.agent import Agent
 from penstock.simulation.protocol.chaos import Chaos
+from penstock.simulation.protocol.layout import HOMES, NODES, OPERATORS, WORKERS
 from penstock.simulation.protocol.node import (
     CALM,
     FaultRates,
@@ -25,13 +27,11 @@ from penstock.simulation.protocol.promises import PromiseBroken, Promises
 from penstock.simulation.protocol.task import OwnedFactory, SimulatedTask
 from penstock.simulation.protocol.trace import Trace
 from penstock.simulation.protocol.worker import SimulatedWorker
-from penstock.simulation.protocol.workload import SHARDS, make_partitions
+from penstock.simulation.protocol.workload import make_partitions
 from penstock.store.memory_store import MemoryStore
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
-    Answer,
     Commit,
-    Create,
     NodeStore,
     Outgoing,
     Owner,
@@ -40,13 +40,6 @@ from penstock.store.port import (
 )
 from penstock.store.sender import deliver_once
 
-NODES = ("a", "b")
-WORKERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
-HOMES = {
-    "src/0": "a", "mid/0": "a", "mid/1": "a", "end/1": "a",
-    "src/1": "b", "mid/2": "b", "end/0": "b",
-}  # fmt: skip
-OPERATORS = ("src", "mid", "end")
 DRAIN_TURNS_MAX = 600
 DRAIN_CYCLE_TURNS = 5
 """How often agents and main processes look by themselves while everything drains."""
@@ -108,40 +101,6 @@ def _roughness(rng: random.Random) -> Roughness:
         event_rate=0.02 + 0.12 * rng.random(),
         rows_max=30,
     )
-
-
-class Agent:
-    """A node's agent: puts records and schedules into its store, again after each start of it."""
-
-    def __init__(self, node: SimulatedNode, link: Link) -> None:
-        self.node = node
-        self._link = link
-        self._starts = -1
-        self._published: dict[str, int] = {}
-
-    def behind(self, schedules: dict[str, Publish]) -> bool:
-        """Whether the store may lack something that it should hold."""
-        return self._starts != self.node.starts or any(
-            self._published.get(operator) != schedule.version for operator, schedule in schedules.items()
-        )
-
-    def step(self, schedules: dict[str, Publish]) -> None:
-        """One round trip that brings the store up to date, or does not."""
-        creates = [
-            Create(shard, position=b"", source=shard in SHARDS.src)
-            for shard, home in HOMES.items()
-            if home == self.node.name and self._starts != self.node.starts
-        ]
-        starts = self.node.starts
-        calls = list(schedules.values())
-        try:
-            answers = self._link.pipeline([*creates, *calls])[len(creates) :]
-        except StoreUnreachable:
-            return
-        self._starts = starts
-        for call, answer in zip(calls, answers, strict=True):
-            if answer is Answer.OK or answer is Answer.DONE:
-                self._published[call.operator] = call.version
 
 
 class World:
