@@ -18,3 +18,7 @@ bench-idle: setup-tests ## Bench: what an idle worker costs in CPU and memory
 .PHONY: bench-spark-sweep
 bench-spark-sweep: setup-tests ## Bench: find the peer's best settings anew and freeze them (an hour or more)
 	@$(BENCH) bench.spark_sweep
+
+.PHONY: bench-profile
+bench-profile: setup-tests ## Bench: where Penstock's tasks spend their time, by a sampling profiler from outside
+	@$(BENCH) bench.profile_tasks

@@ -24,7 +24,7 @@ class Count(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no type
         self,
         key: tuple[int],
         rows: Iterator[Row],
-        timerValues: object,  # noqa: N803, ARG002
+        timerValues: object,  # noqa: N803
     ) -> Iterator[Row]:
         before = self._total.get()
         total = (0 if before is None else before[0]) + sum(1 for _ in rows)

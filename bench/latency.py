@@ -80,7 +80,7 @@ def _penstock(run: PenstockRun, durability: str) -> dict[str, Any]:
     return {
         **_quantiles(run.rows),
         "mode": durability,
-        "held": run.held,
+        "sustained": run.held,
         "processed_per_s": round(run.processed_per_s, 1),
         "cores_used": round(run.cores_used, 2),
         "rows": run.rows.total,
@@ -91,7 +91,7 @@ def _penstock(run: PenstockRun, durability: str) -> dict[str, Any]:
 def _spark(run: SparkRun) -> dict[str, Any]:
     return {
         **_quantiles(run.records),
-        "held": run.held,
+        "sustained": run.held,
         "processed_per_s": round(run.processed_per_s, 1),
         "cores_used": round(run.cores_used, 2),
         "records": run.records.total,
@@ -105,7 +105,7 @@ def _table(rates: dict[str, Any]) -> Table:
     table = Table(title="Latency from source timestamp to sink")
     for header in ("records/s", "system"):
         table.add_column(header)
-    for header in ("p50 ms", "p99 ms", "max ms", "held", "processed/s", "cores used", "Spark's p99 is"):
+    for header in ("p50 ms", "p99 ms", "max ms", "sustained", "processed/s", "cores used", "Spark's p99 is"):
         table.add_column(header, justify="right")
     names = {**{name: f"Penstock, {mode}" for name, mode in MODES.items()}, "spark_micro_batch": "Spark"}
     for rate, figures in rates.items():
@@ -117,7 +117,7 @@ def _table(rates: dict[str, Any]) -> Table:
                 f"{int(rate):,}",
                 label,
                 *(str(found[quantile]) for quantile in ("p50_ms", "p99_ms", "max_ms")),
-                "yes" if found["held"] else "no",
+                "yes" if found["sustained"] else "no",
                 f"{found['processed_per_s']:,.0f}",
                 f"{found['cores_used']:.2f}",
                 "" if ratio is None else f"{ratio:,.0f} x",

@@ -55,7 +55,9 @@ class PenstockRun:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class Reading:
+    """What a run had done at one moment, all since its start: records read and counted, ages."""
+
     at_s: float
     read: int
     counted: int
@@ -134,7 +136,8 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _read(store: RedisStore) -> _Reading:
+def read(store: RedisStore) -> Reading:
+    """Look at the run's store. Raises RetryError when that is away."""
     shards = ("records/0", *(f"count/{part}" for part in range(SHARDS)))
     packed, counters = store.pipeline([ReadMetrics(), Measure(shards)])
     tasks = [
@@ -143,7 +146,7 @@ def _read(store: RedisStore) -> _Reading:
         if name.startswith("task:") and isinstance(row := unpack(name, data), TaskRow)
     ]
     completed = [0 if known is None else known.completed_rows for known in counters]
-    return _Reading(
+    return Reading(
         time.time(),
         completed[0],
         sum(completed[1:]),
@@ -175,7 +178,7 @@ def measure(
     with running("counting", overrides, folder) as run, CpuSampler(run.process.pid) as cpu:
         store = run.connect(START_WITHIN_S)
         try:
-            first = _first_record(run, store)
+            first = first_record(run, store)
             tell("warm-up")
             readings = _readings(run, store, first.at_s, first.at_s + warmup_s)[-1:]
             tell("measuring")
@@ -185,12 +188,13 @@ def measure(
     return _figures(readings, rate_per_s, cpu)
 
 
-def _first_record(run: Running, store: RedisStore) -> _Reading:
+def first_record(run: Running, store: RedisStore) -> Reading:
+    """Wait for the first record to be counted. Raises RunFailedError."""
     end_s = time.monotonic() + START_WITHIN_S
     while time.monotonic() < end_s:
         run.check()
         try:
-            reading = _read(store)
+            reading = read(store)
         except RetryError:
             reading = None
         if reading is not None and reading.counted > 0:
@@ -199,7 +203,7 @@ def _first_record(run: Running, store: RedisStore) -> _Reading:
     raise RunFailedError(f"no record was counted within {START_WITHIN_S:.0f} s: {run.output}")
 
 
-def _readings(run: Running, store: RedisStore, start_s: float, end_s: float) -> list[_Reading]:
+def _readings(run: Running, store: RedisStore, start_s: float, end_s: float) -> list[Reading]:
     """Readings every `POLL_S` from `start_s` to `end_s`, one of them at the very end."""
     found = []
     next_s = start_s
@@ -207,11 +211,11 @@ def _readings(run: Running, store: RedisStore, start_s: float, end_s: float) -> 
         next_s = min(end_s, next_s + POLL_S)
         time.sleep(max(0.0, next_s - time.time()))
         run.check()
-        found.append(_read(store))
+        found.append(read(store))
     return found
 
 
-def _figures(readings: Sequence[_Reading], rate_per_s: float | None, cpu: CpuSampler) -> PenstockRun:
+def _figures(readings: Sequence[Reading], rate_per_s: float | None, cpu: CpuSampler) -> PenstockRun:
     first, last = readings[0], readings[-1]
     if first.pids != last.pids:
         raise RunFailedError("a task was started again while it was measured")

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).with_name("results")
+WIDTH = 110
+"""Of a table that goes to a file or a pipe."""
 
 
 class Screen:
@@ -56,9 +58,17 @@ class Screen:
         return f"{seconds // 60}:{seconds % 60:02d} {text}"
 
 
+def paper() -> Console:
+    """Stdout, as wide as the terminal, or `WIDTH` columns where there is none."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
+
+
 def show(table: Table, result: dict[str, Any]) -> None:
     """The table for people, then the one line of JSON; a copy of that goes to the results' folder."""
-    Console(highlight=False).print(table)
+    paper().print(table)
     line = json.dumps(result, allow_nan=False)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{result['bench']}.json").write_text(json.dumps(result, indent=2) + "\n")

@@ -119,8 +119,8 @@ class LogSink(DataSource):  # type: ignore[misc]
 
     def streamWriter(  # noqa: N802  # pyspark's own method name
         self,
-        schema: StructType,  # noqa: ARG002
-        overwrite: bool,  # noqa: ARG002
+        schema: StructType,
+        overwrite: bool,
     ) -> DataSourceStreamArrowWriter:
         return LogWriter(self.options["log"])
 

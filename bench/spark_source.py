@@ -49,7 +49,7 @@ class LoadReader(DataSourceStreamReader):  # type: ignore[misc]
     def initialOffset(self) -> dict[str, int]:  # noqa: N802  # pyspark's own method name
         return {"number": 0}
 
-    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802, ARG002
+    def latestOffset(self, start: dict[str, int], limit: object) -> dict[str, int]:  # noqa: N802
         written_ns = self._path.stat().st_mtime_ns
         if written_ns != self._written_ns:
             self._plan, self._written_ns = read_plan(self._path), written_ns
@@ -76,5 +76,5 @@ class LoadSource(DataSource):  # type: ignore[misc]
     def schema(self) -> str:
         return SCHEMA
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802, ARG002
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         return LoadReader(dict(self.options))
