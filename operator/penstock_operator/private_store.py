@@ -270,7 +270,7 @@ class PrivateStore:
                 "with --state-dir."
             )
         if re.search(
-            r"Bad file format reading the append only file|Unexpected end of file reading the append", text
+            r"Bad file format reading|Unexpected end of file reading|the truncated file is not", text
         ):
             return PrivateStoreError(
                 f"The store's append-only file in {self._folder} is damaged: repair it "
