@@ -135,16 +135,6 @@ def test_a_stopped_executor_ends_idle_and_names_nobody(harness: Harness):
     assert harness.executor.idle
 
 
-def test_an_unchanged_map_is_not_written_again(harness: Harness):
-    harness.executor.assign(2, SHARDS)
-    harness.turn(0)
-    mapping = harness.executor.changed_mapping()
-    assert mapping is not None
-    harness.executor.published(mapping)
-    harness.turn(S)
-    assert harness.executor.changed_mapping() is None
-
-
 def test_load_moves_shards_from_the_busier_task_and_leaves_every_task_one(harness: Harness):
     harness.executor.assign(2, SHARDS)
     harness.turn(0)

@@ -13,6 +13,7 @@ from penstock.api.load import load_topology
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import (
+    Acknowledge,
     Answer,
     Bounds,
     Claim,
@@ -21,10 +22,12 @@ from penstock.store.port import (
     Create,
     Enroll,
     Failures,
+    Fetch,
     Measure,
     OpenStore,
     Owner,
     Publish,
+    ReportFailure,
     Request,
     SetTasks,
     StoreUnreachable,
@@ -120,6 +123,63 @@ class LossyStore:
         self._store.close()
 
 
+class ClaimedMeanwhile:
+    """While user code raises, somebody else claims the shard."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+
+    def call(self, call: Request[Any]) -> Any:
+        if isinstance(call, ReportFailure):
+            self._store.call(Claim(call.shard, Owner("count-w1", INCARNATION, "other"), 1))
+        return self._store.call(call)
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        return self._store.pipeline(calls)
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class HoldingBack:
+    """Keeps acknowledgements back, as a task does between a write and its next round trip."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self._store = store
+        self.held: list[Acknowledge] = []
+
+    def call(self, call: Request[Any]) -> Any:
+        return self.pipeline([call])[0]
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        self.held.extend(call for call in calls if isinstance(call, Acknowledge))
+        return [Answer.OK if isinstance(call, Acknowledge) else self._store.call(call) for call in calls]
+
+    def close(self) -> None:
+        self._store.close()
+
+
+class ReleasingAfterClaim:
+    """Lets what was held back arrive right after the first claims: the worst moment."""
+
+    def __init__(self, store: MemoryStore, holding: HoldingBack) -> None:
+        self._store = store
+        self._holding = holding
+
+    def call(self, call: Request[Any]) -> Any:
+        return self._store.call(call)
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        answers = self._store.pipeline(calls)
+        if any(isinstance(call, Claim) for call in calls):
+            while self._holding.held:
+                self._store.call(self._holding.held.pop(0))
+        return answers
+
+    def close(self) -> None:
+        self._store.close()
+
+
 class Scene:
     """One worker with the executors lines-w1 and count-w1, on one node in memory."""
 
@@ -150,6 +210,13 @@ class Scene:
             for shard in shards:
                 self.store.call(Create(shard, source=operator == "lines"))
         assert self.store.call(Enroll("w1", "u1", 5, 1)) is Answer.OK
+
+    def publish_more(self, shard: str) -> None:
+        """A further file for the source, in a newer schedule."""
+        workers = (("w1", "n1", "localhost", "u1"),)
+        shards = (("lines/a.txt", "lines-w1", "n1"), (shard, "lines-w1", "n1"))
+        self.store.call(Publish("lines", 2, 0, workers, (("lines-w1", "w1", 1),), shards))
+        self.store.call(Create(shard, source=True))
 
     def task(self, operator: str, shards: Sequence[str], ready: str = "", store: Any = None) -> TaskLoop:
         ready = ready or f"{operator}.ready"
@@ -267,11 +334,8 @@ def test_user_code_that_raises_is_reported_once_and_nothing_of_its_batch_is_kept
 def test_a_failure_of_a_fenced_owner_does_not_count(scene: Scene):
     (scene.folder / "a.txt").write_text("poison\n")
     fed(scene)
-    late = scene.task("count", ["count/0", "count/1"], ready="late")
-    late.refresh()
-    for shard in ("count/0", "count/1"):
-        scene.store.call(Claim(shard, Owner("count-w1", INCARNATION, "other"), 1))
-    scene.turns(late, 3)
+    late = scene.task("count", ["count/0", "count/1"], ready="late", store=ClaimedMeanwhile(scene.store))
+    late.turn()
     assert scene.store.call(Failures()) == {}
 
 
@@ -301,3 +365,39 @@ def test_a_task_waits_to_be_named_before_it_retires(scene: Scene):
     scene.clock.sleep_us(60_000_000)
     scene.turns(task)
     assert task.retired
+
+
+def test_a_late_acknowledgement_of_the_earlier_owner_moves_nothing_in_the_file(scene: Scene):
+    fed(scene)
+    late = scene.task("count", ["count/0", "count/1"], ready="late")
+    late.turn()  # what it wrote last is not acknowledged in the store yet, or is by the end of its turn
+    (scene.folder / "more.txt").write_text("ash sea\n")
+    scene.publish_more("lines/more.txt")
+    scene.turns(scene.task("lines", ["lines/more.txt"], ready="more"))
+    held_back = HoldingBack(scene.store)
+    middle = scene.task("count", ["count/0", "count/1"], ready="middle", store=held_back)
+    scene.turns(middle, 1)
+    new = scene.task(
+        "count", ["count/0", "count/1"], ready="new", store=ReleasingAfterClaim(scene.store, held_back)
+    )
+    scene.turns(new)
+    assert scene.out() == [
+        '{"word":"ash","total":3}',
+        '{"word":"ash","total":4}',
+        '{"word":"sea","total":2}',
+        '{"word":"sea","total":3}',
+    ]
+    assert scene.store.call(Failures()) == {}
+
+
+def test_a_shard_that_a_lost_fetch_took_is_claimed_again(scene: Scene):
+    task = scene.task("count", ["count/0", "count/1"])
+    task.turn()
+    fed_later = scene.task("lines", ["lines/a.txt"], ready="feed")
+    scene.turns(fed_later)
+    # A fetch whose sender gave up: the shards are handed out to nobody.
+    assert scene.store.call(Fetch("count.ready", 1 << 20, 64)).shards
+    for _ in range(4):
+        scene.clock.sleep_us(1_100_000)
+        scene.turns(task, 2)
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']

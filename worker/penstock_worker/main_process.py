@@ -30,6 +30,7 @@ from penstock.store.port import (
     ReadMetrics,
     SetTasks,
     StoreUnreachable,
+    Tasks,
     WorkerAssignment,
 )
 from penstock_worker.clock import Clock
@@ -197,17 +198,23 @@ class MainProcess:
         return tasks, shard_rows
 
     def _tell_tasks(self) -> None:
-        """Write changed shard-to-task maps; the store wakes the tasks concerned."""
-        for name, executor in self._executors.items():
-            mapping = executor.changed_mapping()
-            if mapping is None:
+        """Write the shard-to-task maps that differ from the store's; it wakes the tasks concerned.
+
+        The store's are read anew each time: a write of ours that came late may have put an old one there.
+        """
+        executors = list(self._executors.values())
+        maps = self._store.pipeline([Tasks(executor.name, executor.operator) for executor in executors])
+        for executor, there in zip(executors, maps, strict=True):
+            mapping = executor.mapping()
+            if there.incarnation == self._incarnation and there.mapping == mapping:
                 continue
             answer = self._store.call(
-                SetTasks(self._launch.worker, self._incarnation, name, tuple(sorted(mapping.items())))
+                SetTasks(
+                    self._launch.worker, self._incarnation, executor.name, tuple(sorted(mapping.items()))
+                )
             )
             if answer is Answer.STALE:
                 raise Replaced("another start of this worker has enrolled")
-            executor.published(mapping)
 
     # --- what others see --------------------------------------------------------------------------
 

@@ -54,7 +54,6 @@ class RunningExecutor:
         self._wanted = 0
         self._mapping: dict[str, int] = {}
         self._able: set[int] = set()
-        self._published: dict[str, str] = {}
         self.last_balance: Balance[int] | None = None
 
     # --- what the schedule says ---------------------------------------------------------------
@@ -143,14 +142,6 @@ class RunningExecutor:
             if slot is not None and slot.task is not None:
                 out[shard] = slot.task.launch.owner.ready
         return out
-
-    def changed_mapping(self) -> dict[str, str] | None:
-        """The mapping if it differs from what was last confirmed by `published`."""
-        mapping = self.mapping()
-        return None if mapping == self._published else mapping
-
-    def published(self, mapping: dict[str, str]) -> None:
-        self._published = mapping
 
     @property
     def starting(self) -> bool:

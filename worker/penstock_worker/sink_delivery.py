@@ -13,7 +13,7 @@ from penstock.dataflow.plan import Fanout, JsonlSink, Stage
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
-from penstock.store.ownership import OwnedShard
+from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
 from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.stage_work import WorkFailed
@@ -58,19 +58,18 @@ class SinkDelivery:
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
 
     def catch_up(self, owned: OwnedShard, target: str, store: NodeStore) -> Iterator[list[bytes]]:
-        """Write what an earlier owner committed for `target` and did not get to; acknowledges as it goes."""
+        """Write what an earlier owner committed for `target` and did not get to; acknowledges as it goes.
+
+        That owner may still acknowledge some of it meanwhile. Then the position that was claimed with is
+        an old one, and only another claim tells the new one: raises OwnershipLost.
+        """
         if target not in self._writers:
             return
         while (cursor := owned.cursor(target)).acknowledged < cursor.issued:
             waiting = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX))
-            entries = [
-                (target, number, payload) for number, _, _, payload in waiting if number > cursor.acknowledged
-            ]
-            if not entries:
-                raise WorkFailed(
-                    f"sink {target}: entry {cursor.acknowledged + 1} of shard {owned.shard} is in no "
-                    "outbox; the store lost what it had acknowledged"
-                )
+            if not waiting or waiting[0][0] != cursor.acknowledged + 1:
+                raise OwnershipLost(owned.shard, "an earlier owner acknowledged after the claim")
+            entries = [(target, number, payload) for number, _, _, payload in waiting]
             for acknowledge, payloads in self.write(owned, entries):
                 store.call(acknowledge)
                 yield payloads

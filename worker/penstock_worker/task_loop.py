@@ -13,8 +13,10 @@ kill: the batch at hand is committed or fenced, never cut).
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
+from penstock.dataflow.plan import Processor
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
     Acknowledge,
@@ -24,6 +26,7 @@ from penstock.store.port import (
     Fetch,
     Fetched,
     FetchedShard,
+    Measure,
     NodeStore,
     ReportFailure,
     Request,
@@ -31,6 +34,7 @@ from penstock.store.port import (
     Tasks,
     WaitReady,
 )
+from penstock.store.stranding import StrandingWatch
 from penstock_worker.batch_size import BatchSize
 from penstock_worker.clock import Clock
 from penstock_worker.sink_delivery import SinkDelivery
@@ -75,6 +79,7 @@ class TaskLoop:
         self._clock = clock
         self._size = BatchSize()
         self._owned: dict[str, OwnedShard] = {}
+        self._stranding = StrandingWatch(launch.bounds, source=not isinstance(launch.stage.head, Processor))
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
         self._told: list[Request[Any]] = []
         self._refresh_us = 0
@@ -113,7 +118,7 @@ class TaskLoop:
         fetched: Fetched | None = self._exchange(())
         while fetched is not None and not self.retired:
             if fetched.control:
-                self.refresh()
+                self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
             if not work:
@@ -238,10 +243,15 @@ class TaskLoop:
         return [self._resting.pop(shard)[0] for shard in due]
 
     def _is_mine(self, fetched: FetchedShard) -> bool:
+        """A fetch under an epoch that is not ours took the shard off the list for nobody: claim again."""
         owned = self._owned.get(fetched.shard)
-        if owned is None or owned.epoch != fetched.epoch:
+        if owned is None:
             self._refresh_soon()
             return False
+        if owned.epoch != fetched.epoch:
+            self._lost(fetched.shard)
+            return False
+        self._stranding.handed_out(fetched.shard)
         return True
 
     def _wait(self) -> None:
@@ -256,11 +266,17 @@ class TaskLoop:
 
     # --- ownership --------------------------------------------------------------------------
 
-    def refresh(self) -> None:
-        """Read the task map; release what is another task's, claim what is this one's now."""
+    def refresh(self, in_hand: Collection[str] = ()) -> None:
+        """Read the task map; release what is another task's or fell off the ready list, claim what is ours.
+
+        `in_hand` names shards that were fetched and not worked yet.
+        """
         now_us = self._clock.monotonic_us()
         self._refresh_us = now_us + REFRESH_US
-        answer = self._store.call(Tasks(self._launch.executor, self._operator))
+        shards = tuple(self._owned)
+        answer, counters = self._store.pipeline(
+            [Tasks(self._launch.executor, self._operator), Measure(shards)]
+        )
         ready = self._launch.owner.ready
         mine = {shard for shard, owner in answer.mapping.items() if owner == ready}
         if answer.incarnation != self._launch.owner.incarnation or not mine:
@@ -269,8 +285,10 @@ class TaskLoop:
                 self._retire()
             return
         self._named = True
-        for shard in self._owned.keys() - mine:
-            self._release(shard)
+        for shard, seen in zip(shards, counters, strict=True):
+            held = shard in in_hand or shard in self._resting
+            if shard not in mine or self._stranding.is_stranded(self._owned[shard], seen, in_hand=held):
+                self._release(shard)
         if not self._halted:
             self._claim(sorted(mine - self._owned.keys()), answer.version)
 
@@ -294,6 +312,8 @@ class TaskLoop:
             for target in owned.unwritten():
                 for payloads in self._sinks.catch_up(owned, target, self._store):
                     self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
+        except OwnershipLost:
+            self._lost(owned.shard)
         except WorkFailed as error:
             self._failed(owned, str(error))
 

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import GeneratorType, TracebackType
 from typing import Any
 
 import pyspark
@@ -93,11 +93,11 @@ def _foreign(frame: TracebackType) -> bool:
     return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 
-def listed_rows(result: object) -> list[Any]:
+def listed_rows(result: Any) -> list[Any]:
     """What user code returned, as a list of its rows; runs a generator to its end. Raises RowMismatch."""
-    if type(result) is list:
-        return result
-    # All of these can be iterated over too, but what comes out would be no rows.
+    if type(result) in (list, GeneratorType):
+        return list(result)
+    # Most of these can be iterated over too, but what comes out would be no rows.
     if isinstance(result, Row | dict | str | bytes | bytearray) or not isinstance(result, Iterable):
         raise RowMismatch(
             f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"

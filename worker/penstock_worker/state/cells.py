@@ -183,8 +183,7 @@ class MapCell:
                     self._parts[key] = -(-len(value) // encoding.PART_BYTES)
                 yield from encoding.put(self._field, key, value, parts_before)
             else:
-                if not self._replaced:
-                    yield from encoding.remove(self._field, key, parts_before)
+                yield from encoding.remove(self._field, key, parts_before)
                 if self._whole:
                     del self._entries[key]
                     self.bytes -= len(key) + _ENTRY_BYTES

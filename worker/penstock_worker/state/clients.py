@@ -32,13 +32,12 @@ class Cursor:
     def at(self, shard: ShardState, record: Record) -> None:
         self.shard = shard
         self.record = record
-        if self.iterators:
-            self.iterators.clear()
 
     def leave(self) -> None:
         self.shard = None
         self.record = None
-        self.iterators.clear()
+        if self.iterators:
+            self.iterators.clear()
 
     def advance(self, iterator_id: str, start: Callable[[], Iterable[Any]]) -> tuple[Any, bool]:
         """The next entry of an iterator, which begins with its first call, and whether it is the last.
