@@ -41,6 +41,7 @@ class OwnedState:
             self.scene.claim(SHARD)
         self.calls: list[Request[Any]] = []
         self._handle = TaskHandle()
+        self.cursor = self._handle.cursor
         self.variables = declare(self._handle)
         self._handle.seal()
         self.cache = StateCache(
@@ -67,11 +68,11 @@ class OwnedState:
     @contextmanager
     def at(self, *key: Any) -> Iterator[Any]:
         """User code's turn on one key; gives the variables."""
-        self._handle.cursor.at(self.state, self.state.begin(key))
+        self.cursor.at(self.state, self.state.begin(key))
         try:
             yield self.variables
         finally:
-            self._handle.cursor.leave()
+            self.cursor.leave()
 
     def commit(self) -> tuple[StateWrite, ...]:
         """Commit what changed; the writes."""

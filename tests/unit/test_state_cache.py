@@ -42,9 +42,10 @@ def test_the_cache_stays_within_its_bound_and_loses_nothing() -> None:
 def test_keys_in_use_stay_in_the_cache() -> None:
     owned = small_cache(50_000)
     work(owned, "hot")
+    owned.calls.clear()
     for n in range(300):
         work(owned, "hot", f"k{n}")
-    assert owned.prefetch(("hot",)) is None
+    assert all(b"hot" not in field for load in owned.calls for field in load.fields)
     owned.commit()
     assert owned.prefetch(("k0",)) is not None
 
@@ -78,6 +79,27 @@ def test_a_dropped_shard_takes_its_bytes_along() -> None:
     assert owned.cache.bytes > 0
     owned.cache.drop(SHARD)
     assert owned.cache.bytes == 0
+
+
+def test_bytes_are_counted_right_whatever_happens_to_a_batch() -> None:
+    owned = OwnedState(
+        lambda handle: (handle.getValueState("v", "n long"), handle.getMapState("m", "k long", "n long"))
+    )
+    for commit in (True, False, False, True):
+        owned.prefetch(*[(f"k{n}",) for n in range(20)])
+        for n in range(20):
+            with owned.at(f"k{n}") as (value, map_):
+                map_.exists()
+                if n % 2:
+                    value.update((n,))
+                    map_.updateValue((n,), (n,))
+        if commit:
+            owned.commit()
+        else:
+            owned.state.rollback()
+            owned.commit()
+    owned.state.evict(1.0)
+    assert (owned.state.bytes, owned.cache.bytes) == (0, 0)
 
 
 def test_a_processor_without_state_loads_nothing() -> None:

@@ -85,6 +85,15 @@ def test_two_iterators_do_not_disturb_each_other() -> None:
     assert len(pairs) == 4
 
 
+def test_an_iterator_that_is_not_read_to_its_end_is_forgotten_with_its_key() -> None:
+    owned = listed()
+    with owned.at("a") as state:
+        state.put([(1,), (2,)])
+        assert next(state.get()) == (1,)
+        assert owned.cursor.iterators
+    assert not owned.cursor.iterators
+
+
 def test_an_append_writes_the_end_of_a_long_list_only_and_reads_nothing() -> None:
     owned = listed("text string")
     row_bytes = 100
@@ -139,9 +148,10 @@ def test_a_row_larger_than_a_part_is_kept() -> None:
     assert content(owned) == rows
 
 
+SIZES = st.sampled_from([0, 10, 500, 1500])
 ACTIONS = st.one_of(
-    st.tuples(st.just("append"), st.lists(st.integers(0, 400), min_size=1, max_size=6)),
-    st.tuples(st.just("put"), st.lists(st.integers(0, 400), min_size=1, max_size=20)),
+    st.tuples(st.just("append"), st.lists(SIZES, min_size=1, max_size=6)),
+    st.tuples(st.just("put"), st.lists(SIZES, min_size=1, max_size=10)),
     st.tuples(st.sampled_from(["clear", "read", "commit", "new owner", "rollback"]), st.just([])),
 )
 
@@ -176,6 +186,7 @@ def test_a_list_state_is_a_list_whatever_is_committed_lost_or_rolled_back(
                     assert list(state.get()) == model
                 assert state.exists() == bool(model)
     owned.commit()
+    assert content(owned) == model
     owned.new_owner()
     assert content(owned) == model
     if not model:

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import MapState
@@ -120,6 +120,22 @@ def test_a_small_map_is_read_in_one_go() -> None:
     assert [type(call) for call in owned.calls] == [Scan]
 
 
+def test_a_map_read_as_a_whole_keeps_what_changed_before() -> None:
+    owned = mapped()
+    with owned.at("a") as state:
+        for n in range(cells.SMALL_MAP_ENTRIES_MAX + 1):
+            state.updateValue((f"k{n}",), (n,))
+    owned.commit()
+    owned.new_owner()
+    with owned.at("a") as state:
+        state.updateValue(("k1",), (-1,))
+        state.removeKey(("k2",))
+        found = dict(state.iterator())
+    assert found[("k1",)] == (-1,)
+    assert ("k2",) not in found
+    assert len(found) == cells.SMALL_MAP_ENTRIES_MAX
+
+
 def test_of_a_large_map_only_the_entries_at_hand_are_read() -> None:
     owned = mapped()
     with owned.at("a") as state:
@@ -170,13 +186,14 @@ ACTIONS = st.tuples(
     st.sampled_from(
         ["update", "update", "remove", "get", "iterate", "clear", "commit", "new owner", "rollback"]
     ),
-    st.integers(0, 12),
+    st.integers(0, 3),
     st.integers(0, 3),
 )
 
 
 @pytest.mark.parametrize("small", [0, 256])
-@given(actions=st.lists(ACTIONS, max_size=50))
+@settings(max_examples=200)
+@given(actions=st.lists(ACTIONS, min_size=5, max_size=40))
 def test_a_map_state_is_a_map_whatever_is_committed_lost_or_rolled_back(
     small: int, actions: list[tuple[str, int, int]]
 ) -> None:
@@ -215,6 +232,7 @@ def _check_map(actions: list[tuple[str, int, int]]) -> None:
                     assert dict(state.iterator()) == model
                 assert state.exists() == bool(model)
     owned.commit()
+    assert content(owned) == model
     owned.new_owner()
     assert content(owned) == model
     if not model:
