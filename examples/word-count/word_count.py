@@ -27,7 +27,7 @@ class Count(StatefulProcessor):
         self,
         key: tuple[str],
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         before = self._total.get()
         total = (0 if before is None else before[0]) + sum(1 for _ in rows)

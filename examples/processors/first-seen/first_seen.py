@@ -31,7 +31,7 @@ class FirstSeen(StatefulProcessor):
         self,
         key: tuple[str | None, int | None],
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         for request in sorted(rows, key=lambda row: row.number):
             new = not self._seen.exists()

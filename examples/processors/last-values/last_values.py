@@ -27,7 +27,7 @@ class LastValues(StatefulProcessor):
         self,
         key: tuple[int],
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         for reading in sorted(rows, key=lambda row: row.number):
             if reading.celsius is None:

@@ -28,7 +28,7 @@ class RunningTotals(StatefulProcessor):
         self,
         key: tuple[str],
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         for order in sorted(rows, key=lambda row: row.number):
             category = (order.category,)
