@@ -8,6 +8,7 @@ tree, `sentinel` does the same when this very process was killed.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.api.worker_launch import WorkerLaunch
@@ -31,7 +32,7 @@ from penstock_operator.marked_processes import MARK, kill_marked, marked
 _PR_SET_CHILD_SUBREAPER = 36
 _LOG_BYTES_MAX = 16 << 20
 _TAIL_BYTES = 64 << 10
-_CLOSE_S = 10.0
+_SWEEP_S_MAX = 10.0
 
 
 def worker_command(launch_file: Path) -> Sequence[str]:
@@ -47,8 +48,8 @@ class _Worker:
     deadline_s: float | None = None
     cores: float | None = None
     cpus: frozenset[int] = frozenset()
+    sweep_until_s: float | None = None
     swept: bool = False
-    killed: set[int] = field(default_factory=set)
 
 
 class LocalFleet:
@@ -69,7 +70,6 @@ class LocalFleet:
         self._command = command
         self._clock_s = clock_s
         self._workers: dict[str, _Worker] = {}
-        self._orphans: set[int] = set()
         _adopt_orphans()
 
     def start(self, launch: WorkerLaunch) -> None:
@@ -118,7 +118,6 @@ class LocalFleet:
     def workers(self) -> tuple[FleetWorker, ...]:
         for known in self._workers.values():
             self._enforce(known)
-        self._reap_orphans()
         return tuple(self._seen(name) for name in sorted(self._workers))
 
     def log_tail(self, worker: str, lines: int) -> str:
@@ -144,12 +143,10 @@ class LocalFleet:
             known.process.kill()
         for known in self._workers.values():
             known.process.wait()
-        deadline_s = self._clock_s() + _CLOSE_S
-        while self._clock_s() < deadline_s:
-            self.workers()
-            if not self._orphans and all(known.swept for known in self._workers.values()):
-                return
+        self.workers()
+        while not all(known.swept for known in self._workers.values()):
             time.sleep(0.01)
+            self.workers()
 
     def _spawn(self, launch: WorkerLaunch, *, is_first: bool) -> _Worker:
         launch_file = self._folder / f"{launch.worker}.json"
@@ -190,21 +187,28 @@ class LocalFleet:
         self._sweep(known)
 
     def _sweep(self, known: _Worker) -> None:
+        """Kill what is left of an ended worker and collect it; done when its session is empty."""
         if known.swept:
             return
-        killed = kill_marked(self._mark(known.launch))
-        self._orphans |= killed
-        known.swept = not killed
+        if known.sweep_until_s is None:
+            known.sweep_until_s = self._clock_s() + _SWEEP_S_MAX
+        kill_marked(self._mark(known.launch))
+        left = _session(known.process.pid)
+        for pid in left:
+            with contextlib.suppress(ChildProcessError):  # not ours yet, or collected by its parent
+                os.waitpid(pid, os.WNOHANG)
+        known.swept = not left or self._clock_s() >= known.sweep_until_s
 
-    def _reap_orphans(self) -> None:
-        """Collect the exit of killed processes that came to be our children (see `_adopt_orphans`)."""
-        for pid in tuple(self._orphans):
-            try:
-                gone = os.waitpid(pid, os.WNOHANG)[0] == pid
-            except ChildProcessError:  # still another's child, or collected by it
-                gone = not Path(f"/proc/{pid}").exists()
-            if gone:
-                self._orphans.discard(pid)
+
+def _session(leader: int) -> list[int]:
+    """Processes of a session that has lost its leader, zombies included."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(int(name)) == leader:
+                    found.append(int(name))
+    return found
 
 
 def _adopt_orphans() -> None:

@@ -1,7 +1,8 @@
 """Time and signals of a run: SIGINT, SIGTERM and SIGHUP as a count, and a wait that they cut short.
 
-The handler only counts and writes a byte into a pipe, so that no lock is ever taken in it.
-Neighbours: `local_run` waits by it, `run_decisions` says what the first and the next signal mean.
+The end of a child cuts the wait short too, so that a death is treated at once. The handlers only count and
+write a byte into a pipe, so that no lock is ever taken in them. Neighbours: `local_run` waits by it,
+`run_decisions` says what the first and the next signal mean.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ class SystemTicks:
     def __init__(self) -> None:
         self._count = 0
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+        self._before = {number: signal.getsignal(number) for number in (*_SIGNALS, signal.SIGCHLD)}
 
     def __enter__(self) -> Self:
         for number in _SIGNALS:
-            signal.signal(number, self._handle)
+            signal.signal(number, self._interrupt)
+        signal.signal(signal.SIGCHLD, self._wake)
         return self
 
     def __exit__(
@@ -49,13 +51,16 @@ class SystemTicks:
         return int(time.time() * 1e6)
 
     def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or as soon as a signal comes."""
+        """Return after `seconds`, or as soon as a signal comes or a child ends."""
         ready, _, _ = select.select([self._read], [], [], max(0.0, seconds))
         if ready:
             os.read(self._read, 64)
 
-    def _handle(self, *_: object) -> None:
+    def _interrupt(self, *_: object) -> None:
         self._count += 1
+        self._wake()
+
+    def _wake(self, *_: object) -> None:
         try:
             os.write(self._write, b"!")
         except BlockingIOError:  # enough of them wait already
