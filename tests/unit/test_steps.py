@@ -199,6 +199,15 @@ def test_entries_keep_within_their_bound_and_the_order_of_rows(code_dir: Path) -
     assert [stamp for stamp, _ in by_target["out"]] == list(range(500))
 
 
+def test_an_entry_for_a_shard_never_has_more_rows_than_its_reader_can_commit_outputs_for() -> None:
+    batch = OutputBatch(Bounds())
+    for name, lists in (("count/0", batch.target("count/0")), ("totals", batch.external("totals"))):
+        lists[0].extend(range(1_000))
+        lists[1].extend((name,) for _ in range(1_000))
+    rows = [(output.target, output.rows) for output in batch.drain()]
+    assert rows == [("count/0", 256), ("count/0", 256), ("count/0", 256), ("count/0", 232), ("totals", 1_000)]
+
+
 def test_a_row_that_fits_no_entry_is_refused(code_dir: Path) -> None:
     bounds = Bounds(entry_bytes_max=1000)
     with pytest.raises(OutputRefused, match=r"a row for out takes 10\d\d bytes, an entry at most 1000"):

@@ -122,14 +122,14 @@ class KeyedStage:
         while True:
             try:
                 return self._work(owned, entries, grouped)
-            except OutputRefused as refused:
+            except (OutputRefused, StateTooLarge) as refused:
                 self._states[owned.shard].rollback()
                 if len(entries) < 2:
                     raise WorkFailed(f"operator {self._operator}: {refused}") from refused
-                # The rest stays in the inbox: a commit with fewer entries puts out less.
+                # The rest stays in the inbox: a commit with fewer entries puts out and changes less.
                 entries = entries[: len(entries) // 2]
                 grouped = self._group(entries)
-            except (UserCodeError, StateTooLarge) as error:
+            except UserCodeError as error:
                 self._states[owned.shard].rollback()
                 raise WorkFailed(str(error)) from error
 

@@ -29,6 +29,9 @@ from penstock_worker.user_code import (
 )
 from penstock_worker.wire import shown
 
+ENTRY_ROWS_MAX = 256
+"""A downstream task commits at least one entry: its rows must not reach more targets than a commit takes."""
+
 _Gathered = tuple[list[int], list[WireRow]]
 """Timestamps and rows for one target, equally long."""
 
@@ -79,6 +82,11 @@ class OutputBatch:
         return tuple(outputs)
 
     def _entries(self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow]) -> Iterable[Output]:
+        if len(rows) > ENTRY_ROWS_MAX and name not in self._external:
+            for start in range(0, len(rows), ENTRY_ROWS_MAX):
+                end = start + ENTRY_ROWS_MAX
+                yield from self._entries(name, timestamps[start:end], rows[start:end])
+            return
         try:
             payload = encode_batch(timestamps, rows)
         except UnicodeEncodeError as error:

@@ -13,10 +13,13 @@ import pyspark.worker
 from pyspark.daemon import manager
 
 import penstock_worker.task
+from penstock.dataflow.ddl import parse_schema
 
 __all__ = ["penstock_worker", "pyspark"]
 
 if __name__ == "__main__":
+    # The first schema loads its parser, which every task needs.
+    parse_schema("a long")
     # Keeps the collector from touching, and so copying, the pages that the forks share.
     gc.collect()
     gc.freeze()
