@@ -49,6 +49,8 @@ from penstock_operator.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.run_summary import RunSummary
 
 TICK_S = 0.15
+_SHARDS_LOOKED_AT_PER_S = 4000
+"""The store answers for about a hundred shards a millisecond; looking must not keep it busy."""
 _MEASURED_PER_CALL = 512
 _LOG_LINES = 30
 _NOBODY = "-"
@@ -127,6 +129,7 @@ class LocalRun:
         self._shown_s: float | None = None
         self._store_away = False
         self._store_fault = ""
+        self._look_due_s = 0.0
 
     def tell(self, text: str, *, is_trouble: bool = False) -> None:
         """Something that people should know."""
@@ -160,7 +163,7 @@ class LocalRun:
     def _turn(self) -> None:
         self._store_fault = self._keeper.keep() or self._store_fault
         self._carry_out()
-        look = self._look()
+        look = self._look() if self._ticks.now_s() >= self._look_due_s else None
         seen = self._seen(look)
         self._accept(decide(self._state, seen, self._ticks.now_s()))
         if look is not None:
@@ -170,6 +173,7 @@ class LocalRun:
     def _look(self) -> _Look | None:
         """None while the store is away."""
         names = [name for shards in self._shards.values() for name in shards]
+        self._look_due_s = self._ticks.now_s() + len(names) / _SHARDS_LOOKED_AT_PER_S
         chunks = [names[i : i + _MEASURED_PER_CALL] for i in range(0, len(names), _MEASURED_PER_CALL)]
         calls = [
             ClearFailure(_NOBODY),

@@ -111,7 +111,7 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One look. `rows`, `backlog` and `failures` are None while the store is away.
+    """One look. `rows`, `backlog` and `failures` are None when the store was not looked at, or is away.
 
     `store_fault` is a sentence when the store cannot come back; `interrupts` counts signals so far.
     """
@@ -275,10 +275,9 @@ class _Turn:
         if not (is_quiet or is_late or is_stalled):
             return
         if not is_quiet:
-            backlog = self.seen.backlog
-            left = backlog.inbox_entries + backlog.outbox_entries if backlog else None
-            waiting = f"{left} entries still wait" if left is not None else "the store is away"
-            self.actions.append(Say(f"{waiting}; the next run goes on from there"))
+            last = self.state.last_backlog
+            waiting = last.inbox_entries + last.outbox_entries if last else "an unknown number of"
+            self.actions.append(Say(f"{waiting} entries still wait; the next run goes on from there"))
         self._stop(self.state.result or Result.STOPPED)
 
     def _drain(self, result: Result, reason: str) -> None:
