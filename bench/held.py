@@ -1,14 +1,24 @@
-"""Whether a rate was held: what waits must not grow. One rule for both systems."""
+"""Whether a rate was held (what waits must not grow), and the highest that is: one rule for both systems."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 GROWTH_SHARE_MAX = 0.03
 """A backlog may grow by this share of the rate before it counts as growing: what a sawtooth of few
 micro-batches looks like when nothing grows."""
+
+
+class _Held(Protocol):
+    @property
+    def held(self) -> bool: ...
+
+
+Run = TypeVar("Run", bound=_Held)
 
 
 def growth_per_s(at_s: Sequence[float], waiting: Sequence[float]) -> float:
@@ -22,3 +32,37 @@ def growth_per_s(at_s: Sequence[float], waiting: Sequence[float]) -> float:
 def is_held(at_s: Sequence[float], waiting: Sequence[float], rate_per_s: float) -> bool:
     """Too few readings to tell is not held: a system that answers thrice in a run holds nothing."""
     return len(at_s) >= 3 and growth_per_s(at_s, waiting) <= GROWTH_SHARE_MAX * rate_per_s
+
+
+class NothingHeldError(Exception):
+    """No rate that was tried was held."""
+
+
+def highest_held(
+    low_per_s: float, high_per_s: float, steps: int, run: Callable[[float], Run]
+) -> tuple[float, Run]:
+    """Bisect by ratio between a rate that should be held and one that should not: (rate, its run).
+
+    Runs `steps` times, and goes on below `low_per_s`, halving, for as long as nothing was held, `steps` times
+    at most. Raises NothingHeldError.
+    """
+    best: tuple[float, Run] | None = None
+    low, high = low_per_s, high_per_s
+    for _ in range(steps):
+        rate_per_s = float(round(math.sqrt(low * high)))
+        found = run(rate_per_s)
+        if found.held:
+            best, low = (rate_per_s, found), rate_per_s
+        else:
+            high = rate_per_s
+    rate_per_s = low_per_s
+    for _ in range(steps):
+        if best is not None:
+            return best
+        found = run(float(round(rate_per_s)))
+        if found.held:
+            best = (rate_per_s, found)
+        rate_per_s /= 2
+    if best is None:
+        raise NothingHeldError(f"nothing was held, down to {2 * rate_per_s:.0f} records/s")
+    return best

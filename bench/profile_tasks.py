@@ -3,7 +3,7 @@
 A sampling profiler (py-spy, fetched by uv into a cache of its own) looks at each task's process while records
 stream through; no product code knows of it. It prints the functions that most samples ended in and leaves
 all stacks in `results/`, in the form that flame graph viewers read. BENCH_RATE sets the rate in records per
-second (default: as fast as it goes), BENCH_TASKS the number of counting tasks, BENCH_SECONDS how long to look.
+second (default: as fast as it goes), BENCH_TASKS the counting tasks (1), BENCH_SECONDS how long to look.
 py-spy needs the right to trace processes: run as root, or allow it (kernel.yama.ptrace_scope).
 """
 

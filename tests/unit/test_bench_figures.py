@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -138,3 +139,28 @@ def test_cpu_of_children_that_ended_is_counted() -> None:
         process.wait()
         end_s = time.time()
     assert 0.8 <= sampler.seconds(start_s, end_s) <= 2.5
+
+
+@dataclass(frozen=True)
+class Tried:
+    held: bool
+
+
+@pytest.mark.parametrize("capacity_per_s", [1_200.0, 35_000.0, 61_000.0, 80_000.0])
+def test_the_highest_rate_held_is_found_to_within_a_few_percent(capacity_per_s: float) -> None:
+    tried: list[float] = []
+
+    def run(rate_per_s: float) -> Tried:
+        tried.append(rate_per_s)
+        return Tried(rate_per_s <= capacity_per_s)
+
+    rate_per_s, found = held.highest_held(30_000.0, 90_000.0, 6, run)
+    assert found.held
+    assert rate_per_s == max(rate for rate in tried if rate <= capacity_per_s)
+    if capacity_per_s > 30_000:
+        assert rate_per_s > 0.97 * capacity_per_s
+
+
+def test_a_system_that_holds_nothing_is_an_error() -> None:
+    with pytest.raises(held.NothingHeldError):
+        held.highest_held(100.0, 200.0, 3, lambda _: Tried(held=False))
