@@ -1,4 +1,4 @@
-"""The private store of a run: how it starts, what it survives, who may use it, what it says when it cannot."""
+"""The private store of a run: how it starts, what it outlives, who may use it, what it says when it fails."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ class Keys:
     def shard(self, shard: str) -> bytes:
         """Hash, the record: "h" counters (packed), "x" executor, "n" incarnation, "l" ready list,
         "p" position, "m" store it moved to; "<TARGET" last number issued, ">PRODUCER" last number
-        taken, "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
+        taken, "#TARGET" sum of bytes that ever waited, "!SINK" last number acknowledged, "@SINK" the
+        sink's position after it."""
         return self.prefix + b"shard:" + shard.encode()
 
     def inbox(self, shard: str) -> bytes:
@@ -68,7 +69,8 @@ class Keys:
     # --- pairs
 
     def outbox(self, producer: str, target: str) -> bytes:
-        """Stream: id NUMBER-0, field is PLACED_US:ROWS, value the payload. There while entries wait."""
+        """Stream: id NUMBER-0, field is PLACED_US:ROWS:BYTES, value the payload; BYTES is the sum
+        over the pair up to this entry. There while entries wait."""
         name = producer.encode()
         return b"%soutbox:%d:%s:%s" % (self.prefix, len(name), name, target.encode())
 

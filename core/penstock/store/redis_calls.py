@@ -424,7 +424,7 @@ def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:
 def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes]]:
     answer = []
     for id_, (field, payload) in reply:
-        placed_us, rows = field.split(b":")
+        placed_us, rows, _ = field.split(b":")
         answer.append((int(id_[:-2]), int(placed_us), int(rows), payload))
     return answer
 

@@ -227,7 +227,7 @@ local function move_waiting(change, producer, source, target, record, taken, bud
           going = false
           break
         end
-        local placed_us, rows = string.match(entry[2][1], '^(%d+):(%d+)$')
+        local placed_us, rows = string.match(entry[2][1], '^(%d+):(%d+):')
         place(change, target, record, placed_us, tonumber(rows), payload)
         taken = number
         budget.entries = budget.entries - 1
@@ -649,10 +649,15 @@ local function write_timers(p, shard, args, at, timers)
   return at + 2 * timers
 end
 
--- Puts an output that cannot go into an inbox now into the outbox.
+-- Puts an output that cannot go into an inbox now into the outbox. With each entry goes the sum of the pair's bytes
+-- up to it, so that an acknowledgement need not read what it trims.
 local function queue(change, shard, record, target, number, now_us, rows, payload)
+  local fields, field = record[FIELDS], '#' .. target
+  local total = (fields[field] or tonumber(redis.call('HGET', record[KEY], field) or 0)) + #payload
+  fields[field] = total
   redis.call(
-    'XADD', outbox_key(change.p, shard, target), string.format('%d-0', number), now_us .. ':' .. rows, payload)
+    'XADD', outbox_key(change.p, shard, target), string.format('%d-0', number),
+    now_us .. ':' .. rows .. string.format(':%d', total), payload)
   record[OUT_ENTRIES] = record[OUT_ENTRIES] + 1
   record[OUT_BYTES] = record[OUT_BYTES] + #payload
 end
@@ -816,10 +821,21 @@ local function outgoing(keys, args)
 end
 
 -- read_outbox: the oldest waiting entries of a pair.
--- KEYS 1: prefix. ARGV: producer, target, bytes. Answers [[id, ["PLACED_US:ROWS", payload]], ...].
+-- KEYS 1: prefix. ARGV: producer, target, bytes. Answers [[id, ["PLACED_US:ROWS:BYTES", payload]], ...].
 local function read_outbox(keys, args)
   -- how much waits in one pair is not kept: taken as too much, it is read in chunks
   return (read_stream(outbox_key(keys[1], args[1], args[2]), 1, tonumber(args[3]), READ_ENTRIES, 1, math.huge))
+end
+
+-- How many entries of a pair wait with numbers up to `number`, and how many bytes. They have no gap.
+local function waiting_up_to(key, number)
+  local last_id = string.format('%d-0', number)
+  local first = redis.call('XRANGE', key, '-', last_id, 'COUNT', 1)[1]
+  if not first then return 0, 0 end
+  local last = first[1] == last_id and first or redis.call('XREVRANGE', key, last_id, '-', 'COUNT', 1)[1]
+  local before = tonumber(string.match(first[2][1], '%d+$')) - #first[2][2]
+  local first_number, last_number = string.match(first[1], '^%d+'), string.match(last[1], '^%d+')
+  return last_number - first_number + 1, string.match(last[2][1], '%d+$') - before
 end
 
 -- acknowledge: the entries of a pair up to a number are at the target.
@@ -841,16 +857,11 @@ local function acknowledge(keys, args)
   if acknowledged and number > tonumber(acknowledged) then
     fields['!' .. target], fields['@' .. target] = number, args[4]
   end
-  local key, from, trimmed = outbox_key(p, producer, target), 1, 0
-  while true do
-    local entries = redis.call('XRANGE', key, from .. '-0', number .. '-0', 'COUNT', READ_CHUNK)
-    for _, entry in ipairs(entries) do record[OUT_BYTES] = record[OUT_BYTES] - #entry[2][2] end
-    trimmed = trimmed + #entries
-    if #entries < READ_CHUNK then break end
-    from = tonumber(string.match(entries[#entries][1], '^%d+')) + 1
-  end
-  if trimmed > 0 then
-    record[OUT_ENTRIES] = record[OUT_ENTRIES] - trimmed
+  local key = outbox_key(p, producer, target)
+  local entries, bytes = waiting_up_to(key, number)
+  if entries > 0 then
+    record[OUT_ENTRIES] = record[OUT_ENTRIES] - entries
+    record[OUT_BYTES] = record[OUT_BYTES] - bytes
     if number < issued then
       redis.call('XTRIM', key, 'MINID', '=', (number + 1) .. '-0')
     elseif acknowledged then
