@@ -23,6 +23,7 @@ from penstock.store.port import (
     ReadMetrics,
     Retract,
     SetTasks,
+    StateSnapshot,
     StateWrite,
     StoreFull,
     StoreUnreachable,
@@ -33,6 +34,7 @@ from penstock.store.port import (
 )
 from penstock.store.redis_calls import PROTOCOL_VERSION
 from penstock.store.redis_store import RedisStore, function_library, load_functions
+from penstock.store.wire import ServerError
 from store_fixtures import RedisBackend
 from store_scenario import SHARDS, SMALL, Scene, incarnation, out
 
@@ -324,6 +326,15 @@ def test_a_store_without_the_library_is_a_mismatch(backend: RedisBackend) -> Non
             load_functions(url)
         admin.function_flush()
         load_functions(url)
+
+
+def test_a_malformed_commit_is_refused_before_it_writes(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    for outputs in ([out("end/0", rows="many")], [out("mid/0")]):
+        with pytest.raises(ServerError, match="malformed"):
+            scene.store.call(scene.next_commit("mid/0", *outputs, state=[StateWrite(b"", b"f", b"1")]))
+    assert scene.store.call(StateSnapshot("mid/0")) == {}
+    assert scene.measure("mid/0").commit == 0
 
 
 def test_a_call_beyond_the_caps_in_a_pipeline_sends_nothing(scene: Scene) -> None:

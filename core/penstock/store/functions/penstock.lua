@@ -706,6 +706,23 @@ local function issued_numbers(key, args, at, outputs)
   return issued
 end
 
+-- Whether a commit's arguments from args[at] on are what its counts say, so that nothing fails half-way.
+local function well_formed(args, shard, at, groups, timers, outputs)
+  for _ = 1, groups do
+    local sets, deletes = tonumber(args[at + 2]), tonumber(args[at + 3])
+    if not sets or not deletes then return false end
+    at = at + 4 + 2 * sets + deletes
+  end
+  for i = at, at + 2 * timers - 1, 2 do
+    if args[i + 1] ~= '' and not tonumber(args[i + 1]) then return false end
+  end
+  at = at + 2 * timers
+  for i = at, at + 3 * outputs - 1, 3 do
+    if args[i] == shard or not tonumber(args[i + 1]) then return false end
+  end
+  return #args == at + 3 * outputs - 1
+end
+
 -- commit: apply a shard's next commit.
 -- KEYS 1: prefix. ARGV: shard, numbers (packed: generation, epoch, number, table version, offset, consumed bytes,
 -- consumed rows, finished, again, has position, groups of state, timers, outputs to shards, outputs to sinks),
@@ -720,6 +737,9 @@ local function commit(keys, args)
   if number == record[COMMIT] then return 'DONE' end
   if number ~= record[COMMIT] + 1 or table_version ~= record[TABLE] or offset > record[PLACED] then
     return 'CONFLICT'
+  end
+  if not well_formed(args, shard, 6, groups, timers, outputs + external) then
+    return redis.error_reply('ERR penstock commit: malformed arguments')
   end
 
   local change = new_change(p, {struct.unpack(BOUNDS, args[3])}, shard)
