@@ -27,6 +27,7 @@ from penstock.store.port import (
     OpenStore,
     Owner,
     Publish,
+    ReadMetrics,
     ReportFailure,
     Request,
     SetTasks,
@@ -362,7 +363,8 @@ def test_a_task_waits_to_be_named_before_it_retires(scene: Scene):
     scene.store.call(SetTasks("w1", INCARNATION, "count-w1", ()))
     scene.turns(task, 3)
     assert not task.retired
-    scene.clock.sleep_us(60_000_000)
+    assert "task:w1:count-w1:0" in scene.store.call(ReadMetrics()), "a task that is up says so"
+    scene.clock.sleep_us(700_000_000)
     scene.turns(task)
     assert task.retired
 

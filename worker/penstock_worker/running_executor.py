@@ -59,8 +59,12 @@ class RunningExecutor:
     # --- what the schedule says ---------------------------------------------------------------
 
     def assign(self, tasks: int, shards: tuple[str, ...]) -> None:
-        """`tasks` is the schedule's number; more tasks than shards would have nothing to run."""
-        self._wanted = min(tasks, len(shards))
+        """`tasks` is the schedule's number; more tasks than shards would have nothing to run.
+
+        An executor without shards keeps its tasks: it is one that is to take shards over in a moment, and
+        they should not wait for a task to start.
+        """
+        self._wanted = min(tasks, len(shards)) if shards else tasks
         self._shards = shards
 
     def stop(self) -> None:

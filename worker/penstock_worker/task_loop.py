@@ -48,8 +48,8 @@ WAIT_MS_MAX = 500
 """Longest block on the ready list: also how soon a task sees that its worker was replaced."""
 REFRESH_US = 1_000_000
 """The task map is read this often even when no control token came."""
-NAMED_WITHIN_US = 30_000_000
-"""A new task that no map names within this time retires."""
+NAMED_WITHIN_US = 600_000_000
+"""A task that no map names within this time retires: its main process has no use for it."""
 RECLAIM_US = 50_000
 AWAY_US = 50_000
 COMMIT_WITHIN_US = 5_000
@@ -113,6 +113,8 @@ class TaskLoop:
             if self.retired:
                 return
         if self._halted or not self._named:
+            # The row says that this task is up: only then is it given shards.
+            self._send_told()
             self._wait()
             return
         fetched: Fetched | None = self._exchange(())
@@ -125,8 +127,7 @@ class TaskLoop:
                 break
             fetched = self._work_through(work)
         if not self.retired and not self._halted:
-            if self._told:
-                self._send_told()
+            self._send_told()
             self._wait()
 
     # --- batches ----------------------------------------------------------------------------
@@ -233,7 +234,9 @@ class TaskLoop:
         return told
 
     def _send_told(self) -> None:
-        self._store.pipeline(self._take_told())
+        told = self._take_told()
+        if told:
+            self._store.pipeline(told)
 
     def _take_rested(self) -> list[FetchedShard]:
         if not self._resting:
