@@ -55,14 +55,11 @@ def highest_held(
             best, low = (rate_per_s, found), rate_per_s
         else:
             high = rate_per_s
-    rate_per_s = low_per_s
-    for _ in range(steps):
-        if best is not None:
-            return best
-        found = run(float(round(rate_per_s)))
+    if best is not None:
+        return best
+    for step in range(steps):
+        rate_per_s = float(round(low_per_s / 2**step))
+        found = run(rate_per_s)
         if found.held:
-            best = (rate_per_s, found)
-        rate_per_s /= 2
-    if best is None:
-        raise NothingHeldError(f"nothing was held, down to {2 * rate_per_s:.0f} records/s")
-    return best
+            return rate_per_s, found
+    raise NothingHeldError(f"nothing was held, down to {rate_per_s:.0f} records/s")

@@ -63,10 +63,13 @@ def measure(
     seconds: float,
     folder: Path,
     tell: Callable[[str], None],
+    *,
+    saturated: bool = False,
 ) -> SparkRun:
     """Feed the peer at `rate_per_s` and measure records that are due in `seconds` after the warm-up.
 
-    `folder` must be empty. Raises PeerFailedError.
+    `saturated` says that the rate is beyond reach, so that what is due is not waited for. `folder` must be
+    empty. Raises PeerFailedError.
     """
     run = Run(str(folder), settings)
     run.log.mkdir()
@@ -98,7 +101,8 @@ def measure(
             _wait(peer, output, lambda: time.time() >= last_s, seconds + 1.0)
             tell("waiting for the records under way")
             wanted = plan.due_before(int(last_s * 1e6))
-            _wait_for_rest(peer, run.log, wanted, settings.max_records, end_s=last_s + seconds)
+            if not saturated:
+                _wait_for_rest(peer, run.log, wanted, end_s=last_s + seconds)
             run.stop.touch()
             peer.wait(END_WITHIN_S)
     finally:
@@ -118,16 +122,10 @@ def _wait(peer: subprocess.Popen[bytes], output: Path, done: Callable[[], bool],
         time.sleep(0.05)
 
 
-def _wait_for_rest(
-    peer: subprocess.Popen[bytes], log: Path, wanted: int, max_records: int, end_s: float
-) -> None:
-    """Until `wanted` records came out or the time is over. A bounded batch is a run at saturation, in which
-    most of what is due never comes out: nothing is waited for."""
-    if max_records:
-        return
+def _wait_for_rest(peer: subprocess.Popen[bytes], log: Path, wanted: int, end_s: float) -> None:
+    """Until `wanted` records came out or the time is over."""
     while time.time() < end_s and peer.poll() is None:
-        rows = sink_log.read(log)
-        if sink_log.records(rows) >= wanted:
+        if sink_log.records(sink_log.read(log)) >= wanted:
             return
         time.sleep(0.5)
 

@@ -72,7 +72,7 @@ KNOBS: dict[str, tuple[Patch, ...]] = {
     "state store unloaded": ({"conf": {f"{_STATE}.unloadOnCommit": "false"}},),
 }
 """Knobs in the order of the climb, each with what is tried in place of what stands."""
-BATCH_BOUNDS = tuple({"max_records": n} for n in (25_000, 100_000, 200_000))
+BATCH_BOUNDS = tuple({"max_records": n} for n in (10_000, 25_000, 100_000, 200_000, 400_000))
 FEW = (
     "shuffle partitions",
     "source partitions",
@@ -90,6 +90,7 @@ class Profile:
 
     name: str
     rate_per_s: float
+    seconds: float
     score: Callable[[SparkRun], float]
     knobs: Mapping[str, tuple[Patch, ...]]
 
@@ -104,11 +105,12 @@ def _throughput_score(run: SparkRun) -> float:
 
 
 PROFILES = (
-    Profile("latency_1000", 1_000.0, _latency_score, KNOBS),
-    Profile("latency_10000", 10_000.0, _latency_score, {name: KNOBS[name] for name in FEW}),
+    Profile("latency_1000", 1_000.0, 20.0, _latency_score, KNOBS),
+    Profile("latency_10000", 10_000.0, 30.0, _latency_score, {name: KNOBS[name] for name in FEW}),
     Profile(
         "throughput",
         SATURATION_RATE_PER_S,
+        40.0,
         _throughput_score,
         {"records a batch": BATCH_BOUNDS, **{name: KNOBS[name] for name in (*FEW, "sink")}},
     ),
@@ -125,7 +127,12 @@ def _measured(profile: Profile, settings: Settings, screen: Screen, what: str) -
     with screen.step(f"{profile.name}: {what}"), scratch("sweep") as folder:
         try:
             run = spark_side.measure(
-                settings, profile.rate_per_s, WARMUP_S, seconds_per_figure(20.0), folder, screen.tell
+                settings,
+                profile.rate_per_s,
+                WARMUP_S,
+                seconds_per_figure(profile.seconds),
+                folder,
+                screen.tell,
             )
         except PeerFailedError as error:
             screen.note(f"failed: {str(error).splitlines()[-1:]}")
