@@ -115,8 +115,17 @@ class RunScene:
         care = self.state.workers[worker]
         assert self.rows is not None
         self.rows[worker] = WorkerRow(
-            worker, care.uid, care.attempt, 1, state, message, 0, {"count-x": tasks}
+            worker, care.uid, care.attempt, 1, state, message, 0, self.tasks_of(worker, tasks)
         )
+
+    def tasks_of(self, worker: str, tasks: int) -> dict[str, int]:
+        """`tasks` tasks in each executor that the schedules give the worker."""
+        return {
+            executor.name: tasks
+            for schedule in self.state.schedules.values()
+            for executor in schedule.executors
+            if executor.worker == worker
+        }
 
     def all_ready(self) -> None:
         for worker in self.state.workers:

@@ -14,7 +14,13 @@ from enum import StrEnum
 
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
-from penstock.schedule.placement import reassign_worker_lost, renew_worker, spread_to_returned_worker
+from penstock.schedule.placement import (
+    announce_executors,
+    reassign_worker_lost,
+    renew_worker,
+    spread_to_returned_worker,
+    without_announced,
+)
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import FleetWorker, WorkerState
 from penstock_operator.plan_outline import is_source
@@ -28,6 +34,8 @@ EARLY_DEATHS_MAX = 5
 DRAIN_S = 30.0
 STALL_S = 5.0
 """A drain that gets nowhere for so long is over."""
+WARM_S = 10.0
+"""A worker that is back gets its shards after this time, its tasks up or not."""
 GRACE_S = 10.0
 """From the wish that a worker leaves to its SIGKILL."""
 _NOTHING_LOST = "Nothing is lost: mend what is wrong and run again; that goes on where this run stopped."
@@ -66,6 +74,7 @@ class WorkerCare:
     early_deaths: int = 0
     deaths_in_row: int = 0
     restarts: int = 0
+    warm_until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +190,7 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     turn.notice_faults()
     turn.notice_deaths()
     turn.notice_ready()
+    turn.notice_warm()
     turn.start_again()
     turn.notice_work()
     turn.watch_end()
@@ -288,7 +298,12 @@ class _Turn:
             return
         sources = [stage.operator for stage in self.state.plan.stages if is_source(stage)]
         idle = {
-            name: replace(old, version=old.version + 1, shards={})
+            name: replace(
+                old,
+                version=old.version + 1,
+                executors=tuple(replace(executor, tasks=0) for executor in old.executors),
+                shards={},
+            )
             for name, old in self.state.schedules.items()
             if name in sources
         }
@@ -340,6 +355,7 @@ class _Turn:
             restart_at_s=self.now_s + delay_s,
             early_deaths=early_deaths,
             deaths_in_row=deaths_in_row,
+            warm_until_s=None,
         )
         self._keep(dead)
         held = self._shards_on(care.name)
@@ -383,28 +399,62 @@ class _Turn:
             if not care.restarts:
                 self.actions.append(Say(f"worker {care.name} is ready"))
                 continue
-            wanted = {
-                stage.operator: min(stage.tasks.initial, len(self.state.schedules[stage.operator].shards))
-                for stage in self.state.plan.stages
-            }
+            planned = self._with_returned(care, self.state.schedules)
+            announced = announce_executors(self.state.schedules, planned, care.name)
+            warm_s = WARM_S if announced != self.state.schedules else 0.0
+            self._keep(replace(care, warm_until_s=self.now_s + warm_s))
+            self._publish(announced)
+
+    def notice_warm(self) -> None:
+        """Shards go to a worker that is back once its tasks are up: none of them waits for a start."""
+        if self._is_ending:
+            return
+        for care, row in self._current_rows():
+            if care.warm_until_s is None:
+                continue
+            announced = [
+                executor.name
+                for schedule in self.state.schedules.values()
+                for executor in schedule.executors
+                if executor.worker == care.name
+                if not schedule.shards_of(executor.name)
+            ]
+            if self.now_s < care.warm_until_s and not all(row.tasks.get(name) for name in announced):
+                continue
+            self._keep(replace(care, warm_until_s=None))
             before = self._shards_on(care.name)
-            self._publish(
-                spread_to_returned_worker(self.state.schedules, self._place(care), wanted, self._lost())
-            )
+            bare = without_announced(self.state.schedules, care.name)
+            self._publish(self._with_returned(care, bare))
             taken = self._shards_on(care.name) - before
             told = f" and takes {taken} shards" if taken else ""
             self.actions.append(Say(f"worker {care.name} is ready again{told}"))
+
+    def _with_returned(
+        self, care: WorkerCare, schedules: Mapping[str, OperatorSchedule]
+    ) -> dict[str, OperatorSchedule]:
+        """`schedules` with this worker's share in them."""
+        wanted = {
+            stage.operator: min(stage.tasks.initial, len(schedules[stage.operator].shards))
+            for stage in self.state.plan.stages
+        }
+        return spread_to_returned_worker(schedules, self._place(care), wanted, self._lost())
 
     def _keep(self, care: WorkerCare) -> None:
         self.state = replace(self.state, workers={**self.state.workers, care.name: care})
 
     def _publish(self, schedules: Mapping[str, OperatorSchedule]) -> None:
-        """Take new schedules, and publish those that changed."""
-        before = self.state.schedules
-        changed = tuple(new for name, new in schedules.items() if new is not before.get(name))
-        self.state = replace(self.state, schedules=schedules)
+        """Take new schedules, and publish those that changed; versions only grow."""
+        kept = dict(self.state.schedules)
+        changed = []
+        for name, new in schedules.items():
+            before = kept[name]
+            if new == before:
+                continue
+            kept[name] = new if new.version > before.version else replace(new, version=before.version + 1)
+            changed.append(kept[name])
+        self.state = replace(self.state, schedules=kept)
         if changed:
-            self.actions.append(PublishSchedules(changed))
+            self.actions.append(PublishSchedules(tuple(changed)))
 
     def _current_rows(self) -> list[tuple[WorkerCare, WorkerRow]]:
         """Rows of the starts that count; older ones are last words."""

@@ -58,7 +58,8 @@ def paced(lines_per_s: int) -> tuple[str, str]:
 
 def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=1, files=5, lines=2_400)
-    run = start(runs, folder, "--workers", "2", *paced(400))
+    # Both workers read, so that records go on arriving for the one that is stopped.
+    run = start(runs, folder, "--workers", "2", "--set", "lines.tasks.initial=2", *paced(400))
     for victim in ("w1", "w0", "w1"):
         wait_for(f"worker {victim} ready", lambda name=victim: run.worker(name) is not None)
         wait_for(

@@ -10,6 +10,7 @@ from penstock_operator.run_decisions import (
     GRACE_S,
     STALL_S,
     STEADY_AFTER_S,
+    WARM_S,
     Backlog,
     Phase,
     Result,
@@ -75,10 +76,41 @@ def test_a_worker_that_is_ready_again_gets_a_share_back() -> None:
     scene.turn()
     scene.turn(1)
     assert scene.shards_on("w1") == set()
-    scene.ready("w1")
-    scene.turn(5)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert scene.shards_on("w1") == set(), "its tasks are not up: shards would wait for them"
+    assert any(executor.worker == "w1" for executor in scene.published["count"].executors)
+    scene.ready("w1", tasks=1)
+    scene.turn(1)
     assert abs(len(scene.shards_on("w1")) - before) <= 1
     assert "worker w1 is ready again and takes" in scene.said[-1]
+
+
+def test_a_returned_worker_whose_tasks_do_not_come_up_gets_its_share_all_the_same() -> None:
+    scene = RunScene(2)
+    scene.all_ready()
+    scene.fleet.die("w1")
+    scene.turn()
+    scene.turn(1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.turn(WARM_S + 1)
+    assert scene.shards_on("w1")
+
+
+def test_a_worker_that_dies_while_it_warms_leaves_every_shard_where_it_works() -> None:
+    scene = RunScene(2)
+    scene.all_ready()
+    scene.fleet.die("w1")
+    scene.turn()
+    scene.turn(1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    everything = scene.shards_on("w0")
+    scene.fleet.die("w1")
+    scene.turn(1)
+    assert scene.shards_on("w0") == everything
+    assert all(e.worker == "w0" for s in scene.published.values() for e in s.executors)
 
 
 def test_the_last_words_of_a_dead_start_do_not_make_it_ready() -> None:
@@ -112,8 +144,10 @@ def test_no_shard_is_lost_when_all_workers_die_and_one_comes_back() -> None:
     scene.turn()
     scene.fleet.die("w1")
     scene.turn()
+    scene.ready("w0", tasks=0)
+    scene.turn(1)
     scene.ready("w0")
-    scene.turn(5)
+    scene.turn(1)
     assert scene.shards_on("w0") == everything
 
 

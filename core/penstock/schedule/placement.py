@@ -130,12 +130,40 @@ def spread_to_returned_worker(
     }
 
 
+def announce_executors(
+    schedules: Mapping[str, OperatorSchedule], planned: Mapping[str, OperatorSchedule], worker: str
+) -> dict[str, OperatorSchedule]:
+    """`schedules` and the executors that `worker` has in `planned` only, still without a shard.
+
+    Published before `planned` itself, so that the executors' tasks are up when shards come: no record is late
+    for a task's start (promise 10).
+    """
+    return {operator: _announced(old, planned[operator], worker) for operator, old in schedules.items()}
+
+
+def without_announced(schedules: Mapping[str, OperatorSchedule], worker: str) -> dict[str, OperatorSchedule]:
+    """`schedules` without the executors of `worker` that have no shard; versions stay."""
+    return {
+        operator: replace(
+            old,
+            executors=tuple(e for e in old.executors if e.worker != worker or old.shards_of(e.name)),
+        )
+        for operator, old in schedules.items()
+    }
+
+
 # --- one operator -------------------------------------------------------------------------------
 
 
 def _next(old: OperatorSchedule, new: OperatorSchedule) -> OperatorSchedule:
     """`new` as the version after `old`; `old` itself when nothing differs."""
     return old if new == old else replace(new, version=old.version + 1)
+
+
+def _announced(old: OperatorSchedule, planned: OperatorSchedule, worker: str) -> OperatorSchedule:
+    known = {executor.name for executor in old.executors}
+    new = tuple(e for e in planned.executors if e.worker == worker and e.name not in known)
+    return _next(old, replace(old, workers=planned.workers, executors=(*old.executors, *new))) if new else old
 
 
 def _renewed(old: OperatorSchedule, worker: WorkerPlace) -> OperatorSchedule:
