@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from penstock.dataflow.plan import Fanout, Plan, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.schedule.placement import (
+    announce_executors,
     initial_schedules,
     reassign_worker_lost,
     renew_worker,
     spread_to_returned_worker,
+    without_announced,
 )
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 
@@ -255,6 +257,20 @@ def test_lost_and_returned_is_as_it_was() -> None:
     assert {o: counts(s) for o, s in back.items()} == {o: counts(s) for o, s in start.items()}
     assert {o: s.tasks for o, s in back.items()} == {"op0": 4, "op1": 2}
     assert {s.version for s in back.values()} == {3}
+
+
+def test_executors_are_announced_without_a_shard_and_taken_back_without_a_trace() -> None:
+    start = placed((4, 2), (64, 8), 2)
+    lost = reassign_worker_lost(start, {"w-1"}, {"w-0": 9})
+    planned = spread_to_returned_worker(lost, workers_of(2)[1], {})
+    announced = announce_executors(lost, planned, "w-1")
+    for operator, schedule in announced.items():
+        assert schedule.shards == lost[operator].shards
+        assert {e.worker for e in schedule.executors} == {"w-0", "w-1"}
+        assert schedule.version == lost[operator].version + 1
+    bare = without_announced(announced, "w-1")
+    assert {o: counts(s) for o, s in bare.items()} == {o: counts(s) for o, s in lost.items()}
+    assert without_announced(planned, "w-1") == planned, "an executor with shards stays"
 
 
 def test_a_worker_back_before_anything_was_taken_keeps_its_shards() -> None:
