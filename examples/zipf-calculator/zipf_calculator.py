@@ -23,7 +23,7 @@ class Calculator(StatefulProcessor):
         self,
         key: Any,
         rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803
+        timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
         records = 0
         for row in rows:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from run_harness import Run, kill_with_records_waiting, process_tree, read_rows, wait_for, write_texts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
