@@ -244,6 +244,13 @@ def test_fields_that_a_role_has_not_are_refused() -> None:
     )
 
 
+def test_shuffles_need_a_rate() -> None:
+    generator = "source: {zipf: {keys: 9, shufflesPerMinute: 2}}"
+    assert the_fault(('source: {files: {glob: "texts/**/*.txt", format: text}}', generator)).startswith(
+        "spec.operators[0] (lines).source.zipf.shufflesPerMinute: counts minutes of the stream"
+    )
+
+
 def test_a_source_is_of_exactly_one_kind() -> None:
     assert the_fault(("format: text}", "format: text}, zipf: {keys: 9}")) == (
         "spec.operators[0] (lines).source: has files and zipf; give exactly one of files and zipf"

@@ -173,6 +173,17 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     if role in _KINDS and isinstance(body[role], dict):
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
+        _check_shuffles(f"{operator.path}.{role}.zipf", body[role].get("zipf"), faults)
+
+
+def _check_shuffles(path: str, zipf: object, faults: list[Fault]) -> None:
+    if isinstance(zipf, dict) and zipf.get("shufflesPerMinute") and zipf.get("ratePerSecond") is None:
+        faults.append(
+            Fault(
+                f"{path}.shufflesPerMinute",
+                "counts minutes of the stream, which has none without a rate; give ratePerSecond too",
+            )
+        )
 
 
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:

@@ -71,7 +71,11 @@ class ZipfSourceSpec(Document):
             (
                 "self.partitions == oldSelf.partitions",
                 "partitions are shards, and their number is fixed for life",
-            )
+            ),
+            (
+                "!has(self.shufflesPerMinute) || self.shufflesPerMinute == 0.0 || has(self.ratePerSecond)",
+                "shufflesPerMinute counts minutes of the stream: give ratePerSecond too",
+            ),
         )
     )
 
