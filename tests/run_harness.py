@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -194,5 +194,7 @@ def kill_with_records_waiting(run: Run, pids: list[int], waiting: Callable[[], i
         wait_for("records in the inboxes of what is about to be killed", some_wait)
     finally:
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            # The run may have noticed the first death and be ending the rest already.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     return seen

@@ -160,7 +160,7 @@ def blocked_call(
     thread.start()
     with backend.admin() as admin:
         deadline_s = time.monotonic() + 5
-        while not admin.info("clients")["blocked_clients"]:
+        while not (admin.info("clients")["blocked_clients"] or admin.pubsub_channels()):
             assert time.monotonic() < deadline_s
     return thread, answers
 

@@ -265,7 +265,7 @@ class TaskLoop:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
             return
-        self._waiter.call(WaitReady(self._launch.owner.ready, max(1, wait_us // 1000)))
+        self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
 
     # --- ownership --------------------------------------------------------------------------
 

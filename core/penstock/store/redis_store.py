@@ -8,7 +8,6 @@ one suite on both.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any, TypeVar, cast
@@ -19,7 +18,6 @@ from penstock.store.port import (
     Bounds,
     ProtocolMismatch,
     Request,
-    StoreFull,
     WaitControl,
     WaitReady,
 )
@@ -31,7 +29,6 @@ A = TypeVar("A")
 _TIMEOUT_S = 10.0
 """For a reply. A call takes at most 5 ms; a server that loads or rewrites may keep it longer."""
 _BLOCK_MS_MAX = 2000
-_FULL_PAUSE_S = 0.05
 _VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
 
 
@@ -45,6 +42,8 @@ class RedisStore:
         self._calls = RedisCalls(self._keys, bounds)
         self._wire = Wire(url, _TIMEOUT_S)
         self._blocking = Wire(url, _TIMEOUT_S + _BLOCK_MS_MAX / 1000)
+        self._bell = Wire(url, _TIMEOUT_S)
+        self._rung = b""
 
     def call(self, call: Request[A]) -> A:
         """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch; ValueError for a
@@ -73,26 +72,26 @@ class RedisStore:
     def close(self) -> None:
         self._wire.close()
         self._blocking.close()
+        self._bell.close()
 
     def _wait_ready(self, call: WaitReady) -> bool:
-        """A move of the list's first name onto its own place: it blocks as a read, and changes nothing."""
-        key = self._keys.ready(call.ready)
-        if call.timeout_ms <= 0:
-            return self._listed(key)
-        timeout_ms = min(call.timeout_ms, _BLOCK_MS_MAX)
-        command = (b"BLMOVE", key, key, b"LEFT", b"LEFT", f"{timeout_ms / 1000:.3f}")
-        try:
-            return self._block(command) is not None
-        except StoreFull:
-            # at its memory limit the server refuses even this; who waits must go on, or nothing drains
-            if self._listed(key):
-                return True
-            time.sleep(min(timeout_ms / 1000, _FULL_PAUSE_S))
-            return self._listed(key)
+        """Listen to the list's bell, which is rung whenever names come onto an empty list, and look at the list.
 
-    def _listed(self, key: bytes) -> bool:
-        length: int = self._block((b"LLEN", key))
-        return length > 0
+        In this order nothing is missed; and nothing is written, as a blocking move would.
+        """
+        key = self._keys.ready(call.ready)
+        if self._rung != key or not self._bell.is_open:
+            self._bell.close()
+            self._bell.exchange([(b"SUBSCRIBE", key)])
+            self._rung = key
+        else:
+            self._bell.pushed(0.0)
+        (length,) = self._wire.exchange([(b"LLEN", key)])
+        if isinstance(length, ServerError):
+            raise translate(str(length)) from length
+        if length > 0 or call.timeout_ms <= 0:
+            return bool(length > 0)
+        return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
 
     def _wait_control(self, call: WaitControl) -> int:
         """A look first: after a loss the stream's numbers may have begun anew, below `after`."""

@@ -73,6 +73,34 @@ class Wire:
             self.close()
             raise
 
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection, with what was subscribed to on it."""
+        return self._line is not None
+
+    def pushed(self, timeout_s: float) -> bool:
+        """Wait for a message of what this connection subscribed to, and take all that have come.
+
+        The time is kept here: a server ends a blocking command up to 100 ms late when it has nothing else to
+        do. False when none came in time. Raises StoreUnreachable when the connection broke.
+        """
+        assert self._line is not None, "subscribe first"
+        server, reader = self._line
+        try:
+            server.settimeout(max(0.0, timeout_s))
+            data = server.recv(_READ_BYTES)
+            if not data:
+                raise ConnectionResetError("connection closed by the server")
+            reader.feed(data)
+        except (TimeoutError, BlockingIOError):
+            return False
+        except OSError as error:
+            self.close()
+            raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
+        while reader.gets() is not _NOT_YET:
+            pass
+        return True
+
     def close(self) -> None:
         """Drop the connection; the next exchange makes a new one."""
         if self._connection is not None:

@@ -104,6 +104,14 @@ local function call_chunked(command, key, list, from, to)
   end
 end
 
+-- Puts names at the end of a ready list. One that was empty has its bell rung (a channel of the list's name):
+-- its task may be listening, and only then.
+local function append_names(key, names)
+  local was_empty = redis.call('LLEN', key) == 0
+  call_chunked('RPUSH', key, names, 1, #names)
+  if was_empty then redis.call('PUBLISH', key, '') end
+end
+
 -- How many entries to read at once for `wanted` bytes, where `entries` of them hold `size` bytes.
 local function entries_of(wanted, size, entries)
   if size <= 0 then return READ_CHUNK end
@@ -181,7 +189,7 @@ local function write_back(change)
     end
   end
   for list, names in pairs(change.pushes) do
-    call_chunked('RPUSH', change.p .. 'ready:' .. list, names, 1, #names)
+    append_names(change.p .. 'ready:' .. list, names)
   end
 end
 
@@ -321,7 +329,9 @@ end
 -- Puts the control token at the head of a ready list, where it always is: at most one.
 local function wake_list(p, ready)
   local key = p .. 'ready:' .. ready
-  if redis.call('LINDEX', key, 0) ~= TOKEN then redis.call('LPUSH', key, TOKEN) end
+  local first = redis.call('LINDEX', key, 0)
+  if first ~= TOKEN then redis.call('LPUSH', key, TOKEN) end
+  if not first then redis.call('PUBLISH', key, '') end
 end
 
 local function uid_in_map(p, worker)
@@ -479,7 +489,7 @@ local function claim(keys, args)
   record[READY] = IDLE
   if has_work(record) then
     record[READY] = LISTED
-    redis.call('RPUSH', p .. 'ready:' .. ready, shard)
+    append_names(p .. 'ready:' .. ready, {shard})
   end
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
   local answer = {
