@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from penstock.store.port import (
@@ -233,7 +231,7 @@ def test_many_writes_fit_one_commit(scene: Scene) -> None:
     scene.set_up("mid/0")
     for start in (0, 10_000):
         state = [put(b"%d" % n, b"v", b"many") for n in range(start, start + 10_000)]
-        scene.commit("mid/0", state=[replace(write, value=b"") for write in state])
+        scene.commit("mid/0", state=[write._replace(value=b"") for write in state])
     assert len(scan(scene, b"many", 1000)) == 20_000
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,10 @@ class LossyStore:
             raise StoreUnreachable("the reply was lost")
         return answers
 
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        answers = self.pipeline(calls)
+        return lambda: answers
+
     def close(self) -> None:
         self._store.close()
 
@@ -138,6 +142,10 @@ class ClaimedMeanwhile:
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         return self._store.pipeline(calls)
 
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        answers = self.pipeline(calls)
+        return lambda: answers
+
     def close(self) -> None:
         self._store.close()
 
@@ -155,6 +163,10 @@ class HoldingBack:
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         self.held.extend(call for call in calls if isinstance(call, Acknowledge))
         return [Answer.OK if isinstance(call, Acknowledge) else self._store.call(call) for call in calls]
+
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        answers = self.pipeline(calls)
+        return lambda: answers
 
     def close(self) -> None:
         self._store.close()
@@ -176,6 +188,10 @@ class ReleasingAfterClaim:
             while self._holding.held:
                 self._store.call(self._holding.held.pop(0))
         return answers
+
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        answers = self.pipeline(calls)
+        return lambda: answers
 
     def close(self) -> None:
         self._store.close()

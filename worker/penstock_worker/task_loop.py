@@ -13,7 +13,7 @@ kill: the batch at hand is committed or fenced, never cut).
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from penstock.dataflow.plan import Processor
@@ -50,10 +50,35 @@ REFRESH_US = 1_000_000
 """The task map is read this often even when no control token came."""
 NAMED_WITHIN_US = 600_000_000
 """A task that no map names within this time retires: its main process has no use for it."""
+ACKNOWLEDGE_US = 20_000
+"""Under load, what was written to sinks is acknowledged this often; at once when nothing waits."""
 RECLAIM_US = 50_000
 AWAY_US = 50_000
-COMMIT_WITHIN_US = 5_000
-"""Work on fetched shards is committed at the latest after this time, also before all are done."""
+POST_COMMITS = 4
+"""So many commits are sent together, while work on the other fetched shards goes on."""
+
+
+class _Posted:
+    """Commits on their way, behind `told` other calls and before a fetch, if there is one."""
+
+    __slots__ = ("_answers", "_told", "done", "fetch")
+
+    def __init__(
+        self,
+        done: list[tuple[OwnedShard, Work]],
+        told: int,
+        answers: Callable[[], list[Any]],
+        *,
+        fetch: bool,
+    ) -> None:
+        self.done = done
+        self.fetch = fetch
+        self._told = told
+        self._answers = answers
+
+    def answers(self) -> list[Any]:
+        """Wait for the answers to the commits, and to the fetch behind them."""
+        return self._answers()[self._told :]
 
 
 class TaskLoop:
@@ -81,7 +106,8 @@ class TaskLoop:
         self._owned: dict[str, OwnedShard] = {}
         self._stranding = StrandingWatch(launch.bounds, source=not isinstance(launch.stage.head, Processor))
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
-        self._told: list[Request[Any]] = []
+        self._written: dict[tuple[str, str], Acknowledge] = {}
+        self._acknowledge_us = 0
         self._refresh_us = 0
         self._started_us = clock.monotonic_us()
         self._named = False
@@ -117,7 +143,7 @@ class TaskLoop:
             self._send_told()
             self._wait()
             return
-        fetched: Fetched | None = self._exchange(())
+        fetched = self._exchange()
         while fetched is not None and not self.retired:
             if fetched.control:
                 self.refresh({shard.shard for shard in fetched.shards})
@@ -133,10 +159,14 @@ class TaskLoop:
     # --- batches ----------------------------------------------------------------------------
 
     def _work_through(self, work: list[FetchedShard]) -> Fetched | None:
-        """Work all shards; the last commits travel with the next fetch, whose answer is returned."""
+        """Work all shards; answers the next fetch, with which the last commits travel.
+
+        The others are posted a few at a time: the store applies them while the next shards are worked.
+        """
         self._load(work)
-        began_us = sent_us = self._clock.monotonic_us()
+        began_us = self._clock.monotonic_us()
         done: list[tuple[OwnedShard, Work]] = []
+        posted: list[_Posted] = []
         for fetched in work:
             owned = self._owned.get(fetched.shard)
             if owned is None or self._halted:
@@ -144,17 +174,15 @@ class TaskLoop:
             worked = self._work(owned, fetched)
             if worked is not None:
                 done.append((owned, worked))
-            now_us = self._clock.monotonic_us()
-            if now_us - sent_us > COMMIT_WITHIN_US and done:
-                self._send_commits(done)
+            if len(done) >= POST_COMMITS:
+                posted.append(self._post(done))
                 done = []
-                sent_us = now_us
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
         self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
-        if self._halted:
-            self._send_commits(done)
-            return None
-        return self._exchange(done)
+        last = self._post(done, fetch=not self._halted)
+        for one in posted:
+            self._settle(one.done, one.answers())
+        return self._finish(last)
 
     def _load(self, work: list[FetchedShard]) -> None:
         """Fill the caches for all of `work` in one round trip, when they lack something."""
@@ -187,21 +215,26 @@ class TaskLoop:
             return None
         return worked
 
-    def _exchange(self, done: list[tuple[OwnedShard, Work]] | tuple[()]) -> Fetched:
-        """One round trip: what is to be told, the commits, the next fetch."""
-        fetch = Fetch(self._launch.owner.ready, self._size.bytes, self._size.shards)
+    def _exchange(self) -> Fetched | None:
+        """One round trip without commits: what is to be told, and the next fetch."""
+        return self._finish(self._post([], fetch=True))
+
+    def _post(self, done: list[tuple[OwnedShard, Work]], *, fetch: bool = False) -> _Posted:
+        """Send what is to be told, the commits, and a fetch if that is wanted."""
         told = self._take_told()
-        answers = self._store.pipeline([*told, *(work.commit for _, work in done), fetch])
-        self._settle(done, answers[len(told) : -1])
-        fetched: Fetched = answers[-1]
+        calls = [*told, *(work.commit for _, work in done)]
+        if fetch:
+            calls.append(Fetch(self._launch.owner.ready, self._size.bytes, self._size.shards))
+        return _Posted(done, len(told), self._store.post(calls), fetch=fetch)
+
+    def _finish(self, posted: _Posted) -> Fetched | None:
+        """Settle what was posted last; answers what it fetched."""
+        answers = posted.answers()
+        fetched: Fetched | None = answers.pop() if posted.fetch else None
+        self._settle(posted.done, answers)
         return fetched
 
-    def _send_commits(self, done: list[tuple[OwnedShard, Work]]) -> None:
-        told = self._take_told()
-        answers = self._store.pipeline([*told, *(work.commit for _, work in done)])
-        self._settle(done, answers[len(told) :])
-
-    def _settle(self, done: list[tuple[OwnedShard, Work]] | tuple[()], answers: list[Any]) -> None:
+    def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
         now_us = self._clock.now_us()
         for (owned, work), answer in zip(done, answers, strict=True):
             try:
@@ -217,7 +250,7 @@ class TaskLoop:
     def _write(self, owned: OwnedShard, placed: list[tuple[str, int, bytes]]) -> None:
         try:
             for acknowledge, payloads in self._sinks.write(owned, placed):
-                self._told.append(acknowledge)
+                self._written[acknowledge.producer, acknowledge.target] = acknowledge
                 self._count_written(acknowledge, payloads)
         except WorkFailed as error:
             self._failed(owned, str(error))
@@ -226,15 +259,24 @@ class TaskLoop:
         stamps = self._sinks.timestamps(payloads)
         self._metrics.written(acknowledge.target, stamps, self._clock.now_us())
 
-    def _take_told(self) -> list[Request[Any]]:
-        told, self._told = self._told, []
-        rows = self._metrics.due(self._clock.now_us())
+    def _take_told(self, *, everything: bool = False) -> list[Request[Any]]:
+        """What the store should hear of but nobody waits for: written outputs, and metrics, when due.
+
+        An acknowledgement stands for all before it, so only the last of each pair is sent, now and then.
+        """
+        now_us = self._clock.now_us()
+        told: list[Request[Any]] = []
+        if self._written and (everything or now_us >= self._acknowledge_us):
+            self._acknowledge_us = now_us + ACKNOWLEDGE_US
+            told.extend(self._written.values())
+            self._written = {}
+        rows = self._metrics.due(now_us)
         if rows is not None:
             told.append(rows)
         return told
 
     def _send_told(self) -> None:
-        told = self._take_told()
+        told = self._take_told(everything=True)
         if told:
             self._store.pipeline(told)
 
@@ -338,7 +380,7 @@ class TaskLoop:
     def _drop_all(self) -> None:
         for shard in list(self._owned):
             self._release(shard)
-        self._told.clear()
+        self._written.clear()
         self._refresh_us = 0
 
     def _failed(self, owned: OwnedShard, message: str) -> None:
@@ -353,9 +395,7 @@ class TaskLoop:
 
     def _retire(self) -> None:
         self.retired = True
-        rows = self._metrics.rows(self._clock.now_us())
-        told = [call for call in self._told if isinstance(call, Acknowledge)]
-        self._told = []
-        self._store.pipeline([*told, rows])
+        written, self._written = self._written, {}
+        self._store.pipeline([*written.values(), self._metrics.rows(self._clock.now_us())])
         for shard in list(self._owned):
             self._release(shard)

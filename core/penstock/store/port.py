@@ -5,6 +5,8 @@ that the simulation runs on). `tests/contract` runs one suite on both. Neighbour
 names what is stored where, `codec` packs rows into entries, `ownership` turns a task's work into
 these calls, `sender` delivers outboxes between stores.
 
+What is made for every entry, output or state change is a named tuple, all else a frozen dataclass.
+
 Words: a shard's *record* holds epoch, owner, commit number, offset and counters. An *entry* is
 one packed batch of rows. A *pair* is (producer shard, target); its entries are numbered 1, 2, ...
 without a hole. The *inbox* numbers its entries by the shard's own counter (never by a clock).
@@ -18,10 +20,10 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from penstock.errors import PermanentError, RetryError
 
@@ -243,8 +245,7 @@ class Fetch(Request["Fetched"]):
     shards_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One inbox entry: its number in the inbox, when it was placed (microseconds of the
     producer's clock), its payload."""
 
@@ -253,8 +254,7 @@ class Entry:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedShard:
+class FetchedShard(NamedTuple):
     """What a task may work on now: under `epoch`, the entries after `offset`.
 
     `entries` is empty for a source shard, and for a keyed shard that was woken for nothing.
@@ -305,8 +305,7 @@ class Scan(Request[tuple[str, list[tuple[bytes, bytes]]] | Answer]):
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateWrite:
+class StateWrite(NamedTuple):
     """One state change: value None deletes the field; `field` None deletes the collection.
 
     `collection` b"" is the shard's value hash, which cannot be deleted whole.
@@ -325,8 +324,7 @@ class TimerWrite:
     due_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One entry for a target. `external` targets are sinks outside: their entries always wait in
     the outbox until `Acknowledge`."""
 
@@ -595,6 +593,13 @@ class NodeStore(Protocol):
         """Carry out calls in order in one round trip; each is atomic, the whole is not.
 
         Must not hold WaitReady or WaitControl.
+        """
+
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        """Send calls as `pipeline` does, and go on; the callable waits for their answers.
+
+        So work goes on here while the store works there. Other calls may come in between; errors come from
+        either of the two.
         """
 
     def close(self) -> None: ...

@@ -8,7 +8,10 @@ one suite on both.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any, TypeVar, cast
 
@@ -18,6 +21,7 @@ from penstock.store.port import (
     Bounds,
     ProtocolMismatch,
     Request,
+    StoreUnreachable,
     WaitControl,
     WaitReady,
 )
@@ -32,6 +36,15 @@ _BLOCK_MS_MAX = 2000
 _VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
 
 
+@dataclass(slots=True, eq=False)
+class _Posted:
+    """Calls that were sent, and their raw replies once they were read."""
+
+    calls: Sequence[Request[Any]]
+    replies: list[Any] | None = None
+    is_lost: bool = False
+
+
 class RedisStore:
     """One topology's view of one node's store. Not thread safe. Connects at the first call."""
 
@@ -44,6 +57,7 @@ class RedisStore:
         self._blocking = Wire(url, _TIMEOUT_S + _BLOCK_MS_MAX / 1000)
         self._bell = Wire(url, _TIMEOUT_S)
         self._rung = b""
+        self._posted: deque[_Posted] = deque()
 
     def call(self, call: Request[A]) -> A:
         """Carry out one call. Raises StoreUnreachable, StoreFull, ProtocolMismatch; ValueError for a
@@ -55,27 +69,61 @@ class RedisStore:
         return cast("A", self.pipeline((call,))[0])
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        """Carry out calls in order in one round trip; errors as `call`, when all were carried out."""
+        """Carry out calls in order in one round trip; errors as `call`, after all of them were carried out."""
+        return self.post(calls)()
+
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        """Send calls without waiting; the callable waits for their answers.
+
+        Other calls may come in between: replies arrive in order, each kept for its caller.
+        """
         if not calls:
-            return []
-        bounds, encode, decode = self._bounds, self._calls.encode, self._calls.decode
+            return list
+        bounds, encode = self._bounds, self._calls.encode
         for call in calls:
             check_limits(call, bounds)
-        replies = self._wire.exchange([encode(call) for call in calls])
+        posted = _Posted(calls)
+        try:
+            self._wire.send([encode(call) for call in calls])
+        except BaseException:
+            self._give_up_posted()
+            raise
+        self._posted.append(posted)
+        return partial(self._answers, posted)
+
+    def _answers(self, posted: _Posted) -> list[Any]:
+        while posted.replies is None:
+            if posted.is_lost:
+                raise StoreUnreachable("the connection broke before the reply")
+            first = self._posted[0]
+            try:
+                first.replies = self._wire.receive(len(first.calls))
+            except BaseException:
+                self._give_up_posted()
+                raise
+            self._posted.popleft()
+        decode = self._calls.decode
         answers = []
-        for call, reply in zip(calls, replies, strict=True):
+        for call, reply in zip(posted.calls, posted.replies, strict=True):
             if isinstance(reply, ServerError):
                 raise translate(str(reply)) from reply
             answers.append(decode(call, reply))
         return answers
 
+    def _give_up_posted(self) -> None:
+        """The connection is gone, and with it every reply that was still to come."""
+        for posted in self._posted:
+            posted.is_lost = True
+        self._posted.clear()
+
     def close(self) -> None:
+        self._give_up_posted()
         self._wire.close()
         self._blocking.close()
         self._bell.close()
 
     def _wait_ready(self, call: WaitReady) -> bool:
-        """Listen to the list's bell, which is rung whenever names come onto an empty list, and look at the list.
+        """Listen to the list's bell, which is rung when names come onto an empty list, and look at the list.
 
         In this order nothing is missed; and nothing is written, as a blocking move would.
         """
@@ -86,7 +134,7 @@ class RedisStore:
             self._rung = key
         else:
             self._bell.pushed(0.0)
-        (length,) = self._wire.exchange([(b"LLEN", key)])
+        (length,) = self._blocking.exchange([(b"LLEN", key)])
         if isinstance(length, ServerError):
             raise translate(str(length)) from length
         if length > 0 or call.timeout_ms <= 0:

@@ -9,7 +9,8 @@ what to send.
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import hiredis
@@ -61,10 +62,28 @@ class Wire:
         An error reply stands in the list as a `ServerError`. Raises StoreUnreachable when the
         connection breaks or the server is not ready; which of the commands took effect is then unknown.
         """
-        try:
-            server, reader = self._line or self._connect()
+        self.send(commands)
+        return self.receive(len(commands))
+
+    def send(self, commands: Sequence[Command]) -> None:
+        """The first half of `exchange`: replies may be read later, in order."""
+        with self._guarded():
+            server, _ = self._line or self._connect()
             server.sendall(b"".join([_pack(command) for command in commands]))
-            return _read(server, reader, len(commands))
+
+    def receive(self, count: int) -> list[Any]:
+        """The second half: the next `count` replies."""
+        with self._guarded():
+            if self._line is None:
+                raise ConnectionResetError("the connection broke before the reply")
+            server, reader = self._line
+            return _read(server, reader, count)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Drop a connection that broke, or that was left in the middle of something."""
+        try:
+            yield
         except (OSError, redis.ConnectionError, redis.TimeoutError, hiredis.ProtocolError) as error:
             self.close()
             raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
@@ -84,9 +103,10 @@ class Wire:
         The time is kept here: a server ends a blocking command up to 100 ms late when it has nothing else to
         do. False when none came in time. Raises StoreUnreachable when the connection broke.
         """
-        assert self._line is not None, "subscribe first"
-        server, reader = self._line
         try:
+            if self._line is None:
+                raise ConnectionResetError("nothing is subscribed to")
+            server, reader = self._line
             server.settimeout(max(0.0, timeout_s))
             data = server.recv(_READ_BYTES)
             if not data:

@@ -177,5 +177,10 @@ class Link(NodeStore):
         self._trace.calls(self._who, node.name, calls, answers)
         return answers
 
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        """As `pipeline`: a virtual store answers before anything else can happen."""
+        answers = self.pipeline(calls)
+        return lambda: answers
+
     def close(self) -> None:
         """Nothing to close."""
