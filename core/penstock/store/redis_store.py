@@ -69,7 +69,7 @@ class RedisStore:
         return cast("A", self.pipeline((call,))[0])
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        """Carry out calls in order in one round trip; errors as `call`, after all of them were carried out."""
+        """Carry out calls in order in one round trip; errors as `call`, once all were carried out."""
         return self.post(calls)()
 
     def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
