@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -97,7 +98,7 @@ class Profile:
 
 def _latency_score(run: SparkRun) -> float:
     p50, p99 = run.records.quantile_us(0.5), run.records.quantile_us(0.99)
-    return float("inf") if p50 is None or p99 is None or not run.held else (p50 + p99) / 1000
+    return math.inf if p50 is None or p99 is None or not run.held else (p50 + p99) / 1000
 
 
 def _throughput_score(run: SparkRun) -> float:
@@ -141,7 +142,7 @@ def _measured(profile: Profile, settings: Settings, screen: Screen, what: str) -
     entry = {
         "what": what,
         "settings": asdict(settings),
-        "score": None if score == float("inf") else round(score, 2),
+        "score": None if score == math.inf else round(score, 2),
         "p50_ms": _ms(run.records.quantile_us(0.5)),
         "p99_ms": _ms(run.records.quantile_us(0.99)),
         "held": run.held,
@@ -162,29 +163,33 @@ def _ms(microseconds: float | None) -> float | None:
     return None if microseconds is None else round(microseconds / 1000, 1)
 
 
-def climb(profile: Profile, start: Settings, screen: Screen) -> tuple[Settings, list[dict[str, Any]]]:
-    """The best settings found from `start`, and everything that was measured on the way."""
+def climb(
+    profile: Profile, start: Settings, screen: Screen
+) -> Iterator[tuple[Settings, list[dict[str, Any]]]]:
+    """The best settings so far and everything measured so far, after each run."""
     best = start
     entry = _measured(profile, best, screen, "start")
-    best_score = entry["score"] if entry["score"] is not None else float("inf")
+    best_score = math.inf if entry["score"] is None else entry["score"]
     log = [{**entry, "kept": True}]
+    yield best, log
     for knob, patches in profile.knobs.items():
         for patch in patches:
             candidate = patched(best, patch)
             if candidate == best:
                 continue
             entry = _measured(profile, candidate, screen, f"{knob} {patch}")
-            better = entry["score"] is not None and best_score - entry["score"] > MARGIN * abs(best_score)
-            better = better or (entry["score"] is not None and best_score == float("inf"))
+            score = math.inf if entry["score"] is None else entry["score"]
+            better = score < best_score and (
+                math.isinf(best_score) or best_score - score > MARGIN * abs(best_score)
+            )
             log.append({**entry, "kept": better})
             if better:
-                best, best_score = candidate, entry["score"]
-    return best, log
+                best, best_score = candidate, score
+            yield best, log
 
 
 def main() -> None:
-    """Sweep the profiles named (default: all) and freeze what was found; later profiles start at the first's
-    best."""
+    """Sweep the profiles named (default: all); the later ones start from the best for 1 000/s."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("profiles", nargs="*", default=[profile.name for profile in PROFILES])
     names = parser.parse_args().profiles
@@ -200,12 +205,12 @@ def main() -> None:
         start = Settings() if first is None or profile.name == "latency_1000" else Settings(**first)
         if profile.name == "throughput":
             start = replace(start, max_records=50_000)
-        best, log = climb(profile, start, screen)
         taken = {"at": time.strftime("%Y-%m-%d"), "machine": machine.description()}
-        frozen[profile.name] = {"settings": asdict(best), **taken}
-        swept[profile.name] = {**taken, "measured": log}
-        spark_side.SETTINGS.write_text(json.dumps(frozen, indent=2) + "\n")
-        path.write_text(json.dumps(swept, indent=2) + "\n")
+        for best, log in climb(profile, start, screen):
+            frozen[profile.name] = {"settings": asdict(best), **taken}
+            swept[profile.name] = {**taken, "measured": log}
+            spark_side.SETTINGS.write_text(json.dumps(frozen, indent=2) + "\n")
+            path.write_text(json.dumps(swept, indent=2) + "\n")
 
 
 if __name__ == "__main__":
