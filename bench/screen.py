@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 
 RESULTS = Path(__file__).with_name("results")
@@ -30,6 +31,7 @@ class Screen:
         self._step = 0
         self._began_s = time.monotonic()
         self._what = ""
+        self._status: Status | None = None
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
@@ -40,13 +42,14 @@ class Screen:
             with self._console.status(self._what) as status:
                 self._status = status
                 yield
+            self._status = None
         else:
             self.note(self._what)
             yield
 
     def tell(self, phase: str) -> None:
         """What the step is at."""
-        if self._console.is_terminal:
+        if self._status is not None:
             self._status.update(f"{self._what}: {phase}")
 
     def note(self, text: str) -> None:

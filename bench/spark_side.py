@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -104,7 +105,9 @@ def measure(
             if not saturated:
                 _wait_for_rest(peer, run.log, wanted, end_s=last_s + seconds)
             run.stop.touch()
-            peer.wait(END_WITHIN_S)
+            # What came out is in the log by now: a peer that hangs while it stops is ended below.
+            with suppress(subprocess.TimeoutExpired):
+                peer.wait(END_WITHIN_S)
     finally:
         if peer.poll() is None:
             peer.kill()
