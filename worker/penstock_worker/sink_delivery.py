@@ -15,6 +15,7 @@ from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
+from penstock_worker.sink_sync import SinkSync
 from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.stage_work import WorkFailed
 
@@ -38,6 +39,7 @@ class SinkDelivery:
             sink.name: JsonlSinkWriter(sink, schema, base_dir, durable=durable)
             for sink, schema in file_sinks(stage.out)
         }
+        self._sync = SinkSync(self._sync_file) if durable and self._writers else None
 
     def write(
         self, owned: OwnedShard, placed: Iterable[tuple[str, int, bytes]]
@@ -71,12 +73,34 @@ class SinkDelivery:
                 raise OwnershipLost(owned.shard, "an earlier owner acknowledged after the claim")
             entries = [(target, number, payload) for number, _, _, payload in waiting]
             for acknowledge, payloads in self.write(owned, entries):
+                if self._sync is not None:
+                    self._sync_file(target, owned.shard)
                 store.call(acknowledge)
                 yield payloads
+
+    def tellable(self, written: Iterable[Acknowledge]) -> list[Acknowledge]:
+        """What may be acknowledged now: `written`, or in mode Disk what has been synced of this and earlier.
+
+        Raises PermanentError when a file cannot be synced.
+        """
+        if self._sync is None:
+            return list(written)
+        self._sync.submit(written)
+        return self._sync.take_synced()
+
+    @property
+    def is_syncing(self) -> bool:
+        """`tellable` has more to tell soon."""
+        return self._sync is not None and self._sync.is_busy
+
+    def _sync_file(self, sink: str, shard: str) -> None:
+        self._writers[sink].sync(shard)
 
     def timestamps(self, payloads: Iterable[bytes]) -> list[int]:
         return [t for payload in payloads for t in decode_timestamps(payload)]
 
     def close(self) -> None:
+        if self._sync is not None:
+            self._sync.close()
         for writer in self._writers.values():
             writer.close()

@@ -56,6 +56,8 @@ RECLAIM_US = 50_000
 AWAY_US = 50_000
 POST_COMMITS = 4
 """So many commits are sent together, while work on the other fetched shards goes on."""
+POST_COMMITS_DURABLE = 64
+"""In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
 
 
 class _Posted:
@@ -103,6 +105,7 @@ class TaskLoop:
         self._metrics = metrics
         self._clock = clock
         self._size = BatchSize()
+        self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
         self._stranding = StrandingWatch(launch.bounds, source=not isinstance(launch.stage.head, Processor))
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
@@ -174,7 +177,7 @@ class TaskLoop:
             worked = self._work(owned, fetched)
             if worked is not None:
                 done.append((owned, worked))
-            if len(done) >= POST_COMMITS:
+            if len(done) >= self._post_commits:
                 posted.append(self._post(done))
                 done = []
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
@@ -266,10 +269,10 @@ class TaskLoop:
         """
         now_us = self._clock.now_us()
         told: list[Request[Any]] = []
-        if self._written and (everything or now_us >= self._acknowledge_us):
+        if everything or now_us >= self._acknowledge_us:
             self._acknowledge_us = now_us + ACKNOWLEDGE_US
-            told.extend(self._written.values())
-            self._written = {}
+            written, self._written = self._written, {}
+            told.extend(self._sinks.tellable(written.values()))
         rows = self._metrics.due(now_us)
         if rows is not None:
             told.append(rows)
@@ -302,6 +305,8 @@ class TaskLoop:
     def _wait(self) -> None:
         """Block until the ready list has something, a source's record is due, or a row of metrics is."""
         wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
+        if self._sinks.is_syncing:
+            wait_us = min(wait_us, ACKNOWLEDGE_US)
         if self._resting:
             now_us = self._clock.now_us()
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
@@ -396,6 +401,7 @@ class TaskLoop:
     def _retire(self) -> None:
         self.retired = True
         written, self._written = self._written, {}
-        self._store.pipeline([*written.values(), self._metrics.rows(self._clock.now_us())])
+        told = self._sinks.tellable(written.values())
+        self._store.pipeline([*told, self._metrics.rows(self._clock.now_us())])
         for shard in list(self._owned):
             self._release(shard)

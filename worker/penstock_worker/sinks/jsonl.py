@@ -37,7 +37,7 @@ _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 class JsonlSinkWriter:
     """Writes the files of one sink, for all shards that feed it in this task.
 
-    `durable` (mode Disk): what `write` answers for is on disk.
+    `durable` (mode Disk): a file is made so that it is found after a loss of power; `sync` does the rest.
     """
 
     def __init__(self, sink: JsonlSink, schema: Schema, base_dir: Path, *, durable: bool) -> None:
@@ -72,6 +72,21 @@ class JsonlSinkWriter:
                 ) from error
             raise PermanentError(f"file {path} cannot be written: {error.strerror}") from error
         return b"%d" % (offset + len(data))
+
+    def sync(self, shard: str) -> None:
+        """Bring to disk what was written for a shard; safe beside `write`, from another thread.
+
+        Raises PermanentError.
+        """
+        path = self.path(shard)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise PermanentError(f"file {path} cannot be brought to disk: {error.strerror}") from error
 
     def path(self, shard: str) -> Path:
         """The file that holds a shard's rows."""
@@ -112,8 +127,6 @@ class JsonlSinkWriter:
             written = os.pwrite(descriptor, view, offset)
             offset += written
             view = view[written:]
-        if self._durable:
-            os.fdatasync(descriptor)
 
     def _missing(self, path: Path, offset: int) -> PermanentError:
         return PermanentError(
