@@ -103,40 +103,13 @@ class TurnedClock:
         self.time_us += microseconds
 
 
-class LossyStore:
-    """Loses replies on demand: the calls are carried out, the caller hears nothing."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self.lose_next_commit = False
-
-    def call(self, call: Request[Any]) -> Any:
-        return self._store.call(call)
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        answers = self._store.pipeline(calls)
-        if self.lose_next_commit and any(isinstance(call, Commit) for call in calls):
-            self.lose_next_commit = False
-            raise StoreUnreachable("the reply was lost")
-        return answers
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        answers = self.pipeline(calls)
-        return lambda: answers
-
-    def close(self) -> None:
-        self._store.close()
-
-
-class ClaimedMeanwhile:
-    """While user code raises, somebody else claims the shard."""
+class Between:
+    """Stands between a task and the twin; what it meddles with is its subclasses' affair."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store
 
     def call(self, call: Request[Any]) -> Any:
-        if isinstance(call, ReportFailure):
-            self._store.call(Claim(call.shard, Owner("count-w1", INCARNATION, "other"), 1))
         return self._store.call(call)
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
@@ -150,11 +123,35 @@ class ClaimedMeanwhile:
         self._store.close()
 
 
-class HoldingBack:
+class LossyStore(Between):
+    """Loses replies on demand: the calls are carried out, the caller hears nothing."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.lose_next_commit = False
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        answers = self._store.pipeline(calls)
+        if self.lose_next_commit and any(isinstance(call, Commit) for call in calls):
+            self.lose_next_commit = False
+            raise StoreUnreachable("the reply was lost")
+        return answers
+
+
+class ClaimedMeanwhile(Between):
+    """While user code raises, somebody else claims the shard."""
+
+    def call(self, call: Request[Any]) -> Any:
+        if isinstance(call, ReportFailure):
+            self._store.call(Claim(call.shard, Owner("count-w1", INCARNATION, "other"), 1))
+        return self._store.call(call)
+
+
+class HoldingBack(Between):
     """Keeps acknowledgements back, as a task does between a write and its next round trip."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self._store = store
+        super().__init__(store)
         self.held: list[Acknowledge] = []
 
     def call(self, call: Request[Any]) -> Any:
@@ -164,23 +161,13 @@ class HoldingBack:
         self.held.extend(call for call in calls if isinstance(call, Acknowledge))
         return [Answer.OK if isinstance(call, Acknowledge) else self._store.call(call) for call in calls]
 
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        answers = self.pipeline(calls)
-        return lambda: answers
 
-    def close(self) -> None:
-        self._store.close()
-
-
-class ReleasingAfterClaim:
+class ReleasingAfterClaim(Between):
     """Lets what was held back arrive right after the first claims: the worst moment."""
 
     def __init__(self, store: MemoryStore, holding: HoldingBack) -> None:
-        self._store = store
+        super().__init__(store)
         self._holding = holding
-
-    def call(self, call: Request[Any]) -> Any:
-        return self._store.call(call)
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         answers = self._store.pipeline(calls)
@@ -188,13 +175,6 @@ class ReleasingAfterClaim:
             while self._holding.held:
                 self._store.call(self._holding.held.pop(0))
         return answers
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        answers = self.pipeline(calls)
-        return lambda: answers
-
-    def close(self) -> None:
-        self._store.close()
 
 
 class Scene:

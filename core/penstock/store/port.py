@@ -10,7 +10,7 @@ What is made for every entry, output or state change is a named tuple, all else 
 Words: a shard's *record* holds epoch, owner, commit number, offset and counters. An *entry* is
 one packed batch of rows. A *pair* is (producer shard, target); its entries are numbered 1, 2, ...
 without a hole. The *inbox* numbers its entries by the shard's own counter (never by a clock).
-A *ready list* is the one list that a task blocks on; it names the shards that have work.
+A *ready list* is the one list that a task waits for; it names the shards that have work.
 
 Every call is atomic in its store. None is retried by the adapter: a call whose reply is lost
 raises `StoreUnreachable`, and only the caller knows whether repeating it is safe (it is for all calls

@@ -134,9 +134,7 @@ class RedisStore:
             self._rung = key
         else:
             self._bell.pushed(0.0)
-        (length,) = self._blocking.exchange([(b"LLEN", key)])
-        if isinstance(length, ServerError):
-            raise translate(str(length)) from length
+        length = _reply(self._blocking, (b"LLEN", key))
         if length > 0 or call.timeout_ms <= 0:
             return bool(length > 0)
         return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
@@ -144,19 +142,13 @@ class RedisStore:
     def _wait_control(self, call: WaitControl) -> int:
         """A look first: after a loss the stream's numbers may have begun anew, below `after`."""
         key = self._keys.control(call.worker)
-        entries = self._block((b"XREVRANGE", key, b"+", b"-", b"COUNT", b"1"))
+        entries = _reply(self._blocking, (b"XREVRANGE", key, b"+", b"-", b"COUNT", b"1"))
         last = int(entries[0][0].split(b"-")[0]) if entries else 0
         timeout_ms = min(call.timeout_ms, _BLOCK_MS_MAX)
         if last != call.after or timeout_ms <= 0:
             return last
-        reply = self._block((b"XREAD", b"BLOCK", timeout_ms, b"STREAMS", key, f"{last}-0"))
+        reply = _reply(self._blocking, (b"XREAD", b"BLOCK", timeout_ms, b"STREAMS", key, f"{last}-0"))
         return int(reply[key][-1][0].split(b"-")[0]) if reply else last
-
-    def _block(self, command: Command) -> Any:
-        (reply,) = self._blocking.exchange([command])
-        if isinstance(reply, ServerError):
-            raise translate(str(reply)) from reply
-        return reply
 
 
 def function_library() -> bytes:
