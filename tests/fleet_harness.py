@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.api.worker_launch import WorkerLaunch
 from penstock_operator.fleet import Fleet, FleetWorker, WorkerState
-from penstock_operator.local_fleet import LocalFleet
+from penstock_operator.local.local_fleet import LocalFleet
 from penstock_operator.memory_fleet import MemoryFleet
 
 LINES = ("one", "two", "three")

@@ -21,8 +21,7 @@ from penstock.metrics.rows import WorkerRow
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import FleetWorker, WorkerState
-from penstock_operator.memory_fleet import MemoryFleet
-from penstock_operator.run_decisions import (
+from penstock_operator.local.run_decisions import (
     Action,
     Backlog,
     Decision,
@@ -37,6 +36,7 @@ from penstock_operator.run_decisions import (
     decide,
     worker_uid,
 )
+from penstock_operator.memory_fleet import MemoryFleet
 
 SHARDS = 8
 TOKEN = "run"

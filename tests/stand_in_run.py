@@ -12,8 +12,8 @@ from pathlib import Path
 from penstock.dataflow.plan import ConsoleSink, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks, ZipfSource
 from penstock.dataflow.schema import Column, Schema
 from penstock.errors import PenstockError
-from penstock_operator.run_output import open_output
-from penstock_operator.run_start import RunRequest, run_topology
+from penstock_operator.local.run_output import open_output
+from penstock_operator.local.run_start import RunRequest, run_topology
 from stand_in_workers import KEYED_SHARDS, PROCESS_RECORDS
 
 PARTITIONS = 2

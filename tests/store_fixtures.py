@@ -12,7 +12,7 @@ import redis
 from penstock.store.keys import Keys
 from penstock.store.port import Bounds
 from penstock.store.redis_store import RedisStore
-from penstock_operator.private_store import PrivateStore
+from penstock_operator.local.private_store import PrivateStore
 from store_scenario import SMALL
 
 _RECORD = struct.Struct("<16d")

@@ -119,11 +119,11 @@ def run(
         _cannot_run(error)
     import os
 
-    from penstock_operator.prerequisites import check_java, check_ports
-    from penstock_operator.run_decisions import Result
-    from penstock_operator.run_output import open_output
-    from penstock_operator.run_start import RunRequest, run_topology, state_folder
-    from penstock_operator.run_summary import summary_json
+    from penstock_operator.local.prerequisites import check_java, check_ports
+    from penstock_operator.local.run_decisions import Result
+    from penstock_operator.local.run_output import open_output
+    from penstock_operator.local.run_start import RunRequest, run_topology, state_folder
+    from penstock_operator.local.run_summary import summary_json
 
     count = workers or checked.plan.workers_initial
     output = open_output(live=live, log_every_s=log_every_s)

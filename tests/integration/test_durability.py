@@ -27,7 +27,7 @@ from durability_load import (
 )
 from penstock.store.port import Answer
 from penstock.store.redis_store import RedisStore
-from penstock_operator.private_store import PrivateStore
+from penstock_operator.local.private_store import PrivateStore
 from store_fixtures import private_store
 
 pytestmark = pytest.mark.integration

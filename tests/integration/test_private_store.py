@@ -17,7 +17,7 @@ import redis
 import penstock_operator
 from penstock.store.port import Create, StoreFull, StoreUnreachable
 from penstock.store.redis_store import RedisStore
-from penstock_operator.private_store import PrivateStore, PrivateStoreError, find_server
+from penstock_operator.local.private_store import PrivateStore, PrivateStoreError, find_server
 from store_fixtures import private_store
 
 pytestmark = pytest.mark.integration
@@ -126,7 +126,7 @@ def test_the_store_is_killed_with_the_process_that_started_it(tmp_path: Path) ->
     root = str(Path(penstock_operator.__file__).parent.parent)
     program = (
         "import sys, threading; from pathlib import Path\n"
-        "from penstock_operator.private_store import PrivateStore\n"
+        "from penstock_operator.local.private_store import PrivateStore\n"
         "store = PrivateStore(Path(sys.argv[1]), 'Process')\n"
         "starter = threading.Thread(target=store.start); starter.start(); starter.join()\n"
         "print(store.pid, flush=True); sys.stdin.read()\n"

@@ -14,11 +14,11 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import Bounds, Create, OpenStore, Request, StoreUnreachable
-from penstock_operator.local_run import LocalRun
+from penstock_operator.local.local_run import LocalRun
+from penstock_operator.local.run_decisions import Result, RunState, StartWorker, WorkerCare, worker_uid
+from penstock_operator.local.run_status import RunEvent, RunStatus
+from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.memory_fleet import MemoryFleet
-from penstock_operator.run_decisions import Result, RunState, StartWorker, WorkerCare, worker_uid
-from penstock_operator.run_status import RunEvent, RunStatus
-from penstock_operator.run_summary import RunSummary
 from stand_in_run import PARTITIONS, expected_names, orders_plan
 from stand_in_workers import KEYED_SHARDS, StandInWorkers
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_operator.prerequisites import MissingPrerequisiteError, check_java, check_ports
+from penstock_operator.local.prerequisites import MissingPrerequisiteError, check_java, check_ports
 
 
 def java_home(folder: Path, version: str, *, release: bool) -> dict[str, str]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from penstock.metrics.latency import bucket_of
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, shard_row_name, worker_row_name
 from penstock.store.port import ShardCounters
-from penstock_operator.plan_outline import OutlinedOperator
-from penstock_operator.progress import (
+from penstock_operator.local.plan_outline import OutlinedOperator
+from penstock_operator.local.progress import (
     ROW_AGE_US_MAX,
     TREND_POINTS,
     OperatorProgress,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_operator.run_decisions import (
+from penstock_operator.local.run_decisions import (
     DRAIN_S,
     EARLY_DEATHS_MAX,
     GRACE_S,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock.dataflow.plan import FilesSource, Plan, Tasks
-from penstock_operator.plan_outline import console_targets, outline, sink_files
-from penstock_operator.run_record import (
+from penstock_operator.local.plan_outline import console_targets, outline, sink_files
+from penstock_operator.local.run_record import (
     FORMAT,
     RunRecord,
     Start,
@@ -21,7 +21,7 @@ from penstock_operator.run_record import (
     StateUnusableError,
     decide_start,
 )
-from penstock_operator.topology_identity import identity_of
+from penstock_operator.local.topology_identity import identity_of
 from run_scene import word_count_plan
 
 FOLDER = Path("state")
@@ -137,7 +137,7 @@ def test_removing_state_counts_the_sink_files_that_were_there(tmp_path: Path) ->
 
 def test_a_directory_that_another_run_holds_is_refused_by_name(tmp_path: Path) -> None:
     program = (
-        "import sys, pathlib; from penstock_operator.run_record import StateDirectory;"
+        "import sys, pathlib; from penstock_operator.local.run_record import StateDirectory;"
         "d = StateDirectory(pathlib.Path(sys.argv[1])); d.lock(); print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from penstock_operator.live_view import LiveView, render
-from penstock_operator.log_lines import event_line, status_line
-from penstock_operator.progress import OperatorProgress, OperatorTotal
-from penstock_operator.run_output import LiveOutput, PlainOutput
-from penstock_operator.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.run_summary import RunSummary, headline, summary_json, summary_table
+from penstock_operator.local.live_view import LiveView, render
+from penstock_operator.local.log_lines import event_line, status_line
+from penstock_operator.local.progress import OperatorProgress, OperatorTotal
+from penstock_operator.local.run_output import LiveOutput, PlainOutput
+from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
+from penstock_operator.local.run_summary import RunSummary, headline, summary_json, summary_table
 
 UNKNOWN = OperatorProgress(
     "count", "keyed", "count", None, None, None, None, None, None, None, None, None, None, ()

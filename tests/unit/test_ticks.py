@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from penstock_operator.ticks import SystemTicks
+from penstock_operator.local.ticks import SystemTicks
 
 LONG_S = 20.0
 

@@ -15,14 +15,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock_operator.marked_processes import MARK, kill_marked
+from penstock_operator.local.marked_processes import MARK, kill_marked
 
 _QUIET_LOOKS = 3
 _PAUSE_S = 0.1
 _LOOKS_MAX = 300
 _DISMISSED = b"q"
 _PROGRAM = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from penstock_operator.sentinel import watch;"
+    "import sys; sys.path.insert(0, sys.argv[1]); from penstock_operator.local.sentinel import watch;"
     " watch(sys.argv[2])"
 )
 

@@ -22,15 +22,15 @@ from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters, Tasks
 from penstock.store.redis_store import RedisStore
-from penstock_operator import quantities
-from penstock_operator.local_fleet import LocalFleet, worker_command
-from penstock_operator.local_run import LocalRun
-from penstock_operator.marked_processes import MARK
-from penstock_operator.plan_outline import is_source, sink_files
-from penstock_operator.private_store import PrivateStore, PrivateStoreError
-from penstock_operator.run_decisions import RunState, StartWorker, WorkerCare, worker_uid
-from penstock_operator.run_output import RunOutput
-from penstock_operator.run_record import (
+from penstock_operator.local import quantities
+from penstock_operator.local.local_fleet import LocalFleet, worker_command
+from penstock_operator.local.local_run import LocalRun
+from penstock_operator.local.marked_processes import MARK
+from penstock_operator.local.plan_outline import is_source, sink_files
+from penstock_operator.local.private_store import PrivateStore, PrivateStoreError
+from penstock_operator.local.run_decisions import RunState, StartWorker, WorkerCare, worker_uid
+from penstock_operator.local.run_output import RunOutput
+from penstock_operator.local.run_record import (
     FORMAT,
     RunRecord,
     Start,
@@ -38,10 +38,10 @@ from penstock_operator.run_record import (
     StateUnusableError,
     decide_start,
 )
-from penstock_operator.run_summary import RunSummary
-from penstock_operator.sentinel import Sentinel
-from penstock_operator.ticks import SystemTicks
-from penstock_operator.topology_identity import identity_of
+from penstock_operator.local.run_summary import RunSummary
+from penstock_operator.local.sentinel import Sentinel
+from penstock_operator.local.ticks import SystemTicks
+from penstock_operator.local.topology_identity import identity_of
 
 NODE = "local"
 STORE_ID = "local"

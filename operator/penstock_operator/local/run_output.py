@@ -11,10 +11,10 @@ from typing import Protocol, TextIO
 
 from rich.console import Console
 
-from penstock_operator.live_view import LiveView
-from penstock_operator.log_lines import event_line, status_line
-from penstock_operator.run_status import RunEvent, RunStatus
-from penstock_operator.run_summary import RunSummary, headline, summary_table
+from penstock_operator.local.live_view import LiveView
+from penstock_operator.local.log_lines import event_line, status_line
+from penstock_operator.local.run_status import RunEvent, RunStatus
+from penstock_operator.local.run_summary import RunSummary, headline, summary_table
 
 _REFRESH_S = 0.25
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import msgspec
 from rich.table import Table
 
-from penstock_operator import quantities
-from penstock_operator.progress import OperatorTotal
-from penstock_operator.run_status import RunEvent
+from penstock_operator.local import quantities
+from penstock_operator.local.progress import OperatorTotal
+from penstock_operator.local.run_status import RunEvent
 
 
 @dataclass(frozen=True, slots=True)

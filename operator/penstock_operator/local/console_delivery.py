@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from penstock.dataflow.json_rows import JsonRows
 from penstock.store.codec import decode_batch
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox, ShardCounters
-from penstock_operator.plan_outline import ConsoleTarget
+from penstock_operator.local.plan_outline import ConsoleTarget
 
 READ_BYTES_MAX = 256 << 10
 _ROUNDS_MAX = 8

@@ -24,11 +24,11 @@ from penstock.store.port import (
     StoreUnreachable,
 )
 from penstock.store.publishing import to_publish
-from penstock_operator.console_delivery import ConsoleDelivery
 from penstock_operator.fleet import Fleet, WorkerState
-from penstock_operator.plan_outline import console_targets, is_source, outline
-from penstock_operator.progress import Placement, ProgressReader, Reading, task_and_worker_rows
-from penstock_operator.run_decisions import (
+from penstock_operator.local.console_delivery import ConsoleDelivery
+from penstock_operator.local.plan_outline import console_targets, is_source, outline
+from penstock_operator.local.progress import Placement, ProgressReader, Reading, task_and_worker_rows
+from penstock_operator.local.run_decisions import (
     Action,
     Backlog,
     Decision,
@@ -44,9 +44,9 @@ from penstock_operator.run_decisions import (
     begin,
     decide,
 )
-from penstock_operator.run_output import RunOutput
-from penstock_operator.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.run_summary import RunSummary
+from penstock_operator.local.run_output import RunOutput
+from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
+from penstock_operator.local.run_summary import RunSummary
 
 TICK_S = 0.15
 _SHARDS_LOOKED_AT_PER_S = 4000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock_operator.progress import OperatorProgress
+from penstock_operator.local.progress import OperatorProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, unpack
 from penstock.store.port import ShardCounters
-from penstock_operator.plan_outline import OutlinedOperator
+from penstock_operator.local.plan_outline import OutlinedOperator
 
 WINDOW_S = 5.0
 TREND_INTERVAL_S = 1.0

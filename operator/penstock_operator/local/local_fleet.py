@@ -27,7 +27,7 @@ from penstock_operator.fleet import (
     WorkerState,
     WorkerStillThereError,
 )
-from penstock_operator.marked_processes import MARK, kill_marked, marked
+from penstock_operator.local.marked_processes import MARK, kill_marked, marked
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOG_BYTES_MAX = 16 << 20

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import PermanentError
-from penstock_operator.topology_identity import differences
+from penstock_operator.local.topology_identity import differences
 
 FORMAT = 1
 _LOCK_WAIT_S = 10.0

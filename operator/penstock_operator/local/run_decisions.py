@@ -23,7 +23,7 @@ from penstock.schedule.placement import (
 )
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import FleetWorker, WorkerState
-from penstock_operator.plan_outline import is_source
+from penstock_operator.local.plan_outline import is_source
 
 RESTART_DELAYS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)
 """Before the first, second, ... start after deaths that came one upon the other."""
