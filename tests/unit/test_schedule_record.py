@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.store.port import Publish
 from penstock.store.publishing import to_publish
 
 W0 = WorkerPlace("w-0", "node-a", "10.0.0.1", "uid-0")
 W1 = WorkerPlace("w-1", "node-b", "10.0.0.2", "uid-1")
+S = StorePlace("s", "node-a", "10.0.0.1:6379")
 
 
 def schedule(**changes: Any) -> OperatorSchedule:
@@ -37,6 +38,9 @@ def schedule(**changes: Any) -> OperatorSchedule:
         ({"executors": (ExecutorPlace("count-w-0", "w-0", -1),)}, "-1 tasks"),
         ({"shards": {"count/0": ShardPlace("other", "s")}}, "executor other, which is unknown"),
         ({"shards": {"lines/0": ShardPlace("count-w-0", "s")}}, "not one of operator count"),
+        ({"stores": (S, S)}, "a store is there twice"),
+        ({"stores": (StorePlace("t", "n", "h:1"),)}, "home of shard count/1 is store s, which is unknown"),
+        ({"shards": {"count/0": ShardPlace("count-w-0", "s", 4)}}, "fresh since version 4 in one of 3"),
     ],
 )
 def test_a_schedule_that_contradicts_itself_is_refused(changes: dict[str, Any], says: str) -> None:

@@ -46,12 +46,24 @@ class ScheduledExecutor(Document):
     tasks: Annotated[int, Field(ge=0, le=TASKS_MAX)]
 
 
+class ScheduledStore(Document):
+    """A node's store: where its shards are, and where agents reach it."""
+
+    id: StoreId
+    node: ObjectName
+    address: Annotated[str, StringConstraints(pattern=r"^[^:/@ ]+:[0-9]{1,5}$", max_length=320)]
+    """host:port."""
+
+
 class Assignment(Document):
     """Shards of one executor whose home is one store."""
 
     executor: ObjectName
     home: StoreId
     """The store that holds the shards' inboxes and state."""
+    fresh_since: Counter = 0
+    """The version that these shards were born in, while their home may still have to make them; 0 once they
+    exist."""
     ranges: Annotated[tuple[PartRange, ...], atomic_list(SHARDS_MAX)] = ()
     """Numbered parts: "7" or "0-31"."""
     names: Annotated[tuple[PartName, ...], atomic_list(SHARDS_MAX)] = ()
@@ -115,13 +127,22 @@ class ScheduleSpec(Document):
     workers: Annotated[tuple[ScheduledWorker, ...], keyed_list(WORKERS_MAX, "name")] = ()
     executors: Annotated[tuple[ScheduledExecutor, ...], keyed_list(1024, "name")] = ()
     shards: Annotated[tuple[Assignment, ...], atomic_list(SHARDS_MAX)] = ()
+    stores: Annotated[tuple[ScheduledStore, ...], keyed_list(1024, "id")] = ()
+    """All stores that are home of a shard or host a worker."""
+    store_memory_bytes: Counter | None = None
+    """What the topology may take of each store's memory; without it there is no quota."""
 
 
 class AppliedVersion(Document):
-    """The version that a node's store works by."""
+    """What a node's agent says: the version that its store works by, and the store's generation."""
 
     node: ObjectName
     version: Counter
+    generation: Counter = 0
+    lost_shards: Annotated[int, Field(ge=0)] = 0
+    """Shards that were born here, and that the store does not know any more: it has lost its state."""
+    shards_moving: Annotated[int, Field(ge=0)] = 0
+    """Shards on their way from here to another store."""
 
 
 class ScheduleStatus(Document):

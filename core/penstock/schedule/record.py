@@ -31,11 +31,37 @@ class ExecutorPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class StorePlace:
+    """A node store as a schedule names it: the node that it is on, and where agents reach it (host:port)."""
+
+    id: str
+    node: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
 class ShardPlace:
-    """Which executor runs a shard, and which store (by id) holds its inbox and state."""
+    """Which executor runs a shard, and which store (by id) holds its inbox and state.
+
+    `fresh_since` is the version that the shard was born in, while its home may still have to make it; 0 once
+    it exists. A shard of 0 that its home does not know has been lost, and is never made anew.
+    """
 
     executor: str
     home: str
+    fresh_since: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlace:
+    """What a node's agent says of a schedule: the version that the store works by, and the generation of the
+    store. `lost_shards` were born and are not there; `shards_moving` are on their way from here."""
+
+    node: str
+    version: int
+    generation: int
+    lost_shards: int = 0
+    shards_moving: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +69,8 @@ class OperatorSchedule:
     """The record that the operator writes, one for each operator of a topology.
 
     `version` is one more at each change; `term` is the Lease term of the leader that wrote it. Shard names
-    are "OPERATOR/PART". Raises ValueError for a record that contradicts itself.
+    are "OPERATOR/PART". `stores` are all that are home of a shard or host a worker; none where there is only
+    one store, which everybody knows (`penstock run`). Raises ValueError for a record that contradicts itself.
     """
 
     operator: str
@@ -52,6 +79,7 @@ class OperatorSchedule:
     workers: tuple[WorkerPlace, ...]
     executors: tuple[ExecutorPlace, ...]
     shards: Mapping[str, ShardPlace]
+    stores: tuple[StorePlace, ...] = ()
 
     def __post_init__(self) -> None:
         if self.version < 0 or self.term < 0:
@@ -60,6 +88,9 @@ class OperatorSchedule:
         executors = {executor.name for executor in self.executors}
         if len(workers) < len(self.workers) or len(executors) < len(self.executors):
             raise ValueError(f"schedule of {self.operator}: a worker or an executor is there twice")
+        stores = {store.id for store in self.stores}
+        if len(stores) < len(self.stores):
+            raise ValueError(f"schedule of {self.operator}: a store is there twice")
         for executor in self.executors:
             if executor.worker not in workers:
                 raise ValueError(f"executor {executor.name} is in worker {executor.worker}, which is unknown")
@@ -71,6 +102,12 @@ class OperatorSchedule:
                 raise ValueError(f"shard {shard} is not one of operator {self.operator}")
             if place.executor not in executors:
                 raise ValueError(f"shard {shard} is on executor {place.executor}, which is unknown")
+            if stores and place.home not in stores:
+                raise ValueError(f"the home of shard {shard} is store {place.home}, which is unknown")
+            if not 0 <= place.fresh_since <= self.version:
+                raise ValueError(
+                    f"shard {shard} is fresh since version {place.fresh_since} in one of {self.version}"
+                )
 
     def shards_of(self, executor: str) -> tuple[str, ...]:
         """The shards that `executor` runs, in the schedule's order."""

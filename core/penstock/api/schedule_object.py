@@ -1,0 +1,169 @@
+"""`OperatorSchedule` <-> the Schedule object in Kubernetes: the one place where the two forms meet.
+
+`to_spec` and `from_object` are inverse: what the operator writes is what agents, and the operator after a
+restart, read. Neighbours: `penstock.schedule.record` is the value, `schedule` the object's model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from penstock.api.faults import Fault, InvalidManifest, schema_faults
+from penstock.api.schedule import (
+    Assignment,
+    Schedule,
+    ScheduledExecutor,
+    ScheduledStore,
+    ScheduledWorker,
+    ScheduleSpec,
+    ScheduleStatus,
+    pack_parts,
+)
+from penstock.dataflow.partitions import part_of, shard_name
+from penstock.schedule.record import (
+    AppliedPlace,
+    ExecutorPlace,
+    OperatorSchedule,
+    ShardPlace,
+    StorePlace,
+    WorkerPlace,
+)
+
+M = TypeVar("M", ScheduleSpec, ScheduleStatus)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleOwner:
+    """Whose schedule an object is: the topology's name and the uid that its state goes by, and its quota of
+    each store's memory (None: no quota)."""
+
+    topology: str
+    topology_uid: str
+    store_memory_bytes: int | None = None
+
+
+def to_spec(
+    schedule: OperatorSchedule, topology: str, topology_uid: str, store_memory_bytes: int | None = None
+) -> dict[str, Any]:
+    """`spec` of the Schedule object. Equal schedules make equal specs, in whatever order their shards are.
+
+    Raises InvalidManifest when `schedule` cannot be written, such as for a name that is too long.
+    """
+    node_of = {worker.name: worker.node for worker in schedule.workers}
+    fields = {
+        "topology": topology,
+        "topologyUid": topology_uid,
+        "operator": schedule.operator,
+        "version": schedule.version,
+        "term": schedule.term,
+        "workers": [
+            {"name": place.name, "node": place.node, "host": place.host, "uid": place.uid}
+            for place in schedule.workers
+        ],
+        "executors": [
+            {
+                "name": place.name,
+                "worker": place.worker,
+                "node": node_of[place.worker],
+                "tasks": place.tasks,
+            }
+            for place in schedule.executors
+        ],
+        "shards": list(_assignments(schedule.shards)),
+        "stores": [
+            {"id": place.id, "node": place.node, "address": place.address} for place in schedule.stores
+        ],
+    }
+    if store_memory_bytes is not None:
+        fields["storeMemoryBytes"] = store_memory_bytes
+    _validated(ScheduleSpec, fields, "spec")
+    return fields
+
+
+def from_object(document: Mapping[str, Any]) -> OperatorSchedule:
+    """The schedule in a Schedule object. Raises InvalidManifest when it is none, or contradicts itself."""
+    spec = _validated(ScheduleSpec, document.get("spec"), "spec")
+    try:
+        return OperatorSchedule(
+            operator=spec.operator,
+            version=spec.version,
+            term=spec.term,
+            workers=tuple(map(_worker, spec.workers)),
+            executors=tuple(map(_executor, spec.executors)),
+            shards=_shards(spec.operator, spec.shards),
+            stores=tuple(map(_store, spec.stores)),
+        )
+    except ValueError as error:
+        raise InvalidManifest([Fault("spec", str(error))]) from error
+
+
+def owner_of(document: Mapping[str, Any]) -> ScheduleOwner:
+    """Whose schedule a Schedule object is. Raises InvalidManifest as `from_object` does."""
+    spec = _validated(ScheduleSpec, document.get("spec"), "spec")
+    return ScheduleOwner(spec.topology, spec.topology_uid, spec.store_memory_bytes)
+
+
+def applied_of(document: Mapping[str, Any]) -> tuple[AppliedPlace, ...]:
+    """What the agents have written into the status of a Schedule object. Raises InvalidManifest."""
+    status = _validated(ScheduleStatus, document.get("status") or {}, "status")
+    return tuple(
+        AppliedPlace(place.node, place.version, place.generation, place.lost_shards, place.shards_moving)
+        for place in status.applied
+    )
+
+
+def _assignments(shards: Mapping[str, ShardPlace]) -> Iterable[dict[str, Any]]:
+    groups: dict[ShardPlace, list[str]] = {}
+    for shard, place in shards.items():
+        groups.setdefault(place, []).append(part_of(shard))
+    for place in sorted(groups, key=lambda place: (place.executor, place.home, place.fresh_since)):
+        ranges, names = pack_parts(groups[place])
+        entry: dict[str, Any] = {"executor": place.executor, "home": place.home}
+        if place.fresh_since:
+            entry["freshSince"] = place.fresh_since
+        if ranges:
+            entry["ranges"] = list(ranges)
+        if names:
+            entry["names"] = list(names)
+        yield entry
+
+
+def _shards(operator: str, assignments: Iterable[Assignment]) -> dict[str, ShardPlace]:
+    shards: dict[str, ShardPlace] = {}
+    for assignment in assignments:
+        place = ShardPlace(assignment.executor, assignment.home, assignment.fresh_since)
+        for part in assignment.parts():
+            shard = shard_name(operator, part)
+            if shard in shards:
+                raise ValueError(
+                    f"shard {shard} is on executors {shards[shard].executor} and {place.executor}"
+                )
+            shards[shard] = place
+    return shards
+
+
+def _worker(place: ScheduledWorker) -> WorkerPlace:
+    return WorkerPlace(place.name, place.node, place.host, place.uid)
+
+
+def _executor(place: ScheduledExecutor) -> ExecutorPlace:
+    return ExecutorPlace(place.name, place.worker, place.tasks)
+
+
+def _store(place: ScheduledStore) -> StorePlace:
+    return StorePlace(place.id, place.node, place.address)
+
+
+def _validated(model: type[M], document: object, path: str) -> M:
+    try:
+        return model.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        faults = schema_faults(error, model, document)
+        raise InvalidManifest(
+            Fault(f"{Schedule.__name__} {path}" + (f".{fault.path}" if fault.path else ""), fault.message)
+            for fault in faults
+        ) from error
