@@ -11,7 +11,8 @@ from dataclasses import replace
 import pytest
 import redis
 
-from penstock.store.keys import Keys
+from penstock.errors import PermanentError
+from penstock.store.keys import STORE, TOPOLOGIES, Keys
 from penstock.store.port import (
     Answer,
     Append,
@@ -29,12 +30,13 @@ from penstock.store.port import (
     StoreUnreachable,
     TimerWrite,
     WaitControl,
+    WaitOutgoing,
     WaitReady,
     Wake,
 )
 from penstock.store.redis_calls import PROTOCOL_VERSION
 from penstock.store.redis_store import RedisStore, function_library, load_functions
-from penstock.store.wire import ServerError
+from penstock.store.wire import PASSWORD_FILE, ServerError
 from store_fixtures import RedisBackend
 from store_scenario import SHARDS, SMALL, Scene, incarnation, out
 
@@ -103,7 +105,7 @@ def test_every_key_is_one_that_keys_names(scene: Scene, admin: redis.Redis) -> N
         *[keys.outgoing, keys.enrolled, keys.workers, keys.metrics],
     }
     found = set(admin.keys("*"))
-    assert found - named == {b"penstock:store"}
+    assert found - named == {STORE, TOPOLOGIES}
     unused = {re.sub(rb":.*", b"", key.removeprefix(keys.prefix)) for key in named} - {
         re.sub(rb":.*", b"", key.removeprefix(keys.prefix)) for key in found
     }
@@ -126,6 +128,27 @@ def test_nothing_but_the_tombstone_is_left_of_a_retracted_topology(scene: Scene,
     assert calls > 1
     assert set(admin.keys("penstock:*")) == {b"penstock:store", Keys("t1").tombstone}
     assert scene.store.call(Retract()) == 0
+
+
+def test_a_ready_list_of_an_old_snapshot_hands_a_shard_out_once(scene: Scene, admin: redis.Redis) -> None:
+    scene.set_up("src/0", "mid/0")
+    scene.fill("mid/0", 1)
+    (ready,) = [
+        key for key in admin.keys(Keys("t1").prefix + b"ready:*") if b"mid/0" in admin.lrange(key, 0, -1)
+    ]
+    admin.rpush(ready, "mid/0", "mid/0")
+    scene.claim("mid/0")
+    assert admin.lrange(ready, 0, -1) == [b"mid/0"]
+
+
+def test_what_comes_onto_and_off_ready_lists_is_not_logged(scene: Scene, admin: redis.Redis) -> None:
+    scene.set_up("src/0", "mid/0")
+    admin.config_set("appendonly", "yes")
+    before = admin.info("persistence")["aof_current_size"]
+    scene.store.call(Fetch(scene.owner("mid/0").ready, 1 << 20, 8))
+    scene.store.call(Wake(scene.owner("mid/0").ready))
+    scene.store.call(Fetch(scene.owner("mid/0").ready, 1 << 20, 8))
+    assert admin.info("persistence")["aof_current_size"] == before
 
 
 def test_an_emptied_pair_leaves_nothing_behind(scene: Scene, admin: redis.Redis) -> None:
@@ -318,11 +341,15 @@ def test_a_store_without_the_library_is_a_mismatch(backend: RedisBackend) -> Non
             store.call(Create("mid/0"))
         load_functions(url)
         assert store.call(Create("mid/0")) is Answer.OK
-        newer = function_library().replace(b"local VERSION = 1", b"local VERSION = 2")
+        newer = function_library().replace(
+            b"local VERSION = %d\n" % PROTOCOL_VERSION, b"local VERSION = %d\n" % (PROTOCOL_VERSION + 1)
+        )
         admin.function_load(newer, replace=True)
         with pytest.raises(ProtocolMismatch):
             store.call(Create("mid/0"))
-        with pytest.raises(ProtocolMismatch, match="version 2, newer than 1"):
+        with pytest.raises(
+            ProtocolMismatch, match=f"version {PROTOCOL_VERSION + 1}, newer than {PROTOCOL_VERSION}"
+        ):
             load_functions(url)
         admin.function_flush()
         load_functions(url)

@@ -50,8 +50,10 @@ REFRESH_US = 1_000_000
 """The task map is read this often even when no control token came."""
 NAMED_WITHIN_US = 600_000_000
 """A task that no map names within this time retires: its main process has no use for it."""
-ACKNOWLEDGE_US = 20_000
-"""Under load, what was written to sinks is acknowledged this often; at once when nothing waits."""
+ACKNOWLEDGE_US = 100_000
+"""What was written to sinks is acknowledged this often: an acknowledgement stands for all before it."""
+SYNC_LOOK_US = 20_000
+"""While sink files are being synced, so often is looked whether they are."""
 RECLAIM_US = 50_000
 AWAY_US = 50_000
 POST_COMMITS = 4
@@ -262,15 +264,15 @@ class TaskLoop:
         stamps = self._sinks.timestamps(payloads)
         self._metrics.written(acknowledge.target, stamps, self._clock.now_us())
 
-    def _take_told(self, *, everything: bool = False) -> list[Request[Any]]:
+    def _take_told(self) -> list[Request[Any]]:
         """What the store should hear of but nobody waits for: written outputs, and metrics, when due.
 
         An acknowledgement stands for all before it, so only the last of each pair is sent, now and then.
         """
         now_us = self._clock.now_us()
         told: list[Request[Any]] = []
-        if everything or now_us >= self._acknowledge_us:
-            self._acknowledge_us = now_us + ACKNOWLEDGE_US
+        if now_us >= self._acknowledge_us:
+            self._acknowledge_us = now_us + (SYNC_LOOK_US if self._sinks.is_syncing else ACKNOWLEDGE_US)
             written, self._written = self._written, {}
             told.extend(self._sinks.tellable(written.values()))
         rows = self._metrics.due(now_us)
@@ -279,7 +281,7 @@ class TaskLoop:
         return told
 
     def _send_told(self) -> None:
-        told = self._take_told(everything=True)
+        told = self._take_told()
         if told:
             self._store.pipeline(told)
 
@@ -305,8 +307,8 @@ class TaskLoop:
     def _wait(self) -> None:
         """Block until the ready list has something, a source's record is due, or a row of metrics is."""
         wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
-        if self._sinks.is_syncing:
-            wait_us = min(wait_us, ACKNOWLEDGE_US)
+        if self._written or self._sinks.is_syncing:
+            wait_us = min(wait_us, self._acknowledge_us - self._clock.now_us())
         if self._resting:
             now_us = self._clock.now_us()
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
