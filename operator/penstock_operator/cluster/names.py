@@ -1,0 +1,77 @@
+"""Names and labels of everything the operator makes. No other module joins a name from parts.
+
+A name that would be too long for its kind keeps its beginning and ends in a hash of the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+LABEL_TOPOLOGY = "penstock.dev/topology"
+LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
+LABEL_WORKER = "penstock.dev/worker"
+LABEL_OPERATOR = "penstock.dev/operator"
+LABEL_NODE = "penstock.dev/node"
+LABEL_NAME = "app.kubernetes.io/name"
+LABEL_INSTANCE = "app.kubernetes.io/instance"
+LABEL_COMPONENT = "app.kubernetes.io/component"
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+ANNOTATION_TEMPLATE = "penstock.dev/template"
+COMPONENT_WORKER = "worker"
+COMPONENT_STORE = "node-store"
+COMPONENT_PLAN = "plan"
+MANAGER = "penstock-operator"
+
+LABEL_VALUE_LENGTH_MAX = 63
+STATEFUL_SET_LENGTH_MAX = 52
+"""Its pods' label controller-revision-hash is this name, "-" and up to 10 characters."""
+_HASH_LENGTH = 8
+
+
+def short_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]
+
+
+def fitted(name: str, length_max: int) -> str:
+    """`name` if it is a label of DNS of at most `length_max`; else its beginning made one, and a hash."""
+    if len(name) <= length_max and re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
+        return name
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return f"{plain[: length_max - _HASH_LENGTH - 1].rstrip('-')}-{short_hash(name)}".lstrip("-")
+
+
+def label_value(text: str) -> str:
+    """`text` as a label's value: itself if it is one, else fitted."""
+    if len(text) <= LABEL_VALUE_LENGTH_MAX and re.fullmatch(
+        r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", text
+    ):
+        return text
+    return fitted(text, LABEL_VALUE_LENGTH_MAX)
+
+
+def store_name(release: str, node: str) -> str:
+    """The StatefulSet of a node's store. Its pod is this name and "-0"."""
+    return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)
+
+
+def store_address(release: str, node: str, headless_service: str, namespace: str) -> str:
+    return f"{store_name(release, node)}-0.{headless_service}.{namespace}.svc:6379"
+
+
+def worker_name(topology: str, operator: str, index: int) -> str:
+    """A worker pod; `operator` is "" where a worker runs several."""
+    stem = f"{topology}-{operator}" if operator else topology
+    return f"{fitted(stem, LABEL_VALUE_LENGTH_MAX - 6)}-w{index}"
+
+
+def schedule_name(topology: str, operator: str) -> str:
+    return fitted(f"{topology}-{operator}", 253)
+
+
+def plan_name(topology: str, template_hash: str) -> str:
+    return f"{topology}-plan-{template_hash}"
+
+
+def disruption_budget_name(topology: str) -> str:
+    return f"{topology}-workers"

@@ -1,0 +1,218 @@
+"""What the operator sees before it decides: one frozen picture of one topology and of all it stands on.
+
+`observe` (the runtime) makes an `Observed` from the API's objects and the stores' answers; `decide` reads
+nothing else. What could not be seen is None, never empty: a store that did not answer has no reading, and a
+decision that needs it waits. Neighbours: `operator_config` is what the chart gave, `actions` what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from penstock.api.topology import Topology
+from penstock.dataflow.plan import Plan
+from penstock.metrics.rows import TaskRow, WorkerRow
+from penstock.schedule.record import AppliedPlace, OperatorSchedule
+from penstock.store.port import ShardCounters
+from penstock_operator.cluster.operator_config import OperatorConfig
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTopology:
+    """A Topology as the API server has it, and what it means.
+
+    Either `topology` and `plan` are there, or `faults` says why they are not, a sentence each. `manifest` is
+    the object as it came, with its status.
+    """
+
+    name: str
+    uid: str
+    generation: int
+    manifest: Mapping[str, Any]
+    topology: Topology | None = None
+    plan: Plan | None = None
+    faults: tuple[str, ...] = ()
+    is_deleting: bool = False
+
+
+class Resize(StrEnum):
+    """How a pod's resize in place stands, in Kubernetes' own words."""
+
+    NONE = ""
+    DEFERRED = "Deferred"
+    INFEASIBLE = "Infeasible"
+    IN_PROGRESS = "InProgress"
+    ERROR = "Error"
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPod:
+    """A worker pod of this topology.
+
+    `node` is where it runs, or where it was pinned to while it is not yet bound (label `penstock.dev/node`);
+    `is_bound` tells the two apart. `cpu_*` and `memory_*` are the wish in its spec; 0 where it has none.
+    `reason` is why it does not run (Unschedulable, CrashLoopBackOff, ImagePullBackOff, Evicted, ...), with
+    `message` for people; of a container that ended before, OOMKilled or Error.
+    """
+
+    name: str
+    uid: str
+    node: str
+    is_bound: bool
+    phase: str
+    """Pending, Running, Succeeded, Failed, Unknown."""
+    ready: bool
+    template_hash: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    cpu_request_millis: int = 0
+    cpu_limit_millis: int = 0
+    memory_request_bytes: int = 0
+    memory_limit_bytes: int = 0
+    resize: Resize = Resize.NONE
+    deletion_timestamp: str | None = None
+    restarts: int = 0
+    reason: str = ""
+    message: str = ""
+    host: str = ""
+    """Its IP, or the node's; "" before it has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+    """NoSchedule, PreferNoSchedule or NoExecute."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNode:
+    """A node. `*_requested` is the sum over all pods of all namespaces that are bound to it and not ended."""
+
+    name: str
+    ready: bool
+    schedulable: bool
+    cpu_allocatable_millis: int
+    memory_allocatable_bytes: int
+    cpu_requested_millis: int = 0
+    memory_requested_bytes: int = 0
+    pods_allocatable: int = 110
+    pods: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    hostname: str = ""
+    """Its label kubernetes.io/hostname, which pods are pinned by; "" means its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedStore:
+    """A node store: its StatefulSet, and its pod if there is one. `id` is the node's name.
+
+    `ready` says that the pod is: store and agent are there. `durability` is Process or Disk.
+    """
+
+    id: str
+    node: str
+    address: str
+    ready: bool
+    durability: str
+    has_pvc: bool
+    stateful_set: str
+    uid: str
+    """Of the StatefulSet."""
+    template_hash: str = ""
+    is_deleting: bool = False
+    message: str = ""
+    """Why it is not ready, if that is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReading:
+    """One look into one store for one topology (by its state uid).
+
+    `shards` has the counters of the shards whose home this store is (None: it does not know the shard);
+    `partitions` is source operator -> shard names ("lines/docs/a.txt"), as workers announced them here.
+    """
+
+    generation: int
+    now_us: int
+    """The reader's clock, to tell rows that are old."""
+    workers: Mapping[str, WorkerRow] = field(default_factory=dict)
+    """By worker name."""
+    tasks: Mapping[str, TaskRow] = field(default_factory=dict)
+    """By metric row name."""
+    shards: Mapping[str, ShardCounters | None] = field(default_factory=dict)
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Operator -> message."""
+    partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedSchedule:
+    """A Schedule object. `topology_uid` is the uid that the state goes by; `owner_uid` is the Topology in its
+    ownerReferences, "" where there is none (a retained one)."""
+
+    name: str
+    uid: str
+    resource_version: str
+    topology_uid: str
+    schedule: OperatorSchedule
+    applied: tuple[AppliedPlace, ...] = ()
+    owner_uid: str = ""
+    is_deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Pods that a topology wants and has no room for: `pods` of this size each.
+
+    Of one priority the older topology is served first (`created` is its creationTimestamp).
+    """
+
+    topology: str
+    priority: int
+    created: str
+    pods: int
+    cpu_millis: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The API server refused to create the pod `name` (quota, admission): what it said. Until it is tried
+    again with success."""
+
+    name: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything `decide` may know of one topology at one moment.
+
+    `pods`, `schedules`, `config_maps` are this topology's own (by label), `nodes` and `stores` all there are.
+    `readings` is store id -> reading, None for a store that did not answer. `code` is the data of the
+    ConfigMap that spec.code names, None while there is none.
+    """
+
+    topology: ObservedTopology
+    config: OperatorConfig
+    term: int
+    wall_time: str
+    """RFC 3339, UTC, whole seconds: what conditions are stamped with."""
+    pods: tuple[ObservedPod, ...] = ()
+    schedules: tuple[ObservedSchedule, ...] = ()
+    nodes: tuple[ObservedNode, ...] = ()
+    stores: tuple[ObservedStore, ...] = ()
+    readings: Mapping[str, StoreReading | None] = field(default_factory=dict)
+    config_maps: tuple[str, ...] = ()
+    """Names of this topology's plan ConfigMaps."""
+    disruption_budget_min: int | None = None
+    """minAvailable of its PodDisruptionBudget; None while there is none."""
+    code: Mapping[str, str] | None = None
+    needs: tuple[Need, ...] = ()
+    """`Decision.need` of all other topologies as last decided."""
+    refused: tuple[Refused, ...] = ()
