@@ -14,10 +14,10 @@ from penstock.errors import PermanentError
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A mapping in the file."""
+    """A mapping in the file. (msgspec inherits the options; mypy wants frozen and kw_only once more.)"""
 
 
-class ImageConfig(_Part):
+class ImageConfig(_Part, frozen=True, kw_only=True):
     """`pull_secrets` are names of Secrets."""
 
     worker: str
@@ -27,14 +27,14 @@ class ImageConfig(_Part):
     pull_secrets: tuple[str, ...] = ()
 
 
-class ResourcesConfig(_Part):
+class ResourcesConfig(_Part, frozen=True, kw_only=True):
     """Quantities as Kubernetes writes them: {"cpu": "100m", "memory": "128Mi"}."""
 
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
 
 
-class StoreConfig(_Part):
+class StoreConfig(_Part, frozen=True, kw_only=True):
     """The node stores. Disk needs `storage_class_name`; `max_memory` is Redis' maxmemory, which stays well
     below the container's limit. `quota_bytes` is what one topology may take of each store; None: no quota."""
 
@@ -59,7 +59,7 @@ class StoreConfig(_Part):
     priority_class_name: str = ""
 
 
-class WorkerConfig(_Part):
+class WorkerConfig(_Part, frozen=True, kw_only=True):
     """What workers get beside what their Topology says."""
 
     tolerations: tuple[dict[str, Any], ...] = ()
@@ -68,7 +68,7 @@ class WorkerConfig(_Part):
     termination_grace_period_seconds: int = 30
 
 
-class OperatorConfig(_Part):
+class OperatorConfig(_Part, frozen=True, kw_only=True):
     """`release` is the chart's full name F, which all names begin with; `instance` goes to
     app.kubernetes.io/instance. `cluster_domain` is "" for names without one (F.NS.svc)."""
 
