@@ -143,6 +143,7 @@ CPU_MILLIS_MAX = 1_024_000
 _MEMORY = r"^[1-9][0-9]*(Ki|Mi|Gi|Ti)?$"
 _MEMORY_UNIT = {"": 1, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 MEMORY_BYTES_MIN = 256 << 20
+STORE_MEMORY_BYTES_MIN = 16 << 20
 
 
 def cpu_millis(text: str) -> int:
@@ -177,6 +178,12 @@ def _memory_in_bounds(text: str) -> str:
     return text
 
 
+def _store_memory_in_bounds(text: str) -> str:
+    if memory_bytes(text) < STORE_MEMORY_BYTES_MIN:
+        raise ValueError("must be at least 16Mi: a store keeps inboxes and state in memory")
+    return text
+
+
 Cpu = Annotated[
     str,
     BeforeValidator(_cpu_text),
@@ -202,4 +209,20 @@ Memory = Annotated[
             **cel(("quantity(self).compareTo(quantity('256Mi')) >= 0", "must be at least 256Mi")),
         }
     ),
+]
+StoreMemory = Annotated[
+    str,
+    StringConstraints(pattern=_MEMORY, max_length=16),
+    AfterValidator(_store_memory_in_bounds),
+    Field(
+        json_schema_extra={
+            EXPECTED: "an amount of memory such as 256Mi or 1Gi",
+            **cel(("quantity(self).compareTo(quantity('16Mi')) >= 0", "must be at least 16Mi")),
+        }
+    ),
+]
+StorageSize = Annotated[
+    str,
+    StringConstraints(pattern=_MEMORY, max_length=16),
+    Field(json_schema_extra={EXPECTED: "an amount of storage such as 500Mi or 10Gi"}),
 ]

@@ -1,0 +1,122 @@
+"""`OperatorConfig`: what the chart tells the operator, as one YAML file (/etc/penstock/operator/config.yaml).
+
+Images, how node stores are built, names of what the chart has made. Secrets are named here, never held.
+Neighbours: the chart writes it, `penstock operator` reads it at its start with `load_operator_config`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from penstock.api.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory
+from penstock.api.faults import Fault, InvalidManifest, schema_faults, shown
+from penstock.api.pod_settings import ImageName, Labels, PullPolicy, PullSecrets, Tolerations
+from penstock.api.yaml_text import read_documents
+
+Port = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class Images(Document):
+    operator: ImageName
+    """Also the agent's."""
+    worker: ImageName
+    """Of topologies that name none."""
+    store: ImageName
+    """With a redis-server, 7.0 or newer."""
+
+
+class MetricsPorts(Document):
+    operator: Port = 8080
+    agent: Port = 9091
+    worker: Port = 9090
+
+
+class AgentConfig(Document):
+    """The container beside each store."""
+
+    cpu: Cpu = "100m"
+    memory: StoreMemory = "256Mi"
+
+
+class StoreConfig(Document):
+    """The node stores: one StatefulSet for each node."""
+
+    durability: Literal["Process", "Disk"]
+    """What a store survives at most. Disk needs storageClassName."""
+    storage_class_name: ObjectName | None = None
+    """Without it the append-only file lives in an emptyDir."""
+    size: StorageSize = "10Gi"
+    """Of the volume, or the limit of the emptyDir."""
+    memory: StoreMemory = "1Gi"
+    """Limit and request of the container; Redis' maxmemory is below it."""
+    cpu: Cpu = "500m"
+    """Request of the container; it has no limit."""
+    node_selector: Labels = Field(default_factory=dict)
+    """Nodes that get a store, and so may run workers."""
+    tolerations: Tolerations = ()
+    auth_secret: ObjectName
+    """Keys: worker-password, operator-password, agent-password, users.acl."""
+    service_account: ObjectName
+    """The agents' service account."""
+    headless_service: ObjectName
+    local_service: ObjectName
+
+    @model_validator(mode="after")
+    def _disk_has_a_class(self) -> Self:
+        if self.durability == "Disk" and self.storage_class_name is None:
+            raise ValueError("durability Disk needs a storageClassName; give one, or durability Process")
+        return self
+
+
+class WorkerConfig(Document):
+    """What holds for the workers of all topologies."""
+
+    termination_grace_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
+    """How long a worker may take to retire its tasks."""
+    node_selector: Labels = Field(default_factory=dict)
+    tolerations: Tolerations = ()
+
+
+class OperatorConfig(Document):
+    """The whole file."""
+
+    fullname: Name
+    """The release's; names of what the operator makes begin with it."""
+    namespace: ObjectName
+    images: Images
+    image_pull_policy: PullPolicy = "IfNotPresent"
+    image_pull_secrets: PullSecrets = ()
+    priority_class_name: Annotated[str, StringConstraints(min_length=1, max_length=253)] | None = None
+    """Of the node stores: they must not be pushed off their nodes by workers."""
+    metrics_ports: MetricsPorts = MetricsPorts()
+    store: StoreConfig
+    agent: AgentConfig = AgentConfig()
+    worker: WorkerConfig = WorkerConfig()
+
+
+def load_operator_config(path: Path) -> OperatorConfig:
+    """Read and check the file at `path`. Raises InvalidManifest with all faults."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidManifest([Fault(str(path), f"cannot be read: {error}")]) from error
+    return parse_operator_config(text)
+
+
+def parse_operator_config(text: str) -> OperatorConfig:
+    """As `load_operator_config`, from text."""
+    documents, faults = read_documents(text)
+    document = documents[0] if len(documents) == 1 else None
+    if not isinstance(document, dict):
+        message = f"{shown(document)} is no configuration; give one object with fullname, images and store"
+        raise InvalidManifest([*faults, Fault("", message)])
+    try:
+        config = OperatorConfig.model_validate(document, by_alias=True, by_name=False)
+    except ValidationError as error:
+        raise InvalidManifest([*faults, *schema_faults(error, OperatorConfig, document)]) from error
+    if faults:
+        raise InvalidManifest(faults)
+    return config

@@ -1,0 +1,70 @@
+"""What the chart tells the operator is read once, and every fault in it is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.api.faults import InvalidManifest
+from penstock.api.operator_config import load_operator_config, parse_operator_config
+
+CONFIG = """
+fullname: penstock
+namespace: streams
+images: {operator: "example.org/penstock-operator:1", worker: worker:1, store: "store@sha256:ab"}
+imagePullPolicy: IfNotPresent
+imagePullSecrets: [{name: pull}]
+priorityClassName: system-cluster-critical
+metricsPorts: {operator: 8080, agent: 9091, worker: 9090}
+store:
+  durability: Disk
+  storageClassName: standard
+  size: 10Gi
+  memory: 1Gi
+  cpu: 500m
+  nodeSelector: {kubernetes.io/os: linux}
+  tolerations: [{key: streams, operator: Exists, effect: NoSchedule}]
+  authSecret: penstock-store-auth
+  serviceAccount: penstock-agent
+  headlessService: penstock-stores
+  localService: penstock-store-local
+worker: {terminationGraceSeconds: 30}
+"""
+
+
+def faults_of(text: str) -> list[str]:
+    with pytest.raises(InvalidManifest) as caught:
+        parse_operator_config(text)
+    return [str(fault) for fault in caught.value.faults]
+
+
+def test_a_configuration_is_read_with_its_defaults() -> None:
+    config = parse_operator_config(CONFIG)
+    assert config.images.worker == "worker:1"
+    assert config.store.storage_class_name == "standard"
+    assert config.store.tolerations[0].effect == "NoSchedule"
+    assert config.agent.memory == "256Mi"
+    assert config.metrics_ports.worker == 9090
+
+
+def test_a_store_on_disk_needs_a_storage_class() -> None:
+    assert faults_of(CONFIG.replace("  storageClassName: standard\n", "")) == [
+        "store: durability Disk needs a storageClassName; give one, or durability Process"
+    ]
+
+
+def test_all_faults_are_listed_with_their_paths() -> None:
+    bad = CONFIG.replace("durability: Disk", "durability: Dsk").replace("size: 10Gi", "sise: 10Gi")
+    assert faults_of(bad) == [
+        "store.durability: 'Dsk' is not one of Process, Disk",
+        "store.sise: unknown field (did you mean size?)",
+    ]
+    assert faults_of("- 1")[0].endswith("give one object with fullname, images and store")
+
+
+def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(InvalidManifest, match=r"config\.yaml: cannot be read"):
+        load_operator_config(tmp_path / "config.yaml")
+    (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    assert load_operator_config(tmp_path / "config.yaml").namespace == "streams"
