@@ -22,6 +22,7 @@ from penstock.store.port import (
     SetTasks,
     TaskMap,
     Tasks,
+    Topologies,
     WaitControl,
     WaitReady,
     Wake,
@@ -40,6 +41,11 @@ def control(scene: Scene, worker: str) -> int:
 
 def test_each_open_raises_the_generation(scene: Scene) -> None:
     assert [scene.open(), scene.open(), scene.open()] == [1, 2, 3]
+
+
+def test_the_same_run_of_a_server_is_one_generation(scene: Scene) -> None:
+    runs = ("x", "x", "y", "y", "", "y", "", "")
+    assert [scene.store.call(OpenStore("s1", run)) for run in runs] == [1, 1, 2, 2, 3, 4, 5, 6]
 
 
 def test_a_store_keeps_its_id(scene: Scene) -> None:
@@ -79,6 +85,24 @@ def test_an_earlier_start_or_attempt_of_a_worker_is_stale(scene: Scene) -> None:
     assert store.call(Enroll("w1", "u", 1001, 1)) is Answer.OK
 
 
+def test_starts_of_two_uids_have_no_order(scene: Scene) -> None:
+    scene.open()
+    store = scene.store
+    assert store.call(Enroll("w1", "pod-1", 5000, 3)) is Answer.OK
+    assert store.call(Enroll("w1", "pod-2", 1000, 0)) is Answer.OK
+    assert store.call(Enroll("w1", "pod-1", 5000, 3)) is Answer.OK
+
+
+def test_the_uid_that_the_map_names_wins_over_an_enrolled_one(scene: Scene) -> None:
+    scene.open()
+    assert scene.store.call(Enroll("w1", "another", 9_000_000, 9)) is Answer.OK
+    scene.publish("mid")
+    assert scene.store.call(Enroll("w1", "another", 9_000_000, 9)) is Answer.STALE
+    assert scene.enroll("w1") is Answer.OK
+    scene.create("mid/0")
+    scene.claim("mid/0")
+
+
 def test_a_worker_of_another_uid_than_the_map_names_is_stale(scene: Scene) -> None:
     scene.open()
     scene.publish("mid")
@@ -115,6 +139,16 @@ def test_an_assignment_lists_a_workers_executors_and_shards(scene: Scene) -> Non
     assert assignment.executors == (
         AssignedExecutor("end", "end@w2", 4, 1, ()),
         AssignedExecutor("mid", "mid@w2", 3, 1, ("mid/0", "mid/1")),
+    )
+
+
+def test_an_assignment_lists_only_shards_whose_home_is_this_store(scene: Scene) -> None:
+    scene.open("s1")
+    homes = (("mid/0", "mid@w1", "s2"), ("mid/1", "mid@w1", "s1"), ("mid/2", "mid@w1", "s1"))
+    call = Publish("mid", 1, 1, (("w1", "node-1", "host-1", "uid-w1"),), (("mid@w1", "w1", 2),), homes)
+    assert scene.store.call(call) is Answer.OK
+    assert scene.store.call(Assignment("w1")).executors == (
+        AssignedExecutor("mid", "mid@w1", 1, 2, ("mid/1", "mid/2")),
     )
 
 
@@ -188,6 +222,35 @@ def test_a_topology_sees_nothing_of_another(backend: Backend) -> None:
     assert other.append("mid/0", 1) is Answer.UNKNOWN
     assert other.store.call(Assignment("w1")).executors == ()
     assert one.append("mid/0", 1) is Answer.OK
+
+
+# --- topologies
+
+
+def topologies(backend: Backend) -> list[str]:
+    return backend.open_store(topology="any").call(Topologies())
+
+
+def test_a_topology_is_listed_from_its_first_schedule_or_record_on(backend: Backend) -> None:
+    one, two, three = (Scene(backend.open_store(topology=name)) for name in ("t1", "t2", "t3"))
+    one.open()
+    assert topologies(backend) == []
+    three.enroll("w1")
+    assert topologies(backend) == []
+    two.create("mid/0")
+    one.publish("mid")
+    assert topologies(backend) == ["t1", "t2"]
+
+
+def test_a_retracted_topology_is_not_listed_any_more(backend: Backend) -> None:
+    one, two = (Scene(backend.open_store(topology=name)).set_up("mid/0") for name in ("t1", "t2"))
+    retract(one)
+    assert topologies(backend) == ["t2"]
+    one.create("mid/0")
+    one.publish("mid")
+    assert topologies(backend) == ["t2"]
+    retract(two)
+    assert topologies(backend) == []
 
 
 # --- retraction

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.store.port import Answer, Append, Moved, Outgoing, ReadOutbox, WaitReady
+from penstock.store.port import Answer, Append, Moved, Outgoing, ReadOutbox, WaitOutgoing, WaitReady
 from store_backends import Backend
 from store_scenario import NOW_US, SMALL, Scene, out, payloads
 
@@ -263,6 +263,17 @@ def test_outgoing_answers_no_more_pairs_than_asked(scene: Scene) -> None:
     scene.set_up("src/0")
     scene.commit("src/0", *[out(f"far/{n}") for n in range(5)], again=True)
     assert len(scene.store.call(Outgoing(3))) == 3
+
+
+def test_waiting_for_outgoing_entries_tells_of_those_that_wait(scene: Scene, backend: Backend) -> None:
+    scene.set_up("src/0", "mid/0")
+    scene.commit("src/0", out("mid/0"), out("files", external=True), again=True)
+    assert not scene.store.call(WaitOutgoing(1))
+    scene.commit("src/0", out("far/0"), again=True)
+    assert scene.store.call(WaitOutgoing(1))
+    assert backend.open_store().call(WaitOutgoing(1))
+    scene.acknowledge("src/0", "far/0", 1)
+    assert not backend.open_store().call(WaitOutgoing(1))
 
 
 def test_an_outbox_is_read_about_as_many_bytes_at_a_time_as_asked(scene: Scene) -> None:

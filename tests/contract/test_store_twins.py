@@ -43,6 +43,7 @@ from penstock.store.port import (
     StateWrite,
     Tasks,
     TimerWrite,
+    Topologies,
     WaitControl,
     WaitReady,
     Wake,
@@ -195,7 +196,11 @@ class Script:
             rng.choice((1, 1, 1, 2)),
             tuple((worker, "n", "h", rng.choice((f"uid-{worker}",) * 40 + ("new",))) for worker in workers),
             tuple((f"{operator}@{worker}", worker, rng.randint(1, 2)) for worker in workers),
-            tuple((s, f"{operator}@{rng.choice(workers)}", "s") for s in SHARDS if s.startswith(operator)),
+            tuple(
+                (s, f"{operator}@{rng.choice(workers)}", rng.choice(("s", "s", "s", "elsewhere")))
+                for s in SHARDS
+                if s.startswith(operator)
+            ),
         )
 
     def _enroll(self, _: NodeStore) -> Request[Any]:
@@ -228,7 +233,7 @@ class Script:
         return ReportFailure("mid/0", generation, epoch, "mid", f"at {self._now_us}")
 
     def _open(self, _: NodeStore) -> Request[Any]:
-        return OpenStore("s")
+        return OpenStore("s", self._rng.choice(("", "run 1", "run 2")))
 
     def _metrics(self, _: NodeStore) -> Request[Any]:
         return PutMetrics(((self._rng.choice("ab"), b"%d" % self._now_us),))
@@ -268,7 +273,7 @@ def state_of(store: NodeStore) -> list[object]:
     seen += [store.call(Assignment(worker)) for worker in WORKERS]
     seen += [store.call(WaitControl(worker, -1, 0)) for worker in WORKERS]
     seen += [store.call(Tasks(f"mid@{worker}", "mid")) for worker in WORKERS]
-    seen += [store.call(Failures()), store.call(ReadMetrics())]
+    seen += [store.call(Failures()), store.call(ReadMetrics()), store.call(Topologies())]
     seen += [store.call(WaitReady(ready, 0)) for ready in READY]
     seen += [store.call(Fetch(ready, 100_000, 100)) for ready in READY]
     return seen

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import redis
@@ -174,7 +175,7 @@ def test_metric_rows_do_not_reach_the_append_only_file(scene: Scene, admin: redi
 
 
 def blocked_call(
-    scene: Scene, backend: RedisBackend, call: WaitReady | WaitControl
+    scene: Scene, backend: RedisBackend, call: WaitReady | WaitControl | WaitOutgoing
 ) -> tuple[threading.Thread, list]:
     """A thread in which `call` blocks, and where its answer will be."""
     answers: list = []
@@ -230,6 +231,38 @@ def test_a_waiting_worker_is_woken_by_a_schedule(scene: Scene, backend: RedisBac
 def test_a_waiting_worker_notices_that_its_stream_began_anew(scene: Scene) -> None:
     scene.set_up()
     assert scene.store.call(WaitControl("w1", 1000, 2000)) < 1000
+
+
+def test_a_waiting_sender_is_woken_by_an_entry_for_another_store(scene: Scene, backend: RedisBackend) -> None:
+    scene.set_up("src/0", "mid/0")
+    thread, answers = blocked_call(scene, backend, WaitOutgoing(2000))
+    scene.commit("src/0", out("far/0"), again=True)
+    thread.join(5)
+    assert answers == [True]
+
+
+def test_the_outboxes_bell_rings_once_for_a_target_and_is_heard_between_two_waits(scene: Scene) -> None:
+    scene.set_up("src/0", "src/1")
+    store = scene.store
+    assert not store.call(WaitOutgoing(1))
+    scene.commit("src/0", out("far/0"), again=True)
+    scene.commit("src/0", out("far/0"), again=True)
+    scene.commit("src/1", out("far/0"), again=True)
+    assert store.call(WaitOutgoing(1))
+    assert not store.call(WaitOutgoing(1))
+    scene.commit("src/1", out("far/1"), again=True)
+    assert store.call(WaitOutgoing(1))
+    assert not store.call(WaitOutgoing(1))
+
+
+def test_a_sender_whose_connection_broke_looks_again(scene: Scene, admin: redis.Redis) -> None:
+    scene.set_up("src/0")
+    scene.commit("src/0", out("far/0"), again=True)
+    assert scene.store.call(WaitOutgoing(1))
+    admin.client_kill_filter(_type="pubsub", skipme=True)
+    with pytest.raises(StoreUnreachable):
+        scene.store.call(WaitOutgoing(1000))
+    assert scene.store.call(WaitOutgoing(1))
 
 
 def test_a_wait_of_no_time_does_not_block(scene: Scene) -> None:
@@ -306,6 +339,63 @@ def test_calls_at_the_caps_of_the_bounds_do_not_keep_the_server_long(
 
 
 # --- connection and version
+
+
+@pytest.fixture
+def guarded(backend: RedisBackend, admin: redis.Redis) -> Iterator[str]:
+    """The URL of a store that lets in the user "agent" alone, whose password is "right"."""
+    path = admin.connection_pool.connection_kwargs["path"]
+    admin.execute_command("ACL", "SETUSER", "agent", "on", ">right", "~*", "&*", "+@all")
+    admin.execute_command("ACL", "SETUSER", "looker", "on", ">right", "~*", "+@read")
+    yield f"unix://agent@{path}"
+    admin.acl_deluser("agent", "looker")
+
+
+def test_a_user_logs_in_with_the_password_in_the_file_which_is_read_at_each_connect(
+    guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, admin: redis.Redis
+) -> None:
+    file = tmp_path / "password"
+    monkeypatch.setenv(PASSWORD_FILE, str(file))
+    file.write_text("right\n")
+    store = RedisStore(guarded, "t1")
+    assert store.call(Create("mid/0")) is Answer.OK
+    admin.execute_command("ACL", "SETUSER", "agent", ">new", "<right")
+    admin.client_kill_filter(user="agent")
+    file.write_text("new")
+    with pytest.raises(StoreUnreachable):
+        store.call(Create("mid/0"))
+    assert store.call(Create("mid/0")) is Answer.EXISTS
+    store.close()
+
+
+def test_a_login_that_is_refused_is_told_without_the_password(
+    guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(PASSWORD_FILE, raising=False)
+    store = RedisStore(guarded, "t1")
+    with pytest.raises(PermanentError, match=f"names the user agent, and {PASSWORD_FILE} is not set"):
+        store.call(Create("mid/0"))
+    file = tmp_path / "password"
+    monkeypatch.setenv(PASSWORD_FILE, str(file))
+    with pytest.raises(PermanentError, match="cannot be read: No such file"):
+        store.call(Create("mid/0"))
+    file.write_text("wrong-one")
+    with pytest.raises(PermanentError, match=f"refuses the login.*{PASSWORD_FILE} names") as refused:
+        store.call(Create("mid/0"))
+    assert "wrong-one" not in str(refused.value)
+    with pytest.raises(PermanentError) as refused:
+        RedisStore(guarded.replace("agent@", "agent:wrong-one@"), "t1").call(Create("mid/0"))
+    assert "wrong-one" not in str(refused.value)
+
+
+def test_a_call_that_the_user_may_not_make_is_told(
+    guarded: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "password"
+    monkeypatch.setenv(PASSWORD_FILE, str(file))
+    file.write_text("right")
+    with pytest.raises(PermanentError, match=r"does not allow.*users\.acl"):
+        RedisStore(guarded.replace("agent@", "looker@"), "t1").call(Create("mid/0"))
 
 
 def test_a_broken_connection_is_made_anew_at_the_next_call(scene: Scene, admin: redis.Redis) -> None:

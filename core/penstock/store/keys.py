@@ -14,7 +14,10 @@ from __future__ import annotations
 import re
 
 STORE = b"penstock:store"
-"""Hash: id, generation."""
+"""Hash: id, generation, run (the server's run id at the last opening)."""
+
+TOPOLOGIES = b"penstock:topologies"
+"""Set: uids of the topologies that have something in this store."""
 
 _UID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -84,7 +87,8 @@ class Keys:
 
     @property
     def outgoing(self) -> bytes:
-        """Set: targets with waiters that are not in this store, or frozen."""
+        """Set: targets with waiters that are not in this store, or frozen. A channel of the same name is the
+        bell that is rung when a target comes into the set."""
         return self.prefix + b"outgoing"
 
     # --- tasks and workers
@@ -126,8 +130,8 @@ class Keys:
         return self.prefix + b"workers"
 
     def assigned(self, worker: str) -> bytes:
-        """Hash: operator -> packed (version, executors with tasks and shards); one field for each
-        schedule that names the worker."""
+        """Hash: operator -> packed (version, executors with tasks and shards by home); one field for
+        each schedule that names the worker."""
         return self.prefix + b"assigned:" + worker.encode()
 
     # --- reports

@@ -154,6 +154,7 @@ class TopologyData:
     """Everything that a node keeps of one topology."""
 
     retracted: bool = False
+    listed: bool = False
     shards: dict[str, ShardRecord] = field(default_factory=dict)
     ready: dict[str, deque[str]] = field(default_factory=dict)
     outgoing: dict[tuple[str, str], None] = field(default_factory=dict)
@@ -175,6 +176,7 @@ class MemoryNode:
 
     def __init__(self, *, keep_log: bool = False) -> None:
         self.store_id = ""
+        self.run_id = ""
         self.generation = 0
         self.topologies: dict[str, TopologyData] = {}
         self.log: list[tuple[Callable[[Any], object], Call]] | None = [] if keep_log else None
@@ -191,6 +193,6 @@ class MemoryNode:
         if self.log is None:
             raise ValueError("a node that keeps no log cannot be rolled back")
         del self.log[length:]
-        self.store_id, self.generation, self.topologies = "", 0, {}
+        self.store_id, self.run_id, self.generation, self.topologies = "", "", 0, {}
         for carry_out, call in self.log:
             carry_out(call)

@@ -62,7 +62,9 @@ from penstock.store.port import (
     StateWrite,
     TaskMap,
     Tasks,
+    Topologies,
     WaitControl,
+    WaitOutgoing,
     WaitReady,
     Wake,
     WorkerAssignment,
@@ -91,6 +93,7 @@ class MemoryStore:
             Enroll: self._enroll,
             Publish: self._publish,
             Retract: self._retract,
+            Topologies: self._topologies,
             Create: self._create,
             Claim: self._claim,
             WaitReady: self._wait_ready,
@@ -104,6 +107,7 @@ class MemoryStore:
             Failures: self._failures,
             Append: self._append,
             Outgoing: self._outgoing,
+            WaitOutgoing: self._wait_outgoing,
             ReadOutbox: self._read_outbox,
             Acknowledge: self._acknowledge,
             Assignment: self._assignment,
@@ -147,9 +151,12 @@ class MemoryStore:
     def _open_store(self, call: OpenStore) -> int:
         if self._node.store_id not in {"", call.store_id}:
             raise ProtocolMismatch(f"this store is {self._node.store_id!r}, not {call.store_id!r}")
-        self._node.store_id = call.store_id
-        self._node.generation += 1
-        return self._node.generation
+        node = self._node
+        if node.generation and call.run_id and call.run_id == node.run_id:
+            return node.generation
+        node.store_id, node.run_id = call.store_id, call.run_id
+        node.generation += 1
+        return node.generation
 
     def _enroll(self, call: Enroll) -> Answer:
         data = self._data
@@ -159,7 +166,7 @@ class MemoryStore:
         if named is not None and named[2] != call.uid:
             return Answer.STALE
         known = data.enrolled.get(call.worker)
-        if known is not None and known[1:] > (call.start_ms, call.attempt):
+        if known is not None and known[0] == call.uid and known[1:] > (call.start_ms, call.attempt):
             return Answer.STALE
         data.enrolled[call.worker] = (call.uid, call.start_ms, call.attempt)
         return Answer.OK
@@ -181,6 +188,7 @@ class MemoryStore:
             shards={shard: (executor, home) for shard, executor, home in call.shards},
         )
         data.schedules[call.operator] = new
+        data.listed = True
         for worker in {**(old.workers if old else {}), **new.workers}:
             data.control[worker] = data.control.get(worker, 0) + 1
         data.workers.update(new.workers)
@@ -193,6 +201,9 @@ class MemoryStore:
         self._node.topologies[self._uid] = TopologyData(retracted=True)
         return 0
 
+    def _topologies(self, _: Topologies) -> list[str]:
+        return sorted(uid for uid, data in self._node.topologies.items() if data.listed)
+
     def _create(self, call: Create) -> Answer:
         data = self._data
         if data.retracted:
@@ -201,6 +212,7 @@ class MemoryStore:
             return Answer.EXISTS
         record = ShardRecord(call.source, call.position, call.table_version)
         data.shards[call.shard] = record
+        data.listed = True
         # What waited for a shard that was not here is local from now on.
         for producer, target in [pair for pair in data.outgoing if pair[1] == call.shard]:
             del data.outgoing[producer, target]
@@ -471,6 +483,9 @@ class MemoryStore:
     def _outgoing(self, call: Outgoing) -> list[tuple[str, str]]:
         return list(self._data.outgoing)[: call.count]
 
+    def _wait_outgoing(self, _: WaitOutgoing) -> bool:
+        return bool(self._data.outgoing)
+
     def _read_outbox(self, call: ReadOutbox) -> list[tuple[int, int, int, bytes]]:
         record = self._data.shards.get(call.producer)
         lane = record.lanes.get(call.target) if record else None
@@ -512,7 +527,9 @@ class MemoryStore:
                 executor=executor,
                 version=schedule.version,
                 tasks=tasks,
-                shards=tuple(sorted(s for s, (runs, _) in schedule.shards.items() if runs == executor)),
+                shards=tuple(
+                    sorted(s for s, at in schedule.shards.items() if at == (executor, self._node.store_id))
+                ),
             )
             for operator, schedule in sorted(data.schedules.items())
             for executor, (worker, tasks) in sorted(schedule.executors.items())

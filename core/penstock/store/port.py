@@ -14,7 +14,7 @@ A *ready list* is the one list that a task waits for; it names the shards that h
 
 Every call is atomic in its store. None is retried by the adapter: a call whose reply is lost
 raises `StoreUnreachable`, and only the caller knows whether repeating it is safe (it is for all calls
-that carry a number, an epoch or a version, and those are all of them but `Fetch`, `WaitReady`
+that carry a number, an epoch or a version, and those are all of them but `Fetch`, the waits
 and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 """
 
@@ -107,18 +107,22 @@ class Request(Generic[A_co]):
 class OpenStore(Request[int]):
     """Raise the store's generation by one; every start and promotion begins with it.
 
-    Answers the new generation (int). Until the first OpenStore every other call answers as on
-    an empty store. `store_id` is written on the first call and must match afterwards.
+    Answers the generation (int). It is not raised when `run_id`, the server's own name for its run, is not
+    empty and is the one of the last OpenStore: then only the caller was started anew. Until the first
+    OpenStore every other call answers as on an empty store. `store_id` is written on the first call and
+    must match afterwards.
     """
 
     store_id: str
+    run_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Enroll(Request[Answer]):
     """A worker process announces its incarnation (pod uid, start, attempt).
 
-    OK; STALE when the store's map names another uid for this worker or a later (start, attempt).
+    OK; STALE when the store's map names another uid for this worker, or a later (start, attempt) of the same
+    uid has enrolled. Between two uids that no map names the last one counts: their clocks say nothing.
     """
 
     worker: str
@@ -153,6 +157,12 @@ class Retract(Request[int]):
     Drops all of its keys in steps; answers the number of keys still to drop (call until 0).
     The tombstone stays.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Topologies(Request[list[str]]):
+    """Answers the uids of all topologies that have something in this store, in order: since their first
+    Publish or Create, until their Retract has come to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,6 +443,19 @@ class Outgoing(Request[list[tuple[str, str]]]):
 
 
 @dataclass(frozen=True, slots=True)
+class WaitOutgoing(Request[bool]):
+    """Block until the bell of the outboxes rings, or `timeout_ms` (at most 2000) passed.
+
+    It rings when an entry begins to wait for a target that is not in this store and that nothing waited for.
+    True when something may be waiting. A client's first call also looks (and so does the first after a
+    broken connection), so nothing is missed by who looks with `Outgoing` after each True, and
+    again after whatever it delivered.
+    """
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ReadOutbox(Request[list[tuple[int, int, int, bytes]]]):
     """The oldest waiting entries of a pair, at most about `bytes_max` bytes (one at the least).
 
@@ -464,7 +487,10 @@ class Acknowledge(Request[Answer]):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Request["WorkerAssignment"]):
-    """What this store's maps say of a worker. Answers a `WorkerAssignment`."""
+    """What this store's maps say of a worker. Answers a `WorkerAssignment`.
+
+    Its executors list only shards whose home is this store: a worker's tasks work on nothing else.
+    """
 
     worker: str
 
@@ -592,7 +618,7 @@ class NodeStore(Protocol):
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         """Carry out calls in order in one round trip; each is atomic, the whole is not.
 
-        Must not hold WaitReady or WaitControl.
+        Must not hold WaitReady, WaitControl or WaitOutgoing.
         """
 
     def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:

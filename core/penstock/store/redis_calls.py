@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.store.keys import STORE, Keys
+from penstock.store.keys import STORE, TOPOLOGIES, Keys
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -53,12 +53,13 @@ from penstock.store.port import (
     StateWrite,
     TaskMap,
     Tasks,
+    Topologies,
     Wake,
     WorkerAssignment,
 )
 from penstock.store.wire import Command
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 """The one of the function library; every function's name ends in it."""
 
 _COMMIT_NUMBERS = struct.Struct("<14d")
@@ -68,7 +69,9 @@ _RECORD = struct.Struct("<16d")
 _encode = msgspec.msgpack.encode
 _decode_worker = msgspec.msgpack.Decoder(tuple[str, str, str]).decode
 _decode_mapping = msgspec.msgpack.Decoder(dict[str, str]).decode
-_decode_assigned = msgspec.msgpack.Decoder(tuple[int, list[tuple[str, int, tuple[str, ...]]]]).decode
+_decode_assigned = msgspec.msgpack.Decoder(
+    tuple[int, list[tuple[str, int, dict[str, tuple[str, ...]]]]]
+).decode
 
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
 
@@ -102,6 +105,7 @@ class RedisCalls:
             Enroll: _CallForm(self._enroll, _answer),
             Publish: _CallForm(self._publish, _answer),
             Retract: _CallForm(self._retract, _as_it_is),
+            Topologies: _CallForm(self._topologies, _names),
             Create: _CallForm(self._create, _answer),
             Claim: _CallForm(self._claim, _claimed),
             Wake: _CallForm(self._wake, _answer),
@@ -136,19 +140,19 @@ class RedisCalls:
     # --- administration
 
     def _open_store(self, call: OpenStore) -> Command:
-        return (b"FCALL", _function("open_store"), b"1", STORE, call.store_id)
+        return (b"FCALL", _function("open_store"), b"1", STORE, call.store_id, call.run_id)
 
     def _enroll(self, call: Enroll) -> Command:
         return (*self._heads["enroll"], call.worker, call.uid, call.start_ms, call.attempt)
 
     def _publish(self, call: Publish) -> Command:
-        shards_of: dict[str, list[str]] = {executor: [] for executor, _, _ in call.executors}
-        for shard, executor, _ in call.shards:
-            shards_of.setdefault(executor, []).append(shard)
+        shards_of: dict[str, dict[str, list[str]]] = {executor: {} for executor, _, _ in call.executors}
+        for shard, executor, home in sorted(call.shards):
+            shards_of.setdefault(executor, {}).setdefault(home, []).append(shard)
         arguments: list[bytes | str] = []
         for worker, node, host, uid in call.workers:
             executors = [
-                (executor, tasks, sorted(shards_of[executor]))
+                (executor, tasks, shards_of[executor])
                 for executor, runs_on, tasks in sorted(call.executors)
                 if runs_on == worker
             ]
@@ -171,6 +175,9 @@ class RedisCalls:
 
     def _retract(self, _: Retract) -> Command:
         return self._heads["retract"]
+
+    def _topologies(self, _: Topologies) -> Command:
+        return (b"SMEMBERS", TOPOLOGIES)
 
     def _create(self, call: Create) -> Command:
         source = b"1" if call.source else b"0"
@@ -351,6 +358,10 @@ def _as_it_is(_: Any, reply: Any) -> Any:
     return reply
 
 
+def _names(_: Topologies, reply: set[bytes]) -> list[str]:
+    return sorted(name.decode() for name in reply)
+
+
 def _answer(_: Any, reply: bytes) -> Answer:
     return _ANSWERS[reply]
 
@@ -430,12 +441,13 @@ def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes
 
 
 def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
-    retracted, generation, packed_worker, flat = reply
+    retracted, generation, packed_worker, flat, store_id = reply
+    here = store_id.decode()
     executors = [
-        AssignedExecutor(operator.decode(), executor, version, tasks, shards)
+        AssignedExecutor(operator.decode(), executor, version, tasks, shards_at.get(here, ()))
         for operator, packed in sorted(_paired(flat))
         for version, assigned in (_decode_assigned(packed),)
-        for executor, tasks, shards in assigned
+        for executor, tasks, shards_at in assigned
     ]
     uid = "" if packed_worker is None else _decode_worker(packed_worker)[2]
     if retracted:

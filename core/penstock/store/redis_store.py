@@ -23,6 +23,7 @@ from penstock.store.port import (
     Request,
     StoreUnreachable,
     WaitControl,
+    WaitOutgoing,
     WaitReady,
 )
 from penstock.store.redis_calls import PROTOCOL_VERSION, RedisCalls
@@ -66,6 +67,8 @@ class RedisStore:
             return cast("A", self._wait_ready(call))
         if isinstance(call, WaitControl):
             return cast("A", self._wait_control(call))
+        if isinstance(call, WaitOutgoing):
+            return cast("A", self._wait_outgoing(call))
         return cast("A", self.pipeline((call,))[0])
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
@@ -137,6 +140,18 @@ class RedisStore:
         length = _reply(self._blocking, (b"LLEN", key))
         if length > 0 or call.timeout_ms <= 0:
             return bool(length > 0)
+        return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
+
+    def _wait_outgoing(self, call: WaitOutgoing) -> bool:
+        """Listen to the outboxes' bell; a look only when that begins, since entries that cannot be delivered
+        for now keep waiting."""
+        key = self._keys.outgoing
+        if self._rung != key or not self._bell.is_open:
+            self._bell.close()
+            self._bell.exchange([(b"SUBSCRIBE", key)])
+            self._rung = key
+            if _reply(self._blocking, (b"SCARD", key)) > 0:
+                return True
         return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
 
     def _wait_control(self, call: WaitControl) -> int:

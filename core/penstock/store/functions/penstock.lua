@@ -10,7 +10,7 @@
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side
 -- is redis_store.py.
 
-local VERSION = 1
+local VERSION = 2
 
 -- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
 -- written four times as fast as a field each), then what a function notes about it while it works.
@@ -39,6 +39,7 @@ local IN_BYTES_MAX, IN_ENTRIES_MAX, OUT_BYTES_MAX, OUT_ENTRIES_MAX, DRAIN_ENTRIE
 -- names ------------------------------------------------------------------------------------------
 
 local STORE = 'penstock:store'
+local TOPOLOGIES = 'penstock:topologies'
 
 local function collection_key(p, shard, collection)
   if collection == '' then return p .. 'value:' .. shard end
@@ -47,6 +48,11 @@ end
 
 local function outbox_key(p, producer, target)
   return p .. 'outbox:' .. #producer .. ':' .. producer .. ':' .. target
+end
+
+-- The topology whose prefix this is.
+local function uid_of(p)
+  return string.match(p, '^penstock:(.*):$')
 end
 
 -- records ----------------------------------------------------------------------------------------
@@ -307,14 +313,14 @@ local function version()
   return VERSION
 end
 
--- open_store: raise the store's generation.
--- KEYS 1: penstock:store. ARGV 1: store id. Answers [id, generation]; when the id is another, generation is unchanged.
+-- open_store: raise the store's generation, unless this run of the server was opened last.
+-- KEYS 1: penstock:store. ARGV: store id, run id of the server or empty. Answers [id, generation]; when the id is
+-- another, generation is unchanged.
 local function open_store(keys, args)
-  local id = redis.call('HGET', keys[1], 'id')
-  if id and id ~= args[1] then
-    return {id, tonumber(redis.call('HGET', keys[1], 'generation'))}
-  end
-  redis.call('HSET', keys[1], 'id', args[1])
+  local got = redis.call('HMGET', keys[1], 'id', 'generation', 'run')
+  local id, run = got[1], args[2]
+  if id and (id ~= args[1] or run ~= '' and run == got[3]) then return {id, tonumber(got[2])} end
+  redis.call('HSET', keys[1], 'id', args[1], 'run', run)
   return {args[1], redis.call('HINCRBY', keys[1], 'generation', 1)}
 end
 
@@ -357,9 +363,12 @@ local function enroll(keys, args)
   if named and named ~= uid then return 'STALE' end
   local known = redis.call('HGET', p .. 'enrolled', worker)
   if known then
-    local known_start, known_attempt = string.match(known, '/(%d+)/(%d+)$')
+    local known_uid, known_start, known_attempt = string.match(known, '^(.*)/(%d+)/(%d+)$')
     known_start, known_attempt = tonumber(known_start), tonumber(known_attempt)
-    if known_start > start or (known_start == start and known_attempt > attempt) then return 'STALE' end
+    -- starts of two uids have no order: their clocks may differ
+    if known_uid == uid and (known_start > start or (known_start == start and known_attempt > attempt)) then
+      return 'STALE'
+    end
   end
   redis.call('HSET', p .. 'enrolled', worker, uid .. '/' .. args[3] .. '/' .. args[4])
   return 'OK'
@@ -383,6 +392,7 @@ local function publish(keys, args)
     if new_version == tonumber(old[1]) then return 'DONE' end
   end
   redis.call('HSET', key, 'version', args[2], 'term', args[3], 'workers', args[4])
+  redis.call('SADD', TOPOLOGIES, uid_of(p))
   local at, named = 8, {}
   for _ = 1, workers do
     local worker = args[at]
@@ -427,6 +437,7 @@ local function retract(keys)
     end
     if cursor == '0' then
       redis.call('HSET', tombstone, 'cursor', 'end')
+      redis.call('SREM', TOPOLOGIES, uid_of(p))
       return 0
     end
   end
@@ -445,6 +456,7 @@ local function create(keys, args)
     0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0, key, false, 0, true, {},
   }
   redis.call('HSET', key, 'h', pack_record(record), 'p', args[3])
+  redis.call('SADD', TOPOLOGIES, uid_of(p))
   -- entries may have been waiting for a shard that was not here: they are local from now on
   if redis.call('SREM', p .. 'outgoing', shard) == 1 then
     local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
@@ -672,6 +684,12 @@ local function queue(change, shard, record, target, number, now_us, rows, payloa
   record[OUT_BYTES] = record[OUT_BYTES] + #payload
 end
 
+-- Notes that entries wait for a target that is not here; rings the bell of the outboxes when none waited before.
+local function goes_out(p, target)
+  local key = p .. 'outgoing'
+  if redis.call('SADD', key, target) == 1 then redis.call('PUBLISH', key, '') end
+end
+
 -- Places a commit's outputs for shards: (target, rows, payload) each, from args[at] on.
 local function place_outputs(change, shard, record, issued, now_us, args, at, outputs)
   local p, bounds, waiting = change.p, change.bounds, {}
@@ -691,7 +709,7 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
         record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
         local added = redis.call('ZSCORE', p .. 'waiters:' .. target, shard) and 0 or wait_in_line(p, target, shard)
         if there then there[WAITERS], there[DIRTY] = there[WAITERS] + added, true end
-        if not here then redis.call('SADD', p .. 'outgoing', target) end
+        if not here then goes_out(p, target) end
       end
     end
   end
@@ -912,7 +930,7 @@ end
 
 -- assignment: what the maps say of a worker.
 -- KEYS 1: prefix. ARGV: worker. Answers [retracted (0, 1), generation, packed (node, host, uid) or nil,
--- [operator, packed assignment, ...]].
+-- [operator, packed assignment, ...], the store's id].
 local function assignment(keys, args)
   local p = keys[1]
   return {
@@ -920,6 +938,7 @@ local function assignment(keys, args)
     generation(),
     redis.call('HGET', p .. 'workers', args[1]),
     redis.call('HGETALL', p .. 'assigned:' .. args[1]),
+    redis.call('HGET', STORE, 'id') or '',
   }
 end
 
