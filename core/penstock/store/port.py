@@ -61,6 +61,21 @@ class Answer(StrEnum):
     MOVED = "MOVED"
     MOVING = "MOVING"
     BUSY = "BUSY"
+    MORE = "MORE"
+
+
+class ShardStatus(StrEnum):
+    """Where a shard stands in one store. All but ACTIVE belong to moves between stores (`moves`)."""
+
+    ACTIVE = "active"
+    FROZEN = "frozen"
+    """On its way to another store; it may still come back."""
+    DEPARTED = "departed"
+    """Another store's; its copy is still here, and the other one has perhaps not been told to go on."""
+    MOVED = "moved"
+    """Another store's; only the tombstone is here."""
+    INSTALLING = "installing"
+    """On its way here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +94,10 @@ class Bounds:
     """At about 9 microseconds an output this keeps a call under 5 ms."""
     commit_bytes_max: int = 2 << 20
     """At 2 to 3 nanoseconds a byte, likewise."""
+    chunk_bytes_max: int = 256 << 10
+    """About what one call of a move between stores reads, writes or drops: bytes,"""
+    chunk_entries_max: int = 400
+    """and fields or entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,6 +613,7 @@ class ShardCounters:
     outbox_bytes: int
     executor: str
     finished: bool
+    status: ShardStatus = ShardStatus.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
