@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from penstock.api.operator_config import OperatorConfig
 from penstock_operator.cluster.actions import StoresDecision
 from penstock_operator.cluster.observed import ObservedNode, ObservedStore
-from penstock_operator.cluster.operator_config import OperatorConfig
 
 
 def decide_stores(

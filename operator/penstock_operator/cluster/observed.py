@@ -2,7 +2,7 @@
 
 `observe` (the runtime) makes an `Observed` from the API's objects and the stores' answers; `decide` reads
 nothing else. What could not be seen is None, never empty: a store that did not answer has no reading, and a
-decision that needs it waits. Neighbours: `operator_config` is what the chart gave, `actions` what comes out.
+decision that needs it waits. Neighbours: `actions` is what comes out; the configuration is the chart's.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import TaskRow, WorkerRow
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.store.port import ShardCounters
-from penstock_operator.cluster.operator_config import OperatorConfig
 
 
 @dataclass(frozen=True, slots=True)
