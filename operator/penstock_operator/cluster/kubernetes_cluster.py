@@ -1,0 +1,227 @@
+"""The Kubernetes API behind the port `cluster_api`, over kubernetes.aio: JSON in, JSON out.
+
+Its generated models are left aside: an object that goes through them loses what they do not know, and the
+tick has no use for ten thousand attributes. What is used is the client's own: configuration, renewal of
+tokens, TLS, paths. Nothing is retried here; what an answer means is `_outcome` and `_error`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from penstock.errors import PenstockError, PermanentError
+from penstock_operator.cluster.cluster_api import (
+    FIELD_MANAGER,
+    ClusterUnreachable,
+    Kind,
+    KindUnknown,
+    Listing,
+    NotAllowed,
+    Object,
+    ObjectInvalid,
+    Refusal,
+    Why,
+    name_of,
+)
+
+_CONNECT_TIMEOUT_S = 5.0
+_TIMEOUT_S = 10.0
+_PAGE = 500
+_APPLY = "application/apply-patch+yaml"
+_STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+_JSON = "application/json"
+_SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesCluster:
+    """The cluster that this pod is in, or that of the kubeconfig file. PermanentError: neither is there."""
+    configuration = Configuration()
+    try:
+        if kubeconfig:
+            await kubernetes_config.load_kube_config(
+                config_file=kubeconfig, client_configuration=configuration
+            )
+        else:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+    except (kubernetes_config.ConfigException, OSError) as error:
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
+        raise PermanentError(f"there is no way to the Kubernetes API by {where}: {error}") from error
+    configuration.retries = None
+    return KubernetesCluster(ApiClient(configuration), namespace)
+
+
+def pod_namespace() -> str | None:
+    """The namespace of the pod that this process runs in; None outside of a cluster."""
+    try:
+        return _SERVICE_ACCOUNT_NAMESPACE.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None
+
+
+class KubernetesCluster:
+    """Keeps the port `ClusterApi`. Belongs to one event loop."""
+
+    def __init__(self, client: ApiClient, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    async def list(self, kind: Kind, labels: Mapping[str, str] = {}, *, everywhere: bool = False) -> Listing:
+        items: list[Object] = []
+        query = {"limit": str(_PAGE)}
+        if labels:
+            query["labelSelector"] = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        version = ""
+        path = f"{kind.root}/{kind.plural}" if everywhere else self._path(kind)
+        while True:
+            status, answer = await self._send("GET", path, query=query)
+            if status != 200:
+                raise _error("list", kind, status, answer)
+            # Items of a list come without what every one of them shares.
+            items.extend(
+                {"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"]
+            )
+            version = version or str(answer["metadata"]["resourceVersion"])
+            following = answer["metadata"].get("continue")
+            if not following:
+                return Listing(tuple(items), version)
+            query["continue"] = following
+
+    async def get(self, kind: Kind, name: str) -> Object | None:
+        status, answer = await self._send("GET", self._path(kind, name))
+        if status == 404:
+            return None
+        if status != 200:
+            raise _error("get", kind, status, answer)
+        return answer
+
+    async def create(self, kind: Kind, manifest: Object) -> Object | Refusal:
+        query = {"fieldManager": FIELD_MANAGER}
+        status, answer = await self._send("POST", self._path(kind), manifest, query=query)
+        return _outcome("create", kind, status, answer, conflict=Why.EXISTS)
+
+    async def replace(self, kind: Kind, changed: Object) -> Object | Refusal:
+        query = {"fieldManager": FIELD_MANAGER}
+        status, answer = await self._send("PUT", self._path(kind, name_of(changed)), changed, query=query)
+        return _outcome("update", kind, status, answer, conflict=Why.CHANGED)
+
+    async def apply(self, kind: Kind, manifest: Object) -> Object:
+        status, answer = await self._send("PATCH", self._path(kind, name_of(manifest)), manifest, _APPLY)
+        if status not in {200, 201}:
+            raise _error("patch", kind, status, answer)
+        return answer
+
+    async def apply_status(self, kind: Kind, manifest: Object) -> Object | Refusal:
+        path = f"{self._path(kind, name_of(manifest))}/status"
+        status, answer = await self._send("PATCH", path, manifest, _APPLY)
+        return _outcome("patch the status of", kind, status, answer, conflict=Why.CHANGED)
+
+    async def delete(self, kind: Kind, name: str, uid: str, grace_s: int | None = None) -> Refusal | None:
+        options: Object = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        status, answer = await self._send("DELETE", self._path(kind, name), options)
+        outcome = _outcome("delete", kind, status, answer, conflict=Why.CHANGED)
+        return outcome if isinstance(outcome, Refusal) else None
+
+    async def resize_pod(
+        self, name: str, uid: str, container: str, requests: Mapping[str, str], limits: Mapping[str, str]
+    ) -> Object | Refusal:
+        resources = {"requests": dict(requests), "limits": dict(limits)}
+        patch: Object = {
+            "metadata": {"uid": uid},
+            "spec": {"containers": [{"name": container, "resources": resources}]},
+        }
+        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/resize"
+        query = {"fieldManager": FIELD_MANAGER}
+        status, answer = await self._send("PATCH", path, patch, _STRATEGIC_MERGE, query=query)
+        if status not in {200, 404, 409}:
+            raise _error("resize", Kind("v1", "Pod", "pods/resize"), status, answer)
+        return _outcome("resize", Kind("v1", "Pod", "pods/resize"), status, answer, conflict=Why.CHANGED)
+
+    def _path(self, kind: Kind, name: str = "") -> str:
+        within = f"/namespaces/{self._namespace}" if kind.is_namespaced else ""
+        return f"{kind.root}{within}/{kind.plural}" + (f"/{name}" if name else "")
+
+    async def _send(
+        self,
+        verb: str,
+        path: str,
+        body: Object | None = None,
+        content: str = _JSON,
+        query: Mapping[str, str] | None = None,
+    ) -> tuple[int, Object]:
+        parameters = dict(query or {})
+        if content == _APPLY:
+            parameters |= {"fieldManager": FIELD_MANAGER, "force": "true"}
+        headers = {"Accept": _JSON}
+        if body is not None:
+            headers["Content-Type"] = content
+        try:
+            request = await self._client.param_serialize(
+                verb,
+                path,
+                query_params=list(parameters.items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+            response = await self._client.call_api(*request, _request_timeout=timeout)
+            data = await response.read()
+            status = int(response.status)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise ClusterUnreachable(f"the Kubernetes API does not answer: {reason}") from error
+        except kubernetes_config.ConfigException as error:
+            raise ClusterUnreachable(f"the service account's token cannot be read: {error}") from error
+        try:
+            answer = json.loads(data) if data else {}
+        except ValueError:
+            answer = {"message": data[:200].decode(errors="replace")}
+        return status, answer if isinstance(answer, dict) else {"message": str(answer)}
+
+
+def _outcome(verb: str, kind: Kind, status: int, answer: Object, conflict: Why) -> Object | Refusal:
+    """The object, or the refusal that every writer must expect; all else is an error."""
+    if status in {200, 201, 202}:
+        return answer
+    message = str(answer.get("message", ""))
+    if status == 409:
+        # "create" on a name that is there and "update" on a newer version answer with different reasons.
+        return Refusal(conflict, message)
+    if status == 404 and verb != "create":
+        return Refusal(Why.GONE, message)
+    raise _error(verb, kind, status, answer)
+
+
+def _error(verb: str, kind: Kind, status: int, answer: Mapping[str, Any]) -> PenstockError:
+    message = str(answer.get("message") or answer.get("reason") or f"status {status}")
+    if status == 403:
+        return NotAllowed(f"the Kubernetes API refuses to {verb} {kind.plural}: {message}")
+    if status == 404:
+        return KindUnknown(
+            f"the cluster does not know {kind.plural} of {kind.api_version}, or their namespace:"
+            f" install Penstock's CRDs ({message})"
+        )
+    if 400 <= status < 500 and status not in {401, 408, 409, 410, 429}:
+        return ObjectInvalid(f"the Kubernetes API does not take this {kind.kind}: {message}")
+    return ClusterUnreachable(f"the Kubernetes API cannot {verb} {kind.plural} now ({status}): {message}")

@@ -1,0 +1,71 @@
+"""The two adapters of the cluster's port, as the contract suite gets at them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+from kubernetes.aio import config as kubernetes_config  # noqa: F401 - fails here when it is not installed
+
+from penstock.api.crds import crd
+from penstock_operator.cluster.cluster_api import ClusterApi, Kind, uid_of
+from penstock_operator.cluster.kubernetes_cluster import connect
+from penstock_operator.cluster.memory_cluster import MemoryCluster
+
+KUBECONFIG = "PENSTOCK_TEST_KUBECONFIG"
+_DEADLINE_S = 60.0
+
+_NAMESPACES = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
+_CRDS = Kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False
+)
+
+
+class ClusterBackend(Protocol):
+    """Opens an empty namespace of a cluster."""
+
+    def open(self) -> AbstractAsyncContextManager[ClusterApi]: ...
+
+
+class MemoryClusterBackend:
+    """The twin."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ClusterApi]:
+        yield MemoryCluster(clock_s=time.time)
+
+
+class KubernetesBackend:
+    """A cluster that somebody set up, with Penstock's CRDs; a namespace for each test, removed after it."""
+
+    def __init__(self) -> None:
+        self._kubeconfig = os.environ[KUBECONFIG]
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ClusterApi]:
+        name = f"penstock-contract-{uuid.uuid4().hex[:8]}"
+        cluster = await connect(name, self._kubeconfig)
+        for kind in ("Topology", "Schedule"):
+            if await cluster.get(_CRDS, crd(kind)["metadata"]["name"]) is None:
+                await cluster.apply(_CRDS, crd(kind))
+        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        made = await cluster.create(_NAMESPACES, manifest)
+        assert isinstance(made, dict)
+        try:
+            yield cluster
+        finally:
+            await cluster.delete(_NAMESPACES, name, uid_of(made))
+            await cluster.close()
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
+    """Wait for what a cluster does by and by."""
+    deadline_s = time.monotonic() + _DEADLINE_S
+    while not await holds():
+        assert time.monotonic() < deadline_s, "it did not come true"
+        await asyncio.sleep(0.2)
