@@ -50,7 +50,7 @@ def fields_of(manifest: dict[str, Any]) -> frozenset[Path]:
 def merged(present: dict[str, Any], manifest: dict[str, Any], dropped: frozenset[Path]) -> dict[str, Any]:
     """`present` with `manifest` laid over it and the `dropped` leaves taken out."""
     result = copy.deepcopy(present)
-    for path in sorted(dropped, key=_names_an_item):
+    for path in dropped:
         _remove(result, path)
     _merge(result, manifest)
     return result
@@ -92,21 +92,19 @@ def _merge(target: dict[str, Any], manifest: dict[str, Any]) -> None:
             target[name] = copy.deepcopy(value)
 
 
-def _names_an_item(path: Path) -> bool:
-    """The key of an item goes last, and with it the item: until then it is found by it."""
-    return len(path) > 1 and isinstance(path[-2], tuple) and path[-1] == path[-2][0]
-
-
 def _remove(node: Any, path: Path) -> None:
-    """Take out one leaf, and what held nothing else."""
+    """Take out one leaf, and what held nothing else. An item goes with its key: who names any part of it
+    names the key too, so nobody else holds it."""
     step, rest = path[0], path[1:]
     if isinstance(step, tuple):
         key, wanted = step
         item = next((other for other in node if str(other.get(key)) == wanted), None)
-        if item is not None and (rest != (key,) or len(item) == 1):
+        if item is None:
+            return
+        if rest == (key,):
+            node.remove(item)
+        else:
             _remove(item, rest)
-            if not item:
-                node.remove(item)
         return
     if not isinstance(node, dict) or step not in node:
         return
