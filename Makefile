@@ -57,7 +57,7 @@ lint: setup ## Check style, types, layers, shell scripts and documents
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@if command -v shellcheck >/dev/null; then echo shellcheck tools/*.sh .ci/run; shellcheck tools/*.sh .ci/run; \
+	@if command -v shellcheck >/dev/null; then echo shellcheck tools/*.sh images/*.sh .ci/run; shellcheck tools/*.sh images/*.sh .ci/run; \
 		else echo 'shellcheck is not installed: the shell scripts go unchecked'; fi
 	$(BIN)/pytest -q tests/unit/test_documents.py
 
@@ -67,8 +67,9 @@ format: setup ## Put the code into the project's format and mend what ruff can m
 	$(BIN)/ruff format
 
 .PHONY: crds
-crds: setup ## Write crds/ from the models in core/penstock/api
+crds: setup ## Write crds/, and the chart's copy, from the models in core/penstock/api
 	$(BIN)/penstock crds crds
+	$(BIN)/penstock crds charts/penstock/files/crds
 
 .PHONY: lock
 lock: setup ## Write requirements.lock anew: the newest versions that pyproject.toml allows, with hashes
@@ -81,3 +82,4 @@ clean: ## Remove what runs, tests and tools left behind; .venv stays
 	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
 
 -include bench/bench.mk
+-include images/images.mk

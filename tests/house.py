@@ -27,7 +27,7 @@ def text_of(path: Path) -> str | None:
 
 def make_targets() -> dict[str, str]:
     """Target -> the rest of its rule's line, over the Makefile and what it includes."""
-    makefiles = [ROOT / "Makefile", *sorted(ROOT.glob("bench/*.mk"))]
+    makefiles = [ROOT / "Makefile", *sorted(ROOT.glob("*/*.mk"))]
     return {
         target: rest
         for makefile in makefiles
