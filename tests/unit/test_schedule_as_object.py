@@ -61,7 +61,7 @@ def schedules(draw: st.DrawFn) -> OperatorSchedule:
     )
     shards = draw(st.dictionaries(PARTS.map("count/{}".format), place, max_size=60))
     term = draw(st.integers(0, 2**53 - 1))
-    return OperatorSchedule("count", version, term, workers, executors, shards, stores)
+    return OperatorSchedule("count", version, term, workers, executors, shards, stores, draw(st.booleans()))
 
 
 def written(schedule: OperatorSchedule) -> dict[str, Any]:
@@ -92,6 +92,8 @@ def test_an_object_says_whose_schedule_it_is() -> None:
     assert owner_of(written(SCHEDULE)) == ScheduleOwner("word-count", "uid")
     spec = to_spec(SCHEDULE, "word-count", "uid", store_memory_bytes=1 << 28)
     assert owner_of({"spec": spec}).store_memory_bytes == 1 << 28
+    spec = to_spec(SCHEDULE, "word-count", "uid", durability="Disk")
+    assert owner_of({"spec": spec}) == ScheduleOwner("word-count", "uid", None, "Disk")
 
 
 def test_what_agents_applied_is_read_from_the_status() -> None:

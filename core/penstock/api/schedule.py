@@ -129,6 +129,10 @@ class ScheduleSpec(Document):
     shards: Annotated[tuple[Assignment, ...], atomic_list(SHARDS_MAX)] = ()
     stores: Annotated[tuple[ScheduledStore, ...], keyed_list(1024, "id")] = ()
     """All stores that are home of a shard or host a worker."""
+    source: bool = False
+    """The shards are partitions of a source."""
+    durability: Literal["Process", "Disk"] | None = None
+    """What the topology asks of its stores; where nothing is said, a store does the best it can."""
     store_memory_bytes: Counter | None = None
     """What the topology may take of each store's memory; without it there is no quota."""
 

@@ -38,16 +38,21 @@ M = TypeVar("M", ScheduleSpec, ScheduleStatus)
 
 @dataclass(frozen=True, slots=True)
 class ScheduleOwner:
-    """Whose schedule an object is: the topology's name and the uid that its state goes by, and its quota of
-    each store's memory (None: no quota)."""
+    """Whose schedule an object is: the topology's name and the uid that its state goes by, its quota of
+    each store's memory (None: no quota), and its durability, Process or Disk (None: not said)."""
 
     topology: str
     topology_uid: str
     store_memory_bytes: int | None = None
+    durability: str | None = None
 
 
 def to_spec(
-    schedule: OperatorSchedule, topology: str, topology_uid: str, store_memory_bytes: int | None = None
+    schedule: OperatorSchedule,
+    topology: str,
+    topology_uid: str,
+    store_memory_bytes: int | None = None,
+    durability: str | None = None,
 ) -> dict[str, Any]:
     """`spec` of the Schedule object. Equal schedules make equal specs, in whatever order their shards are.
 
@@ -78,6 +83,10 @@ def to_spec(
             {"id": place.id, "node": place.node, "address": place.address} for place in schedule.stores
         ],
     }
+    if schedule.is_source:
+        fields["source"] = True
+    if durability is not None:
+        fields["durability"] = durability
     if store_memory_bytes is not None:
         fields["storeMemoryBytes"] = store_memory_bytes
     _validated(ScheduleSpec, fields, "spec")
@@ -96,6 +105,7 @@ def from_object(document: Mapping[str, Any]) -> OperatorSchedule:
             executors=tuple(map(_executor, spec.executors)),
             shards=_shards(spec.operator, spec.shards),
             stores=tuple(map(_store, spec.stores)),
+            is_source=spec.source,
         )
     except ValueError as error:
         raise InvalidManifest([Fault("spec", str(error))]) from error
@@ -104,7 +114,7 @@ def from_object(document: Mapping[str, Any]) -> OperatorSchedule:
 def owner_of(document: Mapping[str, Any]) -> ScheduleOwner:
     """Whose schedule a Schedule object is. Raises InvalidManifest as `from_object` does."""
     spec = _validated(ScheduleSpec, document.get("spec"), "spec")
-    return ScheduleOwner(spec.topology, spec.topology_uid, spec.store_memory_bytes)
+    return ScheduleOwner(spec.topology, spec.topology_uid, spec.store_memory_bytes, spec.durability)
 
 
 def applied_of(document: Mapping[str, Any]) -> tuple[AppliedPlace, ...]:

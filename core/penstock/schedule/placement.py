@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from penstock.dataflow.plan import Plan, Stage
+from penstock.dataflow.plan import Plan, Processor, Stage
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 
 
@@ -83,6 +83,7 @@ def _first(
         workers=tuple(workers),
         executors=executors,
         shards={shard: ShardPlace(runs[shard], home_of[runs[shard]]) for shard in shards},
+        is_source=not isinstance(stage.head, Processor),
     )
 
 

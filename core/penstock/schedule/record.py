@@ -80,6 +80,8 @@ class OperatorSchedule:
     executors: tuple[ExecutorPlace, ...]
     shards: Mapping[str, ShardPlace]
     stores: tuple[StorePlace, ...] = ()
+    is_source: bool = False
+    """Its shards are partitions of a source: they have no inbox, and their home makes them so."""
 
     def __post_init__(self) -> None:
         if self.version < 0 or self.term < 0:
