@@ -138,9 +138,14 @@ def test_a_processor_may_follow_a_processor_directly() -> None:
     assert plan.stage("a").out.edges == (KeyedEdge("b", (0,), 64),)
 
 
-def test_stages_stand_behind_those_that_feed_them_whatever_the_manifests_order() -> None:
-    plan = compiled(sink("out", "b"), keyed("b", "a"), keyed("a", "w"), step("w", "lines"), LINES)
+def test_stages_stand_behind_those_that_feed_them() -> None:
+    plan = compiled(LINES, step("w", "lines"), keyed("a", "w"), keyed("b", "a"), sink("out", "b"))
     assert [stage.operator for stage in plan.stages] == ["lines", "a", "b"]
+
+
+def test_an_operator_that_may_have_no_task_starts_with_one() -> None:
+    plan = compiled(LINES, step("w", "lines"), keyed("a", "w", tasks={"min": 0}), sink("out", "a"))
+    assert plan.stage("a").tasks == Tasks(0, 8, 1)
 
 
 def test_key_columns_keep_the_order_of_key_by() -> None:

@@ -31,6 +31,7 @@ ALLOWED = frozenset(
         "maxLength",
         "minItems",
         "maxItems",
+        "maxProperties",
         "pattern",
         "format",
         "anyOf",
@@ -54,6 +55,8 @@ def nodes_of(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict
         yield from nodes_of(child, f"{path}.{name}")
     if "items" in schema:
         yield from nodes_of(schema["items"], f"{path}[]")
+    if "additionalProperties" in schema:
+        yield from nodes_of(schema["additionalProperties"], f"{path}{{}}")
 
 
 def nodes(kind: str) -> dict[str, dict[str, Any]]:
@@ -117,6 +120,10 @@ def test_lists_and_texts_are_bounded(kind: str) -> None:
             assert "maxItems" in node, path
         if node.get("type") == "string":
             assert "maxLength" in node or "enum" in node, path
+        if "additionalProperties" in node:
+            assert "maxProperties" in node, path
+        if node.get("type") == "object":
+            assert "properties" in node or "additionalProperties" in node or path == ".metadata", path
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,6 +144,23 @@ def test_shards_keys_and_partitions_are_fixed_for_life() -> None:
     operators = nodes("Topology")[".spec.operators"]
     assert operators["x-kubernetes-list-type"] == "map"
     assert operators["x-kubernetes-list-map-keys"] == ["name"]
+
+
+def test_the_graph_is_fixed_for_life_and_lists_inputs_first() -> None:
+    operator = rules("Topology", ".spec.operators[]")
+    for name in ("inputs", "outputSchema"):
+        assert any(f"self.{name} == oldSelf.{name}" in rule for rule in operator)
+    assert any("has(self.processor) == has(oldSelf.processor)" in rule for rule in operator)
+    spec = rules("Topology", ".spec")
+    assert any("indexOf(i) <" in rule for rule in spec)
+    assert any("oldSelf.operators.all(" in rule for rule in spec)
+    assert any("oldSelf.durability" in rule for rule in spec)
+
+
+def test_short_names_and_columns_are_those_of_the_documents() -> None:
+    assert [crd(kind)["spec"]["names"]["shortNames"] for kind in KINDS] == [["topo"], ["lsla"], ["sched"]]
+    columns = [c["name"] for c in version_of("Topology")["additionalPrinterColumns"] if "priority" not in c]
+    assert columns == ["Phase", "Workers", "Tasks", "Rate", "Latency(p99)", "Age"]
 
 
 def test_a_schedules_term_and_version_only_grow() -> None:

@@ -166,6 +166,42 @@ def test_an_operator_that_reads_itself_is_a_cycle() -> None:
     assert fault.startswith("spec.operators[2] (count).inputs[1]: a cycle: count -> count; ")
 
 
+def test_an_input_that_stands_below_its_reader_is_to_be_moved_up() -> None:
+    extra = """
+  - {name: late, inputs: [later], sink: {console: {}}}
+  - {name: later, inputs: [words], map: "m:f", outputSchema: word string}
+"""
+    assert faults_of(WORD_COUNT + extra) == [
+        "spec.operators[4] (late).inputs[0]: 'later' is listed below; inputs come first: "
+        "list 'late' below all that it reads"
+    ]
+
+
+def test_an_operator_may_give_back_its_last_task_but_not_be_without_any() -> None:
+    assert faults_of(changed(("{min: 1, max: 8, initial: 2}", "{min: 0, max: 8}"))) == []
+    assert the_fault(("{min: 1, max: 8, initial: 2}", "{min: 0, max: 0}")) == (
+        "spec.operators[2] (count).tasks.max: 0 is not a whole number from 1 to 1024"
+    )
+
+
+def test_settings_of_the_cluster_have_defaults_and_bounds() -> None:
+    spec = parse_manifest(WORD_COUNT).topology.spec
+    assert (spec.deletion_policy, spec.paused, spec.priority, spec.store_memory) == (
+        "Delete",
+        False,
+        0,
+        "256Mi",
+    )
+    assert spec.image is None
+    top = ("spec:\n", "spec:\n  priority: 1001\n  image: 'a b'\n  storeMemory: 1Mi\n  deletionPolicy: Keep\n")
+    assert faults_of(changed(top)) == [
+        "spec.storeMemory: must be at least 16Mi: a store keeps inboxes and state in memory",
+        "spec.image: 'a b' is not an image such as example.org/team/words:1.2",
+        "spec.priority: 1001 is not a whole number from -1000 to 1000",
+        "spec.deletionPolicy: 'Keep' is not one of Delete, Retain",
+    ]
+
+
 def test_a_missing_processor_is_asked_for() -> None:
     assert the_fault(("    processor: word_count:Count\n", "")) == (
         "spec.operators[2] (count).processor: is missing; give the class that works on each key, "

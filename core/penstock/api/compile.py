@@ -10,7 +10,15 @@ from __future__ import annotations
 from penstock.api.document import duration_us, memory_bytes
 from penstock.api.faults import InvalidManifest
 from penstock.api.graph import Graph, Runtime, check
-from penstock.api.topology import SHARDS_DEFAULT, OperatorSpec, SinkSpec, SourceSpec, TasksSpec, Topology
+from penstock.api.topology import (
+    DURABILITY_IN_CLUSTER,
+    SHARDS_DEFAULT,
+    OperatorSpec,
+    SinkSpec,
+    SourceSpec,
+    TasksSpec,
+    Topology,
+)
 from penstock.dataflow.plan import (
     ConsoleSink,
     Fanout,
@@ -27,7 +35,7 @@ from penstock.dataflow.plan import (
 )
 from penstock.dataflow.schema import Schema
 
-_DURABILITY_DEFAULT = {"local": "Process", "cluster": "Disk"}
+_DURABILITY_DEFAULT = {"local": "Process", "cluster": DURABILITY_IN_CLUSTER}
 
 
 def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
@@ -114,7 +122,7 @@ def _sink(name: str, sink: SinkSpec) -> Sink:
 
 
 def _tasks(tasks: TasksSpec) -> Tasks:
-    return Tasks(tasks.min, tasks.upper, tasks.initial if tasks.initial is not None else tasks.min)
+    return Tasks(tasks.min, tasks.upper, tasks.first)
 
 
 def _shards(operator: OperatorSpec) -> int:

@@ -49,10 +49,12 @@ _KINDS = (
         ("topo",),
         (
             _column("Phase", "string", ".status.phase"),
-            _column("Desired", "integer", ".status.workersDesired"),
-            _column("Ready", "integer", ".status.workersReady"),
-            _column("Shards moving", "integer", ".status.shardsMoving"),
-            _column("SLA met", "string", _condition("SLAMet")),
+            _column("Workers", "string", ".status.workers"),
+            _column("Tasks", "string", ".status.tasks"),
+            _column("Rate", "string", ".status.rate"),
+            _column("Latency(p99)", "string", ".status.latency"),
+            _column("Shards moving", "integer", ".status.shardsMoving", wide=True),
+            _column("SLA met", "string", _condition("SLAMet"), wide=True),
             _column("Durability", "string", ".spec.durability", wide=True),
             _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].message', wide=True),
             _AGE,
@@ -61,7 +63,7 @@ _KINDS = (
     _Kind(
         LatencySLA,
         "latencyslas",
-        ("sla",),
+        ("lsla",),
         (
             _column("Topology", "string", ".spec.topology"),
             _column("Operator", "string", ".spec.operator"),

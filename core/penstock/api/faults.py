@@ -52,6 +52,8 @@ def schema_faults(error: ValidationError, model: type[BaseModel], document: obje
     faults: list[Fault] = []
     for detail in details:
         *parent, name = detail["loc"] or ("",)
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # it is its entries that are wrong, and they are named
         beside = [str(place[-1]) for place in unknown if list(place[:-1]) == parent]
         if detail["type"] != "missing" or not nearest(str(name), beside):
             faults.append(_fault(detail, schema, document))
@@ -125,8 +127,14 @@ def expectation(schema: Schema) -> str:
 
 def _fault(detail: ErrorDetails, schema: Schema, document: object) -> Fault:
     location = detail["loc"]
-    path = path_text(location, document)
     value = detail["input"]
+    if location and location[-1] == "[key]":
+        return Fault(
+            path_text(location[:-2], document),
+            f"{shown(value)} cannot be a key here; a key is of letters, digits, '-', '_' and '.', "
+            "and may have a prefix such as example.org/",
+        )
+    path = path_text(location, document)
     if detail["type"] == "extra_forbidden":
         known = list(_node(schema, location[:-1]).get("properties", ()))
         hint = nearest(str(location[-1]), known) or f"; known here: {listed(known)}"
@@ -143,7 +151,10 @@ def _node(schema: Schema, location: Sequence[int | str]) -> Schema:
     """The schema at `location`; an empty one where it leads nowhere."""
     node: Any = schema
     for part in location:
-        node = node.get("items", {}) if isinstance(part, int) else node.get("properties", {}).get(part, {})
+        if isinstance(part, int):
+            node = node.get("items", {})
+        else:
+            node = node.get("properties", {}).get(part, node.get("additionalProperties", {}))
     return dict(node)
 
 

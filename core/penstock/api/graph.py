@@ -1,5 +1,5 @@
-"""What must hold between the operators of a Topology: one role each, known inputs, no cycle, schemas
-that flow, keys that can be routed.
+"""What must hold between the operators of a Topology: one role each, known inputs that stand above, no cycle,
+schemas that flow, keys that can be routed.
 
 Works on the plain document, not on the model, so that these faults are listed together with the
 fields' own; what a field's own fault leaves unknown is passed over here, so that one mistake is named
@@ -236,7 +236,11 @@ def _unclear_inputs(operator: Operator, graph: Graph) -> bool:
 
 
 def _order(graph: Graph) -> None:
-    """Fill `order`. Each cycle is named, cut where it was found, and the search goes on behind it."""
+    """Fill `order`. Each cycle is named, cut where it was found, and the search goes on behind it.
+
+    An input that stands below its reader without a cycle is named too: the API server cannot search for
+    cycles, so it holds everybody to the order, and so does this.
+    """
     known = {name for name, operator in graph.operators.items() if operator.role != "sink"}
     sources = {
         name: [source for source in operator.inputs if source in known]
@@ -255,7 +259,17 @@ def _order(graph: Graph) -> None:
             message = f"a cycle: {' -> '.join((*ring, reader))}; rows cannot come back to where they were"
             graph.faults.append(Fault(path, message))
         else:
-            return
+            break
+    places = {name: place for place, name in enumerate(graph.operators)}
+    for reader, inputs in sources.items():
+        operator = graph.operators[reader]
+        for name in inputs:
+            if places[name] > places[reader]:
+                path = f"{operator.path}.inputs[{operator.inputs.index(name)}]"
+                message = (
+                    f"{name!r} is listed below; inputs come first: list {reader!r} below all that it reads"
+                )
+                graph.faults.append(Fault(path, message))
 
 
 # --- schemas -------------------------------------------------------------------------------------

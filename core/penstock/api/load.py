@@ -1,8 +1,8 @@
 """A manifest file -> models, or every fault in it at once.
 
 `load_manifest` is the edge: YAML (`yaml_text`), overrides (`overrides`), fields (the models, worded
-by `faults`), the graph between operators (`graph`), and on wish the user's code (`code`).
-`compile` goes on from here.
+by `faults`), the graph between operators (`graph`), the pods' settings (`pod_faults`), and on wish the
+user's code (`code`). `compile` goes on from here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.api.faults import Fault, InvalidManifest, listed, nearest, schema_
 from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.overrides import apply_overrides
+from penstock.api.pod_faults import pod_faults
 from penstock.api.topology import Topology
 from penstock.api.yaml_text import read_documents
 
@@ -124,6 +125,7 @@ def _read(document: object, runtime: Runtime, code_dir: Path | None) -> _Read:
     spec = document.get("spec")
     if model is Topology and isinstance(spec, dict):
         faults += check(spec, runtime).faults
+        faults += pod_faults(spec.get("pod"))
         if code_dir is not None:
             faults += missing_code(spec, code_dir)
     return _Read(parsed, faults)

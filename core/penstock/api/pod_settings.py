@@ -335,8 +335,9 @@ def _keys_of(*prefixes: str) -> dict[str, Any]:
 OwnLabels = Annotated[Labels, AfterValidator(_own_keys), Field(json_schema_extra=_keys_of(*_KEY_PREFIXES))]
 OwnAnnotations = Annotated[
     dict[LabelKey, Annotated[str, StringConstraints(max_length=16_384)]],
+    Field(max_length=MAP_ENTRIES_MAX),
     AfterValidator(_own_keys),
-    Field(max_length=MAP_ENTRIES_MAX, json_schema_extra=_keys_of(*_KEY_PREFIXES)),
+    Field(json_schema_extra=_keys_of(*_KEY_PREFIXES)),
 ]
 
 

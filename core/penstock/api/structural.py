@@ -14,7 +14,8 @@ from pydantic import BaseModel
 
 Schema = dict[str, Any]
 
-_LEFT_OUT = frozenset({"title", "$defs", "additionalProperties"})
+# OpenAPI 3.0 has no patterns of keys: the API server does not check those of maps.
+_LEFT_OUT = frozenset({"title", "$defs", "additionalProperties", "patternProperties", "propertyNames"})
 
 
 @cache
@@ -34,7 +35,7 @@ def _inlined(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
         if len(kinds) == 1:
             del node["anyOf"]
             return _inlined({**kinds[0], **node}, definitions)
-    extra = node.get("additionalProperties")
+    extra = next(iter(node.get("patternProperties", {}).values()), node.get("additionalProperties"))
     out = {key: value for key, value in node.items() if key not in _LEFT_OUT}
     if isinstance(extra, dict):
         out["additionalProperties"] = _inlined(extra, definitions)

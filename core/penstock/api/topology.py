@@ -2,14 +2,15 @@
 
 The models check each field for itself. What holds between fields and operators (one role each, known
 inputs, no cycle, schemas that flow) is `graph`'s for people at a terminal, and CEL's, beside the
-models here, for the API server. `compile` turns a Topology into a `Plan`.
+models here, for the API server. The graph itself is fixed for life, because state, inboxes and positions
+go by it. `compile` turns a Topology into a `Plan`; `pod_settings` holds what is said about pods.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from penstock.api.document import (
     ApiVersion,
@@ -23,6 +24,7 @@ from penstock.api.document import (
     Name,
     ObjectName,
     PathText,
+    StoreMemory,
     Target,
     atomic_list,
     cel,
@@ -30,15 +32,26 @@ from penstock.api.document import (
     keyed_list,
 )
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
 
 SHARDS_DEFAULT = 64
 SHARDS_MAX = 4096
 TASKS_MAX = 1024
 TASKS_MAX_DEFAULT = 8
 WORKERS_MAX = 1024
+DURABILITY_IN_CLUSTER = "Disk"
 
 Rate = Annotated[float, Field(gt=0, le=1e9)]
 TaskCount = Annotated[int, Field(ge=1, le=TASKS_MAX)]
+
+
+def _fixed(*fields: str) -> str:
+    """The CEL rule that optional `fields` stay as they are."""
+    return " && ".join(
+        f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+        for name in fields
+    )
+
 
 _MIN_BELOW_MAX = "!has(self.max) || self.min <= self.max"
 _INITIAL_BETWEEN = (
@@ -51,6 +64,10 @@ _INITIAL_BETWEEN = (
 
 class FilesSourceSpec(Document):
     """Text files, each a shard of its own, read line by line to the end."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(("self.glob == oldSelf.glob", "a source's files are fixed for life"))
+    )
 
     glob: PathText
     """Which files; `**` goes into folders. Relative to the manifest's folder."""
@@ -71,6 +88,12 @@ class ZipfSourceSpec(Document):
             (
                 "self.partitions == oldSelf.partitions",
                 "partitions are shards, and their number is fixed for life",
+            ),
+            (
+                "self.keys == oldSelf.keys && self.exponent == oldSelf.exponent && "
+                "self.recordBytes == oldSelf.recordBytes && self.seed == oldSelf.seed && "
+                "self.shufflesPerMinute == oldSelf.shufflesPerMinute && " + _fixed("records"),
+                "a generator's records are fixed for life; serviceTime and ratePerSecond may change",
             ),
             (
                 "!has(self.shufflesPerMinute) || self.shufflesPerMinute == 0.0 || has(self.ratePerSecond)",
@@ -111,6 +134,10 @@ class SourceSpec(Document):
 
 class FilesSinkSpec(Document):
     """Files below a folder, one for each upstream shard; a replay writes no row twice."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(("self.path == oldSelf.path", "a sink's folder is fixed for life"))
+    )
 
     path: PathText
     """The folder. Relative to the manifest's folder."""
@@ -154,11 +181,17 @@ class TasksSpec(Document):
         )
     )
 
-    min: TaskCount = 1
+    min: Annotated[int, Field(ge=0, le=TASKS_MAX)] = 1
+    """0: an operator without input gives back its last task, and gets one again with the next record."""
     max: TaskCount | None = None
     """Without it 8, or min or initial where that is more."""
     initial: TaskCount | None = None
-    """At the start; without it min."""
+    """At the start; without it min, or 1 where that is 0."""
+
+    @property
+    def first(self) -> int:
+        """`initial` with its default filled in."""
+        return self.initial if self.initial is not None else max(self.min, 1)
 
     @property
     def upper(self) -> int:
@@ -208,12 +241,19 @@ class OperatorSpec(Document):
                 "!has(self.keyBy) || !has(oldSelf.keyBy) || self.keyBy == oldSelf.keyBy",
                 "keyBy is fixed for life",
             ),
+            (
+                "has(self.source) == has(oldSelf.source) && has(self.map) == has(oldSelf.map) && "
+                "has(self.processor) == has(oldSelf.processor) && has(self.sink) == has(oldSelf.sink)",
+                "what an operator is (source, map, processor, sink) is fixed for life",
+            ),
+            (_fixed("inputs"), "inputs are fixed for life"),
+            (_fixed("outputSchema"), "outputSchema is fixed for life: rows of it wait in inboxes"),
         )
     )
 
     name: Name
     inputs: Annotated[tuple[Name, ...], atomic_list(16, minimum=1)] | None = None
-    """The operators whose rows it takes. Their schemas are equal."""
+    """The operators whose rows it takes; they stand above it in the list. Their schemas are equal."""
     source: SourceSpec | None = None
     map: Target | None = None
     """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop."""
@@ -318,6 +358,24 @@ class TopologySpec(Document):
                 "self.operators.exists(p, p.name == i && !has(p.sink))))",
                 "each input is the name of an operator that is not a sink",
             ),
+            (
+                # The list of one names the names: made anew for each input, they cost more than CEL may.
+                "[self.operators.map(p, p.name)].all(names, self.operators.all(o, !has(o.inputs) || "
+                "o.inputs.all(i, names.indexOf(i) < names.indexOf(o.name))))",
+                "inputs come first: list an operator below all operators that it reads; "
+                "a cycle cannot be listed so, because rows cannot come back to where they were",
+            ),
+            (
+                "self.operators.size() == oldSelf.operators.size() && "
+                "oldSelf.operators.all(o, self.operators.exists(p, p.name == o.name))",
+                "operators are fixed for life, because their state goes by their names: to add, remove or "
+                "rename one, delete the Topology and apply it anew",
+            ),
+            (
+                f"(has(self.durability) ? self.durability : '{DURABILITY_IN_CLUSTER}') == "
+                f"(has(oldSelf.durability) ? oldSelf.durability : '{DURABILITY_IN_CLUSTER}')",
+                "durability is fixed for life",
+            ),
             ("self.operators.exists(o, has(o.source))", "a topology needs a source"),
             (
                 "!has(self.durability) || self.durability != 'Replicated'",
@@ -335,6 +393,20 @@ class TopologySpec(Document):
     """Whether a worker may run tasks on another node when its own is full."""
     task_cpu: Cpu = "1"
     """What one task asks of its pod, in cores or slices such as 200m."""
+    store_memory: StoreMemory = "256Mi"
+    """What the topology may take of each node store's memory: state, inboxes and outboxes."""
+    image: ImageName | None = None
+    """The workers' image; without it the one that Penstock was installed with."""
+    image_pull_policy: PullPolicy | None = None
+    """Without it the one that Penstock was installed with."""
+    pod: PodSettings = Field(default_factory=PodSettings)
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Where topologies compete for room, the one with the higher number is served first."""
+    paused: bool = False
+    """Sources stop, what was read is worked off, and all is held until this is false again."""
+    deletion_policy: Literal["Delete", "Retain"] = "Delete"
+    """What becomes of state when the Topology is deleted. Retain: a Topology of the same name that is applied
+    later goes on where this one was."""
     operators: Annotated[tuple[OperatorSpec, ...], keyed_list(64, "name", minimum=1)]
 
 
@@ -346,14 +418,34 @@ class OperatorStatus(Document):
     tasks_ready: Annotated[int, Field(ge=0)] = 0
     shards: Annotated[int, Field(ge=0)] = 0
     shards_moving: Annotated[int, Field(ge=0)] = 0
+    rate_per_second: Annotated[float, Field(ge=0)] | None = None
+    """Rows that came out, a second."""
+    latency_p50_ms: Annotated[float, Field(ge=0)] | None = None
+    """From the source to here."""
+    latency_p99_ms: Annotated[float, Field(ge=0)] | None = None
+    backlog: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """Entries that wait in its inboxes."""
+
+
+StatusText = Annotated[str, StringConstraints(max_length=64)]
 
 
 class TopologyStatus(Document):
     observed_generation: ObservedGeneration | None = None
-    phase: Literal["Pending", "Starting", "Running", "Draining", "Finished", "Failed"] | None = None
+    phase: Literal["Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed"] | None = None
+    state_uid: Annotated[str, StringConstraints(max_length=128)] | None = None
+    """The uid that the state goes by: this object's, or with Retain that of the first one of its name."""
     conditions: Conditions = ()
     workers_desired: Annotated[int, Field(ge=0)] | None = None
     workers_ready: Annotated[int, Field(ge=0)] | None = None
+    workers: StatusText | None = None
+    """Ready of desired, as columns show it: 2/2."""
+    tasks: StatusText | None = None
+    """Ready of desired over all operators: 3/4."""
+    rate: StatusText | None = None
+    """Rows read a second over all sources."""
+    latency: StatusText | None = None
+    """The highest p99 of all sinks."""
     shards_moving: Annotated[int, Field(ge=0)] | None = None
     operators: Annotated[tuple[OperatorStatus, ...], keyed_list(64, "name")] = ()
 
