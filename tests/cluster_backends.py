@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 from kubernetes.aio import config as kubernetes_config  # noqa: F401 - fails here when it is not installed
@@ -41,26 +42,52 @@ class MemoryClusterBackend:
 
 
 class KubernetesBackend:
-    """A cluster that somebody set up, with Penstock's CRDs; a namespace for each test, removed after it."""
+    """A cluster that somebody set up; a namespace for each test, removed after it. CRDs that were not there
+    are put in, and taken out by `remove`."""
 
     def __init__(self) -> None:
         self._kubeconfig = os.environ[KUBECONFIG]
+        self._installed: list[str] = []
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ClusterApi]:
         name = f"penstock-contract-{uuid.uuid4().hex[:8]}"
         cluster = await connect(name, self._kubeconfig)
-        for kind in ("Topology", "Schedule"):
-            if await cluster.get(_CRDS, crd(kind)["metadata"]["name"]) is None:
-                await cluster.apply(_CRDS, crd(kind))
-        manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        made = await cluster.create(_NAMESPACES, manifest)
-        assert isinstance(made, dict)
         try:
-            yield cluster
+            await self._install(cluster)
+            manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            made = await cluster.create(_NAMESPACES, manifest)
+            assert isinstance(made, dict)
+            try:
+                yield cluster
+            finally:
+                await cluster.delete(_NAMESPACES, name, uid_of(made))
         finally:
-            await cluster.delete(_NAMESPACES, name, uid_of(made))
             await cluster.close()
+
+    async def _install(self, cluster: ClusterApi) -> None:
+        for kind in ("Topology", "Schedule"):
+            name = crd(kind)["metadata"]["name"]
+            if await cluster.get(_CRDS, name) is None:
+                await cluster.apply(_CRDS, crd(kind))
+                self._installed.append(name)
+                await eventually(partial(_is_served, cluster, name))
+
+    async def remove(self) -> None:
+        """Take out the CRDs that were put in."""
+        cluster = await connect("default", self._kubeconfig)
+        try:
+            for name in self._installed:
+                there = await cluster.get(_CRDS, name)
+                if there is not None:
+                    await cluster.delete(_CRDS, name, uid_of(there))
+        finally:
+            await cluster.close()
+
+
+async def _is_served(cluster: ClusterApi, name: str) -> bool:
+    conditions = ((await cluster.get(_CRDS, name)) or {}).get("status", {}).get("conditions", [])
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:

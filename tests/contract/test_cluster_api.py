@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -41,9 +41,19 @@ Story = Callable[[ClusterApi], Coroutine[Any, Any, None]]
 NO_CLUSTER = pytest.mark.skipif(KUBECONFIG not in os.environ, reason=f"{KUBECONFIG} names no cluster")
 
 
+@pytest.fixture(scope="module")
+def kubernetes_backend() -> Iterator[KubernetesBackend]:
+    backend = KubernetesBackend()
+    yield backend
+    run(backend.remove())
+
+
 @pytest.fixture(params=["memory", pytest.param("kubernetes", marks=[pytest.mark.integration, NO_CLUSTER])])
 def backend(request: pytest.FixtureRequest) -> ClusterBackend:
-    return MemoryClusterBackend() if request.param == "memory" else KubernetesBackend()
+    if request.param == "memory":
+        return MemoryClusterBackend()
+    real: KubernetesBackend = request.getfixturevalue("kubernetes_backend")
+    return real
 
 
 def tell(backend: ClusterBackend, story: Story) -> None:
@@ -194,16 +204,6 @@ def test_conditions_of_a_status_are_merged_by_type_and_go_when_no_longer_named(
             answer = made(await cluster.apply_status(TOPOLOGIES, {**head, "status": status}))
             told = {one["type"]: one["status"] for one in answer["status"]["conditions"]}
             assert told == {one["type"]: one["status"] for one in conditions}
-
-    tell(backend, story)
-
-
-def test_a_status_is_for_the_object_of_that_uid_only(backend: ClusterBackend) -> None:
-    async def story(cluster: ClusterApi) -> None:
-        thing = made(await cluster.create(TOPOLOGIES, objects.topology()))
-        head = {"apiVersion": thing["apiVersion"], "kind": "Topology", "status": {"phase": "Running"}}
-        head["metadata"] = {"name": name_of(thing), "uid": "00000000-0000-4000-8000-00000000dead"}
-        assert why(await cluster.apply_status(TOPOLOGIES, head)) is Why.CHANGED
 
     tell(backend, story)
 

@@ -122,7 +122,8 @@ class ClusterApi(Protocol):
         away those named before and no more."""
 
     async def apply_status(self, kind: Kind, manifest: Object) -> Object | Refusal:
-        """The same for the status of an object that exists; GONE."""
+        """The same for the status of an object that exists; GONE. The name alone decides which object: for
+        custom resources the API server looks at no uid here."""
 
     async def delete(self, kind: Kind, name: str, uid: str, grace_s: int | None = None) -> Refusal | None:
         """Delete the object of this name and uid; GONE, CHANGED when the name has another uid by now.

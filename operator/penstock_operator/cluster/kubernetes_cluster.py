@@ -8,7 +8,7 @@ tokens, TLS, paths. Nothing is retried here; what an answer means is `_outcome` 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from penstock.errors import PenstockError, PermanentError
 from penstock_operator.cluster.cluster_api import (
     FIELD_MANAGER,
+    PODS,
     ClusterUnreachable,
     Kind,
     KindUnknown,
@@ -150,12 +151,12 @@ class KubernetesCluster:
             "metadata": {"uid": uid},
             "spec": {"containers": [{"name": container, "resources": resources}]},
         }
-        path = f"/api/v1/namespaces/{self._namespace}/pods/{name}/resize"
+        path = f"{self._path(PODS, name)}/resize"
         query = {"fieldManager": FIELD_MANAGER}
         status, answer = await self._send("PATCH", path, patch, _STRATEGIC_MERGE, query=query)
-        if status not in {200, 404, 409}:
-            raise _error("resize", Kind("v1", "Pod", "pods/resize"), status, answer)
-        return _outcome("resize", Kind("v1", "Pod", "pods/resize"), status, answer, conflict=Why.CHANGED)
+        if status == 422 and any(cause.get("field") == "metadata.uid" for cause in _causes(answer)):
+            return Refusal(Why.CHANGED, str(answer.get("message")))
+        return _outcome("resize", PODS, status, answer, conflict=Why.CHANGED)
 
     def _path(self, kind: Kind, name: str = "") -> str:
         within = f"/namespaces/{self._namespace}" if kind.is_namespaced else ""
@@ -211,6 +212,10 @@ def _outcome(verb: str, kind: Kind, status: int, answer: Object, conflict: Why) 
     if status == 404 and verb != "create":
         return Refusal(Why.GONE, message)
     raise _error(verb, kind, status, answer)
+
+
+def _causes(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return (answer.get("details") or {}).get("causes") or ()
 
 
 def _error(verb: str, kind: Kind, status: int, answer: Mapping[str, Any]) -> PenstockError:
