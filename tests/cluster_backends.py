@@ -86,7 +86,7 @@ class KubernetesBackend:
 
 
 async def _is_served(cluster: ClusterApi, name: str) -> bool:
-    conditions = ((await cluster.get(_CRDS, name)) or {}).get("status", {}).get("conditions", [])
+    conditions = ((await cluster.get(_CRDS, name)) or {}).get("status", {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
