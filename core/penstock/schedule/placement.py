@@ -220,7 +220,7 @@ def _with_share(
     executors = tuple(replace(executor, tasks=tasks[executor.name]) for executor in living)
     executors += (ExecutorPlace(name, worker, tasks[name]),)
     held = {executor.name: old.shards_of(executor.name) for executor in executors}
-    quota = _shares(len(old.shards), {n: len(shards) for n, shards in held.items()}, tasks)
+    quota = shares(len(old.shards), {n: len(shards) for n, shards in held.items()}, tasks)
     held = {n: shards[: quota[n]] for n, shards in held.items()}
     free = iter(_not_in(old.shards, held))
     held = {n: (*shards, *islice(free, quota[n] - len(shards))) for n, shards in held.items()}
@@ -274,7 +274,7 @@ def _give(
     return runs
 
 
-def _shares(total: int, current: Mapping[str, int], tasks: Mapping[str, int]) -> dict[str, int]:
+def shares(total: int, current: Mapping[str, int], tasks: Mapping[str, int]) -> dict[str, int]:
     """How many of `total` shards each executor should have; of equally even answers the one nearest
     to `current`: where averages tie, who has the shard already keeps it."""
     quota = dict.fromkeys(current, 0)

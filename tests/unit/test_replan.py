@@ -1,0 +1,267 @@
+"""Replanning: from any schedules and any hosts to schedules that fit, at once and for good."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.schedule.record import OperatorSchedule, StorePlace, WorkerPlace
+from penstock.schedule.replan import (
+    Host,
+    Wish,
+    announce,
+    announced_executors,
+    forget_stores,
+    is_born,
+    mark_born,
+    replan,
+)
+
+Schedules = Mapping[str, OperatorSchedule]
+
+
+def store(node: str) -> StorePlace:
+    return StorePlace(node, node, f"store-{node}:6379")
+
+
+def host(name: str, node: str = "a", room: int = 4, *, pinned: bool = False, uid: str = "") -> Host:
+    return Host(WorkerPlace(name, node, node, uid or f"uid-{name}"), store(node), room, pinned)
+
+
+def wish(operator: str, shards: int = 8, tasks: int = 1, *, held: bool = False) -> Wish:
+    return Wish(operator, tuple(f"{operator}/{part}" for part in range(shards)), tasks, held)
+
+
+def plan(old: Schedules, wishes: Sequence[Wish], hosts: Sequence[Host], **more: object) -> Schedules:
+    new = replan(old, wishes, hosts, term=1, **more)  # type: ignore[arg-type]
+    again = replan(new, wishes, hosts, term=2, **more)  # type: ignore[arg-type]
+    assert all(again[name] is new[name] for name in new), "the second look changes nothing"
+    return new
+
+
+def tasks_of(schedule: OperatorSchedule) -> dict[str, int]:
+    return {executor.worker: executor.tasks for executor in schedule.executors}
+
+
+def shards_of(schedule: OperatorSchedule) -> dict[str, int]:
+    return {executor.worker: len(schedule.shards_of(executor.name)) for executor in schedule.executors}
+
+
+def moved(old: OperatorSchedule, new: OperatorSchedule) -> int:
+    return sum(place.executor != new.shards[shard].executor for shard, place in old.shards.items())
+
+
+def assert_homes_beside_executors(schedule: OperatorSchedule) -> None:
+    node_of = {worker.name: worker.node for worker in schedule.workers}
+    worker_of = {executor.name: executor.worker for executor in schedule.executors}
+    for place in schedule.shards.values():
+        assert place.home == node_of[worker_of[place.executor]]
+
+
+def test_first_schedules_spread_tasks_over_hosts_and_shards_by_tasks() -> None:
+    new = plan({}, [wish("read", 4, 2), wish("count", 9, 3)], [host("w0", "a"), host("w1", "b")])
+    assert tasks_of(new["read"]) == {"w0": 1, "w1": 1}
+    assert tasks_of(new["count"]) in ({"w0": 2, "w1": 1}, {"w0": 1, "w1": 2})
+    assert sorted(shards_of(new["count"]).values()) == [3, 6]
+    assert {place.fresh_since for place in new["count"].shards.values()} == {1}
+    assert {s.id for s in new["count"].stores} == {"a", "b"}
+    assert new["count"].version == 1
+    for schedule in new.values():
+        assert_homes_beside_executors(schedule)
+
+
+def test_each_operator_has_a_task_even_without_room() -> None:
+    new = plan({}, [wish(f"op{i}", 4, 2) for i in range(3)], [host("w0", room=2)])
+    assert [schedule.tasks for schedule in new.values()] == [1, 1, 1]
+
+
+def test_tasks_fill_the_room_in_turn() -> None:
+    new = plan({}, [wish("a", 8, 8), wish("b", 8, 2)], [host("w0", room=4)])
+    assert (new["a"].tasks, new["b"].tasks) == (2, 2)
+
+
+def test_a_new_host_takes_its_share_and_no_shard_moves_without_need() -> None:
+    old = plan({}, [wish("count", 8, 2)], [host("w0", "a")])
+    new = plan(old, [wish("count", 8, 2)], [host("w0", "a"), host("w1", "b")])
+    assert shards_of(new["count"]) == {"w0": 4, "w1": 4}
+    assert moved(old["count"], new["count"]) == 4
+    assert new["count"].version == 2
+    assert {place.fresh_since for place in new["count"].shards.values()} == {1}, "unborn news stays"
+    assert_homes_beside_executors(new["count"])
+
+
+def test_a_host_that_goes_gives_only_its_own_and_its_store_stays_named_until_forgotten() -> None:
+    hosts = [host("w0", "a"), host("w1", "b"), host("w2", "b")]
+    old = plan({}, [wish("count", 9, 3)], hosts)
+    new = plan(old, [wish("count", 9, 2)], hosts[1:])
+    assert moved(old["count"], new["count"]) == 3
+    assert {s.id for s in new["count"].stores} == {"a", "b"}
+    assert [w.name for w in new["count"].workers] == ["w1", "w2"]
+    forgotten = forget_stores(new["count"], term=1)
+    assert {s.id for s in forgotten.stores} == {"b"}
+    assert forgotten.version == new["count"].version + 1
+    assert forget_stores(forgotten, term=1) is forgotten
+
+
+def test_shards_of_a_dead_worker_stay_on_their_node_where_they_can() -> None:
+    hosts = [host("w0", "a"), host("w1", "a"), host("w2", "b"), host("w3", "b")]
+    old = plan({}, [wish("count", 16, 4)], hosts)
+    new = plan(old, [wish("count", 16, 3)], [hosts[0], *hosts[2:]])
+    homes = {shard: place.home for shard, place in old["count"].shards.items()}
+    stayed = sum(place.home == homes[shard] for shard, place in new["count"].shards.items())
+    assert stayed == 14
+
+
+def test_a_pinned_host_keeps_everything_and_the_rest_goes_on_around_it() -> None:
+    hosts = [host("w0", "a"), host("w1", "b"), host("w2", "b")]
+    old = plan({}, [wish("count", 9, 3)], hosts)
+    lost = [host("w0", "a", pinned=True, uid="uid-w0"), hosts[1]]
+    new = plan(old, [wish("count", 9, 3)], lost)
+    assert new["count"].shards_of("count-w0") == old["count"].shards_of("count-w0")
+    assert tasks_of(new["count"]) == {"w0": 1, "w1": 2}
+    assert shards_of(new["count"]) == {"w0": 3, "w1": 6}
+
+
+def test_with_only_pinned_hosts_just_uids_are_renewed() -> None:
+    old = plan({}, [wish("count", 4, 1)], [host("w0")])
+    same = replan(old, [wish("count", 4, 1)], [host("w0", pinned=True)], term=1)
+    assert same["count"] is old["count"]
+    new = replan(old, [wish("count", 4, 1)], [host("w0", pinned=True, uid="other")], term=7)
+    assert (new["count"].workers[0].uid, new["count"].version, new["count"].term) == ("other", 2, 7)
+    assert new["count"].shards == old["count"].shards
+
+
+def test_unborn_shards_stay_even_with_a_worker_that_is_gone() -> None:
+    old = plan({}, [wish("count", 4, 1)], [host("w0", "a")])
+    new = plan(old, [wish("count", 4, 1)], [host("w1", "b")], unborn={"count/0"})
+    assert new["count"].shards["count/0"] == old["count"].shards["count/0"]
+    assert {new["count"].shards[f"count/{i}"].home for i in (1, 2, 3)} == {"b"}
+
+
+def test_new_partitions_are_fresh_in_the_version_that_brings_them() -> None:
+    old = plan({}, [wish("read", 3, 1)], [host("w0")])
+    new = plan(old, [wish("read", 5, 1)], [host("w0")])
+    assert [place.fresh_since for place in new["read"].shards.values()] == [1, 1, 1, 2, 2]
+
+
+def test_a_partition_that_is_not_announced_any_more_stays() -> None:
+    old = plan({}, [wish("read", 3, 1)], [host("w0")])
+    assert plan(old, [wish("read", 2, 1)], [host("w0")])["read"] is old["read"]
+
+
+def test_held_tasks_are_none_and_nothing_moves_neither_then_nor_afterwards() -> None:
+    hosts = [host("w0", "a"), host("w1", "b")]
+    old = plan({}, [wish("read", 9, 3)], hosts)
+    held = plan(old, [wish("read", 9, 3, held=True)], hosts)
+    assert set(tasks_of(held["read"]).values()) == {0}
+    assert held["read"].shards == old["read"].shards
+    back = plan(held, [wish("read", 9, 3)], hosts)
+    assert (tasks_of(back["read"]), back["read"].shards) == (tasks_of(old["read"]), old["read"].shards)
+
+
+def test_a_held_operator_leaves_a_host_that_goes() -> None:
+    hosts = [host("w0", "a"), host("w1", "b")]
+    old = plan({}, [wish("read", 9, 3, held=True)], hosts)
+    new = plan(old, [wish("read", 9, 3, held=True)], [hosts[1]])
+    assert tasks_of(new["read"]) == {"w1": 0}
+    assert set(shards_of(new["read"]).values()) == {9}
+
+
+def test_an_operator_that_gave_back_its_task_keeps_its_shards_where_they_are() -> None:
+    hosts = [host("w0", "a"), host("w1", "b")]
+    old = plan({}, [wish("count", 8, 2)], hosts)
+    idle = plan(old, [wish("count", 8, 0)], hosts)
+    assert tasks_of(idle["count"]) == {"w0": 0, "w1": 0}
+    assert idle["count"].shards == old["count"].shards
+    assert plan(idle, [wish("count", 8, 1)], hosts)["count"].tasks == 1
+
+
+def test_announcing_names_new_executors_without_shards_and_is_taken_back_when_plans_change() -> None:
+    hosts = [host("w0", "a"), host("w1", "b")]
+    old = plan({}, [wish("count", 8, 2)], hosts[:1])["count"]
+    planned = plan({"count": old}, [wish("count", 8, 2)], hosts)["count"]
+    assert announced_executors(old, planned) == ("count-w1",)
+    announced = announce(old, planned, term=1)
+    assert announced.version == old.version + 1
+    assert announced.shards == old.shards
+    assert shards_of(announced) == {"w0": 8, "w1": 0}
+    assert announce(announced, planned, term=1) is announced
+    replanned = plan({"count": announced}, [wish("count", 8, 2)], hosts)["count"]
+    assert replanned == replace(planned, version=announced.version + 1)
+    given_up = plan({"count": announced}, [wish("count", 8, 2)], hosts[:1])["count"]
+    assert given_up.executors[0].name == "count-w0"
+    assert len(given_up.executors) == 1
+    assert announced_executors(None, planned) == ()
+
+
+def test_shards_count_as_born_by_what_their_home_applied() -> None:
+    old = plan({}, [wish("count", 4, 2)], [host("w0", "a"), host("w1", "b")])["count"]
+    born = mark_born(old, {"a": 1, "b": 0})
+    assert {place.home: place.fresh_since for place in born.shards.values()} == {"a": 0, "b": 1}
+    assert born.version == old.version
+    done = mark_born(born, {"a": 1, "b": 1})
+    assert mark_born(done, {}) is done
+    assert all(is_born(place, {"a": 1, "b": 1}) for place in old.shards.values())
+
+
+def test_a_first_schedule_needs_a_host() -> None:
+    with pytest.raises(ValueError, match="no worker"):
+        replan({}, [wish("count")], [host("w0", pinned=True)], term=1)
+
+
+worlds = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.integers(0, 4), st.sampled_from("abc"), st.integers(1, 5), st.booleans()),
+            min_size=1,
+            max_size=5,
+            unique_by=lambda entry: entry[0],
+        ),
+        st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=3, max_size=3),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=200)
+@given(worlds)
+def test_whatever_happened_a_replan_is_final_at_once_and_drops_no_shard(
+    history: list[tuple[list[tuple[int, str, int, bool]], list[tuple[int, bool]]]],
+) -> None:
+    schedules: Schedules = {}
+    node_of: dict[str, str] = {}
+    for entries, wanted in history:
+        hosts = [
+            # A worker keeps its node; only one that runs something can be pinned.
+            host(
+                f"w{index}",
+                node_of.setdefault(f"w{index}", node),
+                room,
+                pinned=pinned and any(w.name == f"w{index}" for s in schedules.values() for w in s.workers),
+            )
+            for index, node, room, pinned in entries
+        ]
+        if not schedules and all(h.is_pinned for h in hosts):
+            continue
+        wishes = [wish(f"op{i}", 3 + i, tasks, held=held) for i, (tasks, held) in enumerate(wanted)]
+        new = plan(schedules, wishes, hosts)
+        for one in wishes:
+            schedule = new[one.operator]
+            assert set(schedule.shards) == set(one.shards)
+            old = schedules.get(one.operator)
+            assert schedule.version == (old.version if old else 0) + (schedule is not old)
+            active = {h.place.name for h in hosts if not h.is_pinned}
+            pinned = {h.place.name for h in hosts if h.is_pinned}
+            if active:
+                assert {e.worker for e in schedule.executors} <= active | pinned
+                assert all(schedule.shards_of(e.name) for e in schedule.executors)
+                assert_homes_beside_executors(schedule)
+                free = sum(len(schedule.shards_of(e.name)) for e in schedule.executors if e.worker in active)
+                if not one.is_held and one.tasks and free and not pinned:
+                    assert 1 <= schedule.tasks <= one.tasks
+        schedules = new
