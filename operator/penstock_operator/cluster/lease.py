@@ -44,7 +44,7 @@ class _Seen:
 class Elector:
     """One candidate for the Lease `name`. `identity` is of this start of the process and no other.
 
-    `least_term` tells the highest term that any Schedule holds: a Lease that somebody deleted begins above it.
+    `least_term` tells the highest term that any Schedule holds: a Lease that somebody deleted begins above.
     """
 
     def __init__(
@@ -77,13 +77,13 @@ class Elector:
         """Whether nobody else can lead by now."""
         return self._term is not None and self._left_s() > 0
 
-    async def try_once(self) -> bool:
-        """Take the Lease if it is free, or renew it. Whether this process leads now.
+    async def try_once(self) -> int | None:
+        """Take the Lease if it is free, or renew it. The term if this process leads now.
 
         LeaseLost when it led and somebody else does now, or the deadline passed; errors of the cluster.
         """
         if self._term is not None and self._left_s() <= 0:
-            raise LeaseLost(f"the Lease {self._name} could not be renewed in time")
+            raise LeaseLost(f"the Lease {self._name} was not renewed in time")
         # A time before the request is no later than when the Lease was written.
         began_s = self._clock_s()
         lease = await self._cluster.get(LEASES, self._name)
@@ -94,19 +94,19 @@ class Elector:
         elif self._is_free(lease, began_s):
             await self._take(lease)
         if self._term is None:
-            return False
+            return None
         self._renewed_s = began_s
         if self._left_s() <= 0:
             raise LeaseLost(f"the answer to renewing the Lease {self._name} came too late")
-        return True
+        return self._term
 
     async def acquire(self) -> int:
         """Wait until this process leads; its term. Errors of the cluster that do not pass."""
         while True:
             try:
-                if await self.try_once():
-                    assert self._term is not None
-                    return self._term
+                term = await self.try_once()
+                if term is not None:
+                    return term
             except RetryError:
                 pass  # the API server is away: nobody can lead anew
             await asyncio.sleep(self._times.retry_s)
