@@ -1,16 +1,16 @@
 """Outbox delivery: takes what waits in one store for shards of other stores to their homes.
 
-One pass is read, append, acknowledge, pair by pair. Each step may be lost, repeated or left half
-done: the target takes a pair's entries by number, so what it has already answers DUP, and what
-was not acknowledged is read again. Whoever runs passes (the node agent's loop, the simulation)
+One pass is read, append, acknowledge, each in one round trip for many pairs. Each step may be lost,
+repeated or left half done: the target takes a pair's entries by number, so what it has already answers
+DUP, and what was not acknowledged is read again. Whoever runs passes (the node agent's loop, the simulation)
 owns the clock: a pass never waits, it answers what stands in the way. Entries for outside sinks
 are not its business, their shard's owner writes those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.store.port import (
@@ -21,11 +21,20 @@ from penstock.store.port import (
     NodeStore,
     Outgoing,
     ReadOutbox,
+    StoreFull,
     StoreUnreachable,
 )
 
 HomeOf = Callable[[str], NodeStore | None]
 """Target shard -> the store that is its home by the newest schedule, None when unknown."""
+
+Refused = Callable[[str, "Answer | Moved"], None]
+"""Told of (target shard, answer) when its home did not take an entry; a look-up may learn from it."""
+
+Pair = tuple[str, str]
+"""Producer and target, both shards."""
+
+PAIRS_AT_ONCE = 32
 
 
 class Obstacle(StrEnum):
@@ -43,6 +52,8 @@ class Obstacle(StrEnum):
     """The target lacks entries that are no longer in the outbox; nothing here can mend that."""
     UNREACHABLE = "UNREACHABLE"
     """The target's home did not answer."""
+    FULL = "FULL"
+    """The target's home is at its memory limit, or cannot write to its disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +61,13 @@ class Delivered:
     """What one pass did. `more`: entries were left only for the pass's own limits; go on at once.
 
     Otherwise wait before the next pass: longer each time when `obstacles` (pair -> reason) stay.
+    `oldest_us` is when the oldest delivered entry was placed (the producer's clock), 0 for none.
     """
 
     entries: int
     more: bool
-    obstacles: dict[tuple[str, str], Obstacle]
+    obstacles: dict[Pair, Obstacle]
+    oldest_us: int = field(default=0, compare=False)
 
 
 _OBSTACLES = {
@@ -66,24 +79,56 @@ _OBSTACLES = {
 
 
 def deliver_once(
-    source: NodeStore, home_of: HomeOf, *, pairs_max: int = 10_000, bytes_max: int = 64 << 10
+    source: NodeStore,
+    home_of: HomeOf,
+    *,
+    pairs_max: int = 10_000,
+    bytes_max: int = 64 << 10,
+    refused: Refused | None = None,
 ) -> Delivered:
     """One pass over the pairs that wait in `source`, about `bytes_max` bytes of each.
 
     An unreachable home is an obstacle of its pairs; an unreachable `source` raises
     StoreUnreachable. `pairs_max` must not be less than the pairs that can be stuck at a time.
     """
+    pairs = source.call(Outgoing(pairs_max))
+    delivered = deliver_pairs(source, home_of, pairs, bytes_max=bytes_max, refused=refused)
+    return replace(delivered, more=delivered.more or len(pairs) == pairs_max)
+
+
+def deliver_pairs(
+    source: NodeStore,
+    home_of: HomeOf,
+    pairs: Sequence[Pair],
+    *,
+    bytes_max: int = 64 << 10,
+    refused: Refused | None = None,
+) -> Delivered:
+    """One pass over these pairs, `PAIRS_AT_ONCE` at a time.
+
+    A second try follows an answer that fresh knowledge may mend: MOVED (ask the look-up again) and
+    GAP (another sender may have trimmed the outbox since it was read).
+    """
     entries = 0
     more = False
-    obstacles: dict[tuple[str, str], Obstacle] = {}
-    pairs = source.call(Outgoing(pairs_max))
-    for pair in pairs:
-        delivery = _deliver_pair(source, home_of, pair, bytes_max)
-        entries += delivery.entries
-        more = more or delivery.more
-        if delivery.obstacle is not None:
-            obstacles[pair] = delivery.obstacle
-    return Delivered(entries, more or len(pairs) == pairs_max, obstacles)
+    oldest_us = 0
+    obstacles: dict[Pair, Obstacle] = {}
+    for first in range(0, len(pairs), PAIRS_AT_ONCE):
+        batch = pairs[first : first + PAIRS_AT_ONCE]
+        tries = _try_pairs(source, home_of, batch, bytes_max, refused)
+        again = [pair for pair, one in tries.items() if one.obstacle in {Obstacle.MOVED, Obstacle.GAP}]
+        if again:
+            earlier = tries
+            tries = tries | _try_pairs(source, home_of, again, bytes_max, refused)
+            for pair in again:
+                tries[pair].take_over(earlier[pair])
+        for pair, one in tries.items():
+            entries += one.entries
+            more = more or one.more
+            oldest_us = min(oldest_us or one.oldest_us, one.oldest_us or oldest_us)
+            if one.obstacle is not None:
+                obstacles[pair] = one.obstacle
+    return Delivered(entries, more, obstacles, oldest_us)
 
 
 @dataclass(slots=True)
@@ -94,44 +139,61 @@ class _PairDelivery:
     last: int = 0
     more: bool = False
     obstacle: Obstacle | None = None
+    oldest_us: int = 0
+
+    def take_over(self, earlier: _PairDelivery) -> None:
+        """Add what an earlier try of the same pair delivered."""
+        self.entries += earlier.entries
+        self.oldest_us = earlier.oldest_us or self.oldest_us
 
 
-def _deliver_pair(source: NodeStore, home_of: HomeOf, pair: tuple[str, str], bytes_max: int) -> _PairDelivery:
-    """Append a pair's oldest entries at the target's home and acknowledge them.
+def _try_pairs(
+    source: NodeStore, home_of: HomeOf, pairs: Sequence[Pair], bytes_max: int, refused: Refused | None
+) -> dict[Pair, _PairDelivery]:
+    """Append the pairs' oldest entries at the targets' homes and acknowledge them."""
+    tries = {pair: _PairDelivery(obstacle=Obstacle.UNKNOWN) for pair in pairs}
+    homes = [(pair, home) for pair in tries if (home := home_of(pair[1])) is not None]
+    if not homes:
+        return tries
+    read = source.pipeline([ReadOutbox(producer, target, bytes_max) for (producer, target), _ in homes])
+    waiting_at: dict[int, tuple[NodeStore, list[Append]]] = {}
+    for ((producer, target), home), waiting in zip(homes, read, strict=True):
+        tries[producer, target] = _PairDelivery(more=bool(waiting))
+        _, appends = waiting_at.setdefault(id(home), (home, []))
+        appends += [
+            Append(producer, target, number, payload, rows, placed_us)
+            for number, placed_us, rows, payload in waiting
+        ]
+    for home, appends in waiting_at.values():
+        if appends:
+            _append(home, appends, tries, refused)
+    acknowledged = [Acknowledge(*pair, one.last) for pair, one in tries.items() if one.last]
+    if acknowledged:
+        source.pipeline(acknowledged)
+    return tries
 
-    A second try follows an answer that fresh knowledge may mend: MOVED (ask the look-up again) and
-    GAP (another sender may have trimmed the outbox since it was read).
-    """
-    delivery = _try_pair(source, home_of, pair, bytes_max)
-    if delivery.obstacle in {Obstacle.MOVED, Obstacle.GAP}:
-        earlier = delivery.entries
-        delivery = _try_pair(source, home_of, pair, bytes_max)
-        delivery.entries += earlier
-    return delivery
 
-
-def _try_pair(source: NodeStore, home_of: HomeOf, pair: tuple[str, str], bytes_max: int) -> _PairDelivery:
-    producer, target = pair
-    home = home_of(target)
-    if home is None:
-        return _PairDelivery(obstacle=Obstacle.UNKNOWN)
-    waiting = source.call(ReadOutbox(producer, target, bytes_max))
-    appends = [
-        Append(producer, target, number, payload, rows, placed_us)
-        for number, placed_us, rows, payload in waiting
-    ]
+def _append(
+    home: NodeStore, appends: Sequence[Append], tries: dict[Pair, _PairDelivery], refused: Refused | None
+) -> None:
+    """Send entries to one home, and note for each pair how far it came."""
     try:
         answers = home.pipeline(appends)
-    except StoreUnreachable:
-        return _PairDelivery(obstacle=Obstacle.UNREACHABLE)
-    delivery = _PairDelivery(more=bool(appends))
+    except (StoreUnreachable, StoreFull) as error:
+        obstacle = Obstacle.FULL if isinstance(error, StoreFull) else Obstacle.UNREACHABLE
+        for append in appends:
+            tries[append.producer, append.target] = _PairDelivery(obstacle=obstacle)
+        return
     for append, answer in zip(appends, answers, strict=True):
-        if answer is not Answer.OK and answer is not Answer.DUP:
-            delivery.obstacle = Obstacle.MOVED if isinstance(answer, Moved) else _OBSTACLES[answer]
-            delivery.more = False
-            break
-        delivery.entries += answer is Answer.OK
-        delivery.last = append.number
-    if delivery.last:
-        source.call(Acknowledge(producer, target, delivery.last))
-    return delivery
+        one = tries[append.producer, append.target]
+        if one.obstacle is not None:
+            continue
+        if answer is Answer.OK or answer is Answer.DUP:
+            one.entries += answer is Answer.OK
+            one.oldest_us = one.oldest_us or append.placed_us
+            one.last = append.number
+            continue
+        one.obstacle = Obstacle.MOVED if isinstance(answer, Moved) else _OBSTACLES[answer]
+        one.more = False
+        if refused is not None:
+            refused(append.target, answer)
