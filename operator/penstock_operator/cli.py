@@ -202,6 +202,46 @@ def crds(directory: Path | None) -> None:
         click.echo(str(directory / name))
 
 
+@main.command(hidden=True)
+@click.option("--fullname", required=True, help="What the release's names begin with.")
+@click.option("--namespace", envvar="PENSTOCK_NAMESPACE", required=True)
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=45.0, show_default=True)
+@click.option("--keep-volumes", is_flag=True, help="Leave the stores' volumes and retained Schedules.")
+@click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Instead of the pod's service account.")
+def uninstall(
+    fullname: str, namespace: str, timeout_s: float, keep_volumes: bool, kubeconfig: str | None
+) -> None:
+    """Delete all that the operator made in the namespace: what the chart's hook before `helm uninstall` does."""
+    import asyncio
+    import time
+
+    from penstock_operator.cluster.kubernetes_cluster import connect
+    from penstock_operator.cluster.uninstall import Uninstalled, run_uninstall
+
+    async def work() -> Uninstalled:
+        cluster = await connect(namespace, kubeconfig)
+        try:
+            return await run_uninstall(
+                cluster,
+                fullname,
+                keep_volumes=keep_volumes,
+                timeout_s=timeout_s,
+                clock_s=time.monotonic,
+                sleep=asyncio.sleep,
+            )
+        finally:
+            await cluster.close()
+
+    try:
+        done = asyncio.run(work())
+    except PenstockError as error:
+        _cannot_run(error)
+    for title in done.deleted:
+        click.echo(f"deleted {title}")
+    for title in done.ending:
+        click.echo(f"still ending, and will end by itself: {title}")
+
+
 def _write_faults(manifest: Path, faults: tuple[Fault, ...]) -> None:
     number = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
     click.echo(f"{manifest} cannot be run: {number}.", err=True)

@@ -1,0 +1,164 @@
+"""What the chart's pre-delete hook does: take away all that the operator made in its namespace.
+
+`helm uninstall` knows the chart's own objects only. Topologies, and what the operator made for them, would stay
+with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator must be
+gone first, or it makes node stores anew. What is still ending when the time is over ends by itself.
+Neighbours: `cluster_api` is the way to Kubernetes, `names` has the labels; the chart's hook runs
+`penstock uninstall`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from penstock_operator.cluster.cluster_api import (
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    LEASES,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    VOLUME_CLAIMS,
+    ClusterApi,
+    ClusterUnreachable,
+    Kind,
+    KindUnknown,
+    Object,
+    name_of,
+    uid_of,
+)
+from penstock_operator.cluster.names import (
+    COMPONENT_STORE,
+    COMPONENT_WORKER,
+    LABEL_COMPONENT,
+    LABEL_MANAGED_BY,
+    LABEL_NAME,
+    MANAGER,
+)
+
+LATENCY_SLAS = Kind("penstock.dev/v1alpha1", "LatencySLA", "latencyslas")
+DEPLOYMENTS = Kind("apps/v1", "Deployment", "deployments")
+
+_POD_GRACE_S = 5
+"""What workers would still retire is deleted with them."""
+_POLL_S = 0.5
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A kind of object that goes, and the labels that tell ours from others. `grace_s` None: the pod's own."""
+
+    kind: Kind
+    labels: Mapping[str, str]
+    grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Uninstalled:
+    """`deleted` and `ending` are "KIND NAME", each once: what was deleted, and what of it is still there."""
+
+    deleted: tuple[str, ...]
+    ending: tuple[str, ...]
+
+
+async def run_uninstall(
+    cluster: ClusterApi,
+    fullname: str,
+    *,
+    keep_volumes: bool,
+    timeout_s: float,
+    clock_s: Callable[[], float],
+    sleep: Sleep,
+) -> Uninstalled:
+    """Delete what the operator of release `fullname` made, and wait at most `timeout_s` until it is gone.
+
+    With `keep_volumes` the stores' volumes stay, and so do Schedules without an owner: those of retained
+    topologies. Raises ClusterUnreachable when the time is over and the API server never answered, NotAllowed.
+    """
+    deadline_s = clock_s() + timeout_s
+    deleted: dict[str, None] = {}
+    operator = _Made(PODS, {**_component("operator"), LABEL_NAME: "penstock"})
+    ending: list[str] = []
+    answered = False
+    while True:
+        try:
+            ending = await _delete_named(cluster, DEPLOYMENTS, f"{fullname}-operator", deleted)
+            ending += [_title(PODS, pod) for pod in (await cluster.list(PODS, operator.labels)).items]
+            if not ending:
+                ending = await _sweep(cluster, keep_volumes, deleted)
+                ending += await _delete_named(cluster, LEASES, f"{fullname}-operator", deleted)
+            answered = True
+        except ClusterUnreachable:
+            if clock_s() >= deadline_s and not answered:
+                raise
+        else:
+            if not ending:
+                break
+        if clock_s() >= deadline_s:
+            break
+        await sleep(_POLL_S)
+    return Uninstalled(tuple(deleted), tuple(ending))
+
+
+def _component(name: str) -> dict[str, str]:
+    return {LABEL_COMPONENT: name}
+
+
+def _made(keep_volumes: bool) -> tuple[_Made, ...]:
+    """In this order: owners before what they own, so that nobody makes it anew."""
+    ours = {LABEL_NAME: "penstock", LABEL_MANAGED_BY: MANAGER}
+    store_grace_s = None if keep_volumes else _POD_GRACE_S
+    claims = () if keep_volumes else (_Made(VOLUME_CLAIMS, _component(COMPONENT_STORE)),)
+    return (
+        _Made(TOPOLOGIES, {}),
+        _Made(LATENCY_SLAS, {}),
+        _Made(SCHEDULES, {}),
+        _Made(DISRUPTION_BUDGETS, ours),
+        _Made(CONFIG_MAPS, ours),
+        _Made(PODS, {**_component(COMPONENT_WORKER), LABEL_NAME: "penstock"}, _POD_GRACE_S),
+        _Made(STATEFUL_SETS, {**_component(COMPONENT_STORE), LABEL_NAME: "penstock"}),
+        _Made(PODS, {**_component(COMPONENT_STORE), LABEL_NAME: "penstock"}, store_grace_s),
+        *claims,
+    )
+
+
+async def _sweep(cluster: ClusterApi, keep_volumes: bool, deleted: dict[str, None]) -> list[str]:
+    """Delete what is there and not yet ending; answers what was there."""
+    found: list[str] = []
+    for made in _made(keep_volumes):
+        try:
+            listing = await cluster.list(made.kind, made.labels)
+        except KindUnknown:
+            continue  # CRDs that are gone took their objects with them
+        for thing in listing.items:
+            if keep_volumes and made.kind == SCHEDULES and not thing["metadata"].get("ownerReferences"):
+                continue
+            found.append(_title(made.kind, thing))
+            await _delete(cluster, made, thing, deleted)
+    return found
+
+
+async def _delete(cluster: ClusterApi, made: _Made, thing: Object, deleted: dict[str, None]) -> None:
+    metadata = thing["metadata"]
+    if "deletionTimestamp" in metadata:
+        grace_s = metadata.get("deletionGracePeriodSeconds", 0)
+        if made.grace_s is None or grace_s <= made.grace_s:
+            return
+    await cluster.delete(made.kind, name_of(thing), uid_of(thing), made.grace_s)
+    deleted[_title(made.kind, thing)] = None
+
+
+async def _delete_named(cluster: ClusterApi, kind: Kind, name: str, deleted: dict[str, None]) -> list[str]:
+    thing = await cluster.get(kind, name)
+    if thing is None:
+        return []
+    await _delete(cluster, _Made(kind, {}), thing, deleted)
+    return [_title(kind, thing)]
+
+
+def _title(kind: Kind, thing: Object) -> str:
+    return f"{kind.kind} {name_of(thing)}"

@@ -1,0 +1,296 @@
+"""The users that the chart gives a node store, on a real redis-server: what each may do, and no more."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import redis
+
+from house import ROOT
+from penstock.errors import PermanentError
+from penstock.store.keys import Keys
+from penstock.store.port import (
+    Answer,
+    Assignment,
+    Bounds,
+    ClearFailure,
+    Create,
+    Enroll,
+    Failures,
+    Load,
+    Measure,
+    OpenStore,
+    Outgoing,
+    PutMetrics,
+    ReadMetrics,
+    ReadOutbox,
+    ReportFailure,
+    Request,
+    Retract,
+    Scan,
+    SetTasks,
+    StateSnapshot,
+    StateWrite,
+    TaskMap,
+    Tasks,
+    TimerWrite,
+    Topologies,
+    WaitControl,
+    WaitReady,
+    Wake,
+)
+from penstock.store.redis_calls import RedisCalls
+from penstock.store.redis_store import RedisStore, function_library, load_functions
+from penstock.store.wire import PASSWORD_FILE
+from penstock_operator.local.private_store import find_server
+from store_scenario import SMALL, Scene, incarnation, out
+
+pytestmark = pytest.mark.integration
+
+USERS = ("worker", "operator", "agent")
+ACL = ROOT / "charts/penstock/files/users.acl"
+_START_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A redis-server with the chart's users; each one's password is in FOLDER/NAME-password."""
+
+    folder: Path
+
+    @property
+    def socket(self) -> Path:
+        return self.folder / "redis.sock"
+
+    def password(self, user: str) -> str:
+        return f"secret of the {user}"
+
+    def url(self, user: str) -> str:
+        return f"unix://{user}@{quote(str(self.socket))}"
+
+    def plain(self, user: str) -> Any:
+        return redis.Redis(unix_socket_path=str(self.socket), username=user, password=self.password(user))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = Store(tmp_path_factory.mktemp("users"))
+    acl = ACL.read_text(encoding="utf-8")
+    for user in USERS:
+        password = store.password(user)
+        (store.folder / f"{user}-password").write_text(password, encoding="utf-8")
+        acl = acl.replace(f"<hash of {user}-password>", hashlib.sha256(password.encode()).hexdigest())
+    (store.folder / "users.acl").write_text(acl, encoding="utf-8")
+    settings = {
+        "port": "0",
+        "unixsocket": str(store.socket),
+        "dir": str(store.folder),
+        "aclfile": str(store.folder / "users.acl"),
+        "save": "",
+    }
+    arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
+    with (store.folder / "log").open("wb") as log:
+        process = subprocess.Popen([find_server(), *arguments], stdout=log, stderr=subprocess.STDOUT)
+    try:
+        _await_socket(process, store)
+        yield store
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _await_socket(process: subprocess.Popen[bytes], store: Store) -> None:
+    deadline_s = time.monotonic() + _START_S
+    while time.monotonic() < deadline_s:
+        assert process.poll() is None, (store.folder / "log").read_text(encoding="utf-8")
+        with socket.socket(socket.AF_UNIX) as probe:
+            if probe.connect_ex(str(store.socket)) == 0:
+                return
+        time.sleep(0.01)
+    raise AssertionError("redis-server did not answer in time")
+
+
+class Login:
+    """Stores as one of the users; the password comes from the file, as in a pod."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._store = store
+        self._monkeypatch = monkeypatch
+        self._clients: list[RedisStore] = []
+
+    def use(self, user: str) -> str:
+        """The URL for `user`, whose password the environment names from now on."""
+        self._monkeypatch.setenv(PASSWORD_FILE, str(self._store.folder / f"{user}-password"))
+        return self._store.url(user)
+
+    def open(self, user: str, bounds: Bounds = SMALL) -> RedisStore:
+        client = RedisStore(self.use(user), "t1", bounds)
+        client.call(Failures())  # connects while the environment names this user's file
+        self._clients.append(client)
+        return client
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+@pytest.fixture
+def login(server: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
+    server.plain("agent").flushall()
+    login = Login(server, monkeypatch)
+    load_functions(login.use("agent"))
+    yield login
+    login.close()
+
+
+def scene_of(login: Login) -> Scene:
+    """What the agent has set up: maps and records; nothing is claimed."""
+    scene = Scene(login.open("agent"))
+    scene.set_up(unclaimed=("src/0", "mid/0", "mid/1", "end/0"))
+    return scene
+
+
+def test_a_worker_may_do_all_that_its_tasks_do(login: Login) -> None:
+    scene_of(login)
+    worker = Scene(login.open("worker"))
+    store = worker.store
+    assert worker.enroll("w1", attempt=2) is Answer.OK
+    assert [one.operator for one in store.call(Assignment("w1")).executors] == ["end", "mid", "src"]
+    assert store.call(WaitControl("w1", after=0, timeout_ms=0)) > 0
+    assert isinstance(store.call(Tasks("mid@w1", "mid")), TaskMap)
+    mapping = (("mid/0", "mid@w1"), ("mid/1", "mid@w1"))
+    assert store.call(SetTasks("w1", incarnation("w1", 2), "mid@w1", mapping)) is Answer.OK
+    for shard in ("src/0", "mid/0", "mid/1", "end/0"):
+        worker.claim(shard, attempt=2)
+
+    assert store.call(WaitReady("src@w1", timeout_ms=0))
+    assert store.call(Wake("src@w1")) is Answer.OK
+    assert worker.fetch_names("src@w1") == ["src/0"]
+    state = (
+        StateWrite(b"", b"total", b"1"),
+        StateWrite(b"list", b"0", b"first"),
+        StateWrite(b"map", b"gone", None),
+        StateWrite(b"old", None, None),
+    )
+    timers = (TimerWrite(b"soon", 5), TimerWrite(b"never", None))
+    # four entries find room, the fifth waits in the outbox and is drained by a later commit
+    outputs = [out("mid/0", b"m%d" % number) for number in range(5)]
+    worker.commit("src/0", *outputs, position=b"7", again=True, state=state, timers=timers)
+    assert worker.outbox("src/0", "mid/0") == [(5, b"m4")]
+    entries = worker.fetch_one("mid/0")
+    far = out("other/0", b"away")
+    worker.commit("mid/0", out("end/0", b"e"), far, out("sink", b"row", external=True), entries=entries)
+    assert worker.outgoing() == [("mid/0", "other/0")]
+    assert worker.acknowledge("mid/0", "sink", 1, b"position") is Answer.OK
+    assert worker.acknowledge("mid/0", "other/0", 1) is Answer.OK
+    worker.commit("src/0", finished=True)
+
+    claimed = worker.claims["src/0"]
+    owned = ("src/0", claimed.generation, claimed.epoch)
+    assert store.call(Load(*owned, b"", (b"total", b"none"))) == [b"1", None]
+    assert store.call(Scan(*owned, b"list", "0", 10)) == ("0", [(b"0", b"first")])
+    assert store.call(StateSnapshot("src/0"))
+    assert store.call(ReportFailure(*owned, "src", "it raised")) is Answer.OK
+    assert store.call(Failures()) == {"src": "it raised"}
+    assert store.call(ClearFailure("src")) is Answer.OK
+    assert store.call(PutMetrics((("row", b"packed"),))) is Answer.OK
+    assert store.call(ReadMetrics()) == {"row": b"packed"}
+    assert worker.measure("mid/0").completed_rows == 4
+
+
+def test_a_worker_is_woken_by_the_stores_bells(login: Login) -> None:
+    agent = scene_of(login)
+    worker = login.open("worker")
+    Scene(worker).claim("mid/0")
+    assert not worker.call(WaitReady("mid@w1", timeout_ms=0))  # listens from here on
+    agent.fill("mid/0", 1)
+    assert worker.call(WaitReady("mid@w1", timeout_ms=2000))
+
+
+def test_the_agent_may_do_everything(login: Login) -> None:
+    agent = scene_of(login)
+    assert agent.store.call(Retract()) == 0
+    agent.store.pipeline([OpenStore("s1"), Create("new/0")])
+
+
+def test_the_operator_reads_what_it_decides_by(login: Login) -> None:
+    agent = scene_of(login)
+    agent.store.call(PutMetrics((("row", b"packed"),)))
+    store = login.open("operator")
+    assert store.call(Measure(("src/0", "none/0")))[1] is None
+    assert store.call(ReadMetrics()) == {"row": b"packed"}
+    assert store.call(Failures()) == {}
+    assert store.call(Tasks("mid@w1", "mid")).mapping == {}
+    assert len(store.call(Assignment("w1")).executors) == 3
+    assert store.call(Outgoing(10)) == []
+    assert store.call(ReadOutbox("src/0", "mid/0", 100)) == []
+    assert store.call(Topologies()) == ["t1"]
+
+
+WRITES: tuple[Request[Any], ...] = (
+    OpenStore("s1"),
+    Create("new/0"),
+    Enroll("w1", "uid-w1", 1000, 9),
+    Wake("src@w1"),
+    PutMetrics((("row", b"x"),)),
+    Retract(),
+)
+
+
+@pytest.mark.parametrize("call", WRITES, ids=lambda call: type(call).__name__)
+def test_the_operator_cannot_write(login: Login, call: Request[Any]) -> None:
+    scene_of(login)
+    with pytest.raises(PermanentError, match="NOPERM"):
+        login.open("operator").call(call)
+
+
+@pytest.mark.parametrize("user", ["worker", "operator"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "FLUSHALL", "FLUSHDB", "CONFIG GET *", "CONFIG SET maxmemory 1", "FUNCTION LOAD x", "FUNCTION FLUSH",
+        "FUNCTION DUMP", "KEYS *", "SCAN 0", "RANDOMKEY", "ACL LIST", "ACL SETUSER worker +@all", "SHUTDOWN",
+        "MONITOR", "REPLICAOF NO ONE", "SAVE", "BGREWRITEAOF", "CLIENT KILL ID 1",
+        "CLIENT LIST", "SCRIPT FLUSH", "EVAL return(1) 0",
+        "RESTORE penstock:x 0 y", "MIGRATE h 1 k 0 1", "RENAME penstock:store penstock:x",
+        "PSUBSCRIBE *", "SUBSCRIBE elsewhere", "HGETALL elsewhere", "LATENCY RESET", "MODULE LIST",
+    ],
+)  # fmt: skip
+def test_neither_workers_nor_the_operator_administer_the_store(
+    server: Store, user: str, command: str
+) -> None:
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        server.plain(user).execute_command(*command.split())
+
+
+@pytest.mark.parametrize(
+    "command", ["HSET penstock:store id x", "UNLINK penstock:store", "PUBLISH penstock:x y"]
+)
+def test_the_operator_has_no_command_that_writes(server: Store, command: str) -> None:
+    with pytest.raises(redis.exceptions.NoPermissionError):
+        server.plain("operator").execute_command(*command.split())
+
+
+def test_nobody_enters_without_a_password(server: Store) -> None:
+    with pytest.raises(redis.exceptions.AuthenticationError):
+        redis.Redis(unix_socket_path=str(server.socket)).ping()
+    wrong = redis.Redis(unix_socket_path=str(server.socket), username="worker", password="wrong")
+    with pytest.raises(redis.exceptions.AuthenticationError):
+        wrong.ping()
+
+
+def test_the_libraries_reads_are_called_as_reads() -> None:
+    library = function_library().decode()
+    registered = set(re.findall(r"register\('(\w+)', \w+, READS\)", library))
+    called = {name for name, head in RedisCalls(Keys("t1"), SMALL)._heads.items() if head[0] == b"FCALL_RO"}
+    assert called == registered
