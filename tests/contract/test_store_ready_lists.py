@@ -77,6 +77,27 @@ def test_two_commits_after_one_fetch_put_the_shard_on_the_list_once(scene: Scene
     assert scene.fetch("mid@w1").shards == ()
 
 
+def test_a_commit_in_hand_puts_a_shard_with_more_entries_on_the_list_once(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    for number in (1, 2, 3):
+        scene.append("mid/0", number, b"%d" % number)
+    entries = scene.fetch_one("mid/0")
+    scene.commit("mid/0", entries=entries[:1], in_hand=True)
+    assert payloads(scene.fetch_one("mid/0")) == [b"2", b"3"]
+    assert scene.fetch("mid@w1").shards == ()
+
+
+def test_entries_that_come_while_a_shard_is_in_hand_wait_for_its_commit(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    scene.append("mid/0", 1, b"1")
+    entries = scene.fetch_one("mid/0")
+    scene.append("mid/0", 2, b"2")
+    assert scene.fetch("mid@w1").shards == ()
+    scene.commit("mid/0", entries=entries, in_hand=True)
+    assert payloads(scene.fetch_one("mid/0")) == [b"2"]
+    assert scene.fetch("mid@w1").shards == ()
+
+
 def test_a_commit_without_a_fetch_does_not_list_a_shard_twice(scene: Scene) -> None:
     scene.set_up("mid/0")
     scene.append("mid/0", 1)

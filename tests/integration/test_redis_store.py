@@ -152,6 +152,22 @@ def test_what_comes_onto_and_off_ready_lists_is_not_logged(scene: Scene, admin: 
     assert admin.info("persistence")["aof_current_size"] == before
 
 
+@pytest.mark.parametrize(("size", "left_max"), [(1, 15), (5000, 0)])
+def test_only_some_small_entries_that_are_worked_off_stay_in_the_inbox(
+    backend: RedisBackend, size: int, left_max: int
+) -> None:
+    scene = Scene(backend.open_store(bounds=Bounds()))
+    scene.open()
+    scene.set_up("src/0", "mid/0")
+    left = set()
+    for _ in range(100):
+        scene.commit("src/0", out("mid/0", b"x" * size), again=True)
+        scene.commit("mid/0", entries=scene.fetch_one("mid/0"), in_hand=True)
+        left.add(backend.admin().xlen(Keys("t1").inbox("mid/0")))
+    assert max(left) == left_max
+    assert min(left) == 0
+
+
 def test_an_emptied_pair_leaves_nothing_behind(scene: Scene, admin: redis.Redis) -> None:
     scene.set_up("src/0", "mid/0")
     scene.fill("mid/0", 1, 1, 1, 1)

@@ -153,6 +153,7 @@ class KeyedStage:
             now_us,
             entries=entries,
             rows=len(grouped.timestamps_us),
+            in_hand=bool(entries),
             state=state.take_writes(),
             outputs=drained,
         )

@@ -86,6 +86,7 @@ class SourceStage:
             position=batch.position,
             finished=batch.finished,
             again=not batch.finished,
+            in_hand=True,
             outputs=outputs,
         )
         rows_out[self._operator] = len(batch.rows)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from penstock.store.limits import check_limits
+from penstock.store.memory_moves import MemoryMoves, not_here
 from penstock.store.memory_node import (
     Lane,
     MemoryNode,
@@ -20,6 +21,17 @@ from penstock.store.memory_node import (
     ShardRecord,
     TopologyData,
     Waiting,
+)
+from penstock.store.moves import (
+    Activate,
+    Depart,
+    Discard,
+    Drop,
+    Export,
+    Freeze,
+    Install,
+    ReadMove,
+    Thaw,
 )
 from penstock.store.port import (
     CONTROL_TOKEN,
@@ -73,13 +85,14 @@ from penstock.store.port import (
 A = TypeVar("A")
 
 
-class MemoryStore:
+class MemoryStore(MemoryMoves):
     """One topology's view of a `MemoryNode`. Every call is atomic, as only one runs at a time."""
 
     _writes: ClassVar[frozenset[type]] = frozenset(
         {
             OpenStore, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
             ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
+            Freeze, Install, Depart, Activate, Drop, Thaw, Discard,
         }
     )  # fmt: skip
     """Calls that an append-only file would hold."""
@@ -118,6 +131,15 @@ class MemoryStore:
             ReadMetrics: self._read_metrics,
             Measure: self._measure,
             StateSnapshot: self._state_snapshot,
+            Freeze: self._freeze,
+            Export: self._export,
+            Install: self._install,
+            Depart: self._depart,
+            Activate: self._activate,
+            Drop: self._drop,
+            Thaw: self._thaw,
+            Discard: self._discard,
+            ReadMove: self._read_move,
         }
 
     def call(self, call: Request[A]) -> A:
@@ -227,8 +249,8 @@ class MemoryStore:
         record = data.shards.get(call.shard)
         if record is None:
             return Answer.UNKNOWN
-        if record.status:
-            return _not_here(record)
+        if record.is_away:
+            return not_here(record)
         if not _entitled(data, call):
             return Answer.STALE
         self._unlist(call.shard, record)
@@ -253,9 +275,11 @@ class MemoryStore:
         )
 
     def _unlist(self, shard: str, record: ShardRecord) -> None:
-        """Take a shard off its owner's ready list."""
+        """Take a shard off its owner's ready list, where it is unless the store crashed."""
         if record.owner is not None and record.readiness is Readiness.QUEUED:
-            self._ready_list(record.owner).remove(shard)
+            names = self._ready_list(record.owner)
+            if shard in names:
+                names.remove(shard)
 
     def _enlist(self, shard: str, record: ShardRecord) -> None:
         """Put a shard at the end of its owner's ready list, unless nobody owns it."""
@@ -292,7 +316,7 @@ class MemoryStore:
                 control = True
                 continue
             record = data.shards[name]
-            if record.status:
+            if record.is_away:
                 record.readiness = Readiness.IDLE
                 continue
             if record.over_bound(self._bounds):
@@ -309,7 +333,7 @@ class MemoryStore:
         record = self._data.shards.get(shard)
         if record is None:
             return Answer.UNKNOWN
-        if generation != self._node.generation or epoch != record.epoch or record.status:
+        if generation != self._node.generation or epoch != record.epoch or record.is_away:
             return Answer.FENCED
         return record
 
@@ -347,8 +371,11 @@ class MemoryStore:
         record.finished = record.finished or call.finished
         _write_state(record, call)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
-        before = record.readiness
-        self._unlist(call.shard, record)
+        before = (
+            Readiness.TAKEN if call.in_hand and record.readiness is Readiness.QUEUED else record.readiness
+        )
+        if not call.in_hand:
+            self._unlist(call.shard, record)
         # On no list while entries are moved about: what comes in does not list it before its turn.
         record.readiness = Readiness.TAKEN
         self._pull_waiters(call.shard, record)
@@ -374,7 +401,7 @@ class MemoryStore:
             record.queue(lane, entry)
             return
         there = self._data.shards.get(target)
-        if there is None or there.status:
+        if there is None or there.is_away:
             record.queue(lane, entry)
             self._data.outgoing[producer, target] = None
         elif there.taken_from.get(producer, 0) == entry.number - 1 and there.has_room(
@@ -410,7 +437,7 @@ class MemoryStore:
         for target, lane in record.lanes.items():
             if lane.waiting and not lane.external:
                 there = self._data.shards.get(target)
-                if there is not None and not there.status and there.has_room(0, self._bounds):
+                if there is not None and not there.is_away and there.has_room(0, self._bounds):
                     self._move(shard, record, target, there, budget)
 
     def _move(
@@ -467,8 +494,8 @@ class MemoryStore:
         record = self._data.shards.get(call.target)
         if record is None:
             return Answer.UNKNOWN
-        if record.status:
-            return _not_here(record)
+        if record.is_away:
+            return not_here(record)
         last = record.taken_from.get(call.producer, 0)
         if call.number <= last:
             return Answer.DUP
@@ -504,6 +531,9 @@ class MemoryStore:
         if record is None:
             return Answer.UNKNOWN
         if lane is None or call.number > lane.issued:
+            return Answer.OK
+        if lane.external and record.is_away:
+            # The next owner writes the same bytes once more.
             return Answer.OK
         if lane.external and call.number > lane.acknowledged:
             lane.acknowledged = call.number
@@ -587,6 +617,7 @@ class MemoryStore:
             outbox_bytes=record.outbox_bytes,
             executor=record.owner.executor if record.owner else "",
             finished=record.finished,
+            status=record.status,
         )
 
     def _state_snapshot(self, call: StateSnapshot) -> dict[tuple[bytes, bytes], bytes]:
@@ -615,13 +646,6 @@ class _Budget:
     def spend(self, entry: Waiting) -> None:
         self.entries_left -= 1
         self.bytes_left -= len(entry.payload)
-
-
-def _not_here(record: ShardRecord) -> Answer | Moved:
-    """What a frozen or moved shard answers to who looks for it."""
-    if record.status == "frozen":
-        return Answer.MOVING
-    return Moved(record.status.removeprefix("moved:"))
 
 
 def _enrolled_incarnation(data: TopologyData, worker: str) -> str:

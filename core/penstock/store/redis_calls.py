@@ -57,12 +57,14 @@ from penstock.store.port import (
     Wake,
     WorkerAssignment,
 )
+from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
+from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
 
 PROTOCOL_VERSION = 2
 """The one of the function library; every function's name ends in it."""
 
-_COMMIT_NUMBERS = struct.Struct("<14d")
+_COMMIT_NUMBERS = struct.Struct("<15d")
 _BOUNDS = struct.Struct("<6d")
 _RECORD = struct.Struct("<16d")
 
@@ -97,7 +99,10 @@ class RedisCalls:
             bounds.drain_entries_max,
             bounds.drain_bytes_max,
         )
-        self._heads = {name: (b"FCALL", _function(name), b"1", keys.prefix) for name in _FUNCTIONS}
+        self._heads: dict[str, Command] = {
+            name: (b"FCALL_RO" if name in _READS else b"FCALL", _function(name), b"1", keys.prefix)
+            for name in _FUNCTIONS + MOVE_FUNCTIONS
+        }
         self._commit_head = self._heads["commit"]
         self._fetch_head = self._heads["fetch"]
         self._forms: dict[type, _CallForm] = {
@@ -128,6 +133,8 @@ class RedisCalls:
             Measure: _CallForm(self._measure, _counters),
             StateSnapshot: _CallForm(self._state_snapshot, _snapshot),
         }
+        moves = RedisMoves(self._heads, bounds, self._bounds)
+        self._forms.update({call: _CallForm(*form) for call, form in moves.forms.items()})
 
     def encode(self, call: Request[Any]) -> Command:
         """The command of a call. KeyError for one that blocks."""
@@ -233,6 +240,7 @@ class RedisCalls:
             len(call.timers),
             len(call.outputs) - sinks,
             sinks,
+            call.in_hand,
         )
         head = self._commit_head
         return (*head, call.shard, numbers, self._bounds, call.now_us, position or b"", *arguments, *to_sinks)
@@ -307,6 +315,12 @@ _FUNCTIONS = (
     "report_failure", "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment",
     "set_tasks", "tasks", "put_metrics", "measure", "state_snapshot",
 )  # fmt: skip
+
+_READS = frozenset(
+    ["load", "scan", "outgoing", "read_outbox", "export", "read_move", "assignment", "tasks", "measure",
+     "state_snapshot"]
+)  # fmt: skip
+"""The functions that the library registers as reads: a user who may only read can call them."""
 
 
 class _Group:
@@ -474,7 +488,7 @@ def _shard_counters(generation: int, record: bytes | None, executor: bytes | Non
         return None
     (
         epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows,
-        outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, *_
+        outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, status, *_
     ) = map(int, _RECORD.unpack(record))  # fmt: skip
     return ShardCounters(
         epoch=epoch,
@@ -488,6 +502,7 @@ def _shard_counters(generation: int, record: bytes | None, executor: bytes | Non
         outbox_bytes=outbox_bytes,
         executor=(executor or b"").decode(),
         finished=finished == 1,
+        status=STATUSES[status],
     )
 
 

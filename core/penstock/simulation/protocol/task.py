@@ -177,6 +177,7 @@ class SimulatedTask:
                 position=b"%d" % end,
                 finished=end == len(rows),
                 again=True,
+                in_hand=True,
                 outputs=source_outputs(rows[start:end]),
             )
         rows = [row for entry in fetched.entries for row in rows_of(entry.payload)]
@@ -186,6 +187,7 @@ class SimulatedTask:
             now_us,
             entries=fetched.entries,
             rows=len(rows),
+            in_hand=bool(fetched.entries),
             state=state_writes(changed),
             outputs=outputs,
         )

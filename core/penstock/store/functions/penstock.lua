@@ -25,11 +25,13 @@ local KEY, LIST, TAKEN, DIRTY, FIELDS = 17, 18, 19, 20, 21
 -- READY: not on a list; on its owner's ready list or taken off it by a fetch; held for its outbox
 local IDLE, LISTED, HELD = 0, 1, 2
 -- STATUS
-local ACTIVE, FROZEN, MOVED = 0, 1, 2
+local ACTIVE, FROZEN, MOVED, INSTALLING, DEPARTED = 0, 1, 2, 3, 4
 
 local TOKEN = '!'
 local CHUNK = 4000 -- arguments of one unpack: Lua's stack takes 8000
 local READ_CHUNK = 64
+local PAIRS_MAX = 1500 -- targets of one commit; with their fields they fit into one unpack
+local TRIM_ENTRIES, TRIM_BYTES = 16, 4096
 local READ_ENTRIES = 512 -- a call's answer takes no more of them, at 5 microseconds each
 
 -- Bounds, packed
@@ -61,8 +63,14 @@ local function generation()
   return tonumber(redis.call('HGET', STORE, 'generation') or 0)
 end
 
+-- The store's own hash names the topologies that are gone, so that one look answers for both.
+local function generation_and_retracted(p)
+  local got = redis.call('HMGET', STORE, 'generation', p)
+  return tonumber(got[1] or 0), got[2] ~= false
+end
+
 local function retracted(p)
-  return redis.call('EXISTS', p .. 'tombstone') == 1
+  return redis.call('HEXISTS', STORE, p) == 1
 end
 
 -- The record in a hash's fields "h", "l" and ">PRODUCER", where given; nil without one.
@@ -83,7 +91,7 @@ local function pack_record(record)
 end
 
 local function not_here(record)
-  if record[STATUS] == FROZEN then return 'MOVING' end
+  if record[STATUS] == FROZEN or record[STATUS] == INSTALLING then return 'MOVING' end
   return {'MOVED', redis.call('HGET', record[KEY], 'm')}
 end
 
@@ -110,12 +118,28 @@ local function call_chunked(command, key, list, from, to)
   end
 end
 
+-- Ready lists are not written to the append-only file: a start raises the generation, and the claims that this makes
+-- needful fill the lists anew. Whatever writes to one does so between these two calls.
+local function unlogged() redis.set_repl(redis.REPL_NONE) end
+local function logged() redis.set_repl(redis.REPL_ALL) end
+
 -- Puts names at the end of a ready list. One that was empty has its bell rung (a channel of the list's name):
 -- its task may be listening, and only then.
 local function append_names(key, names)
-  local was_empty = redis.call('LLEN', key) == 0
-  call_chunked('RPUSH', key, names, 1, #names)
+  unlogged()
+  local count = redis.call('RPUSH', key, unpack(names, 1, math.min(#names, CHUNK)))
+  local was_empty = count == math.min(#names, CHUNK)
+  call_chunked('RPUSH', key, names, CHUNK + 1, #names)
   if was_empty then redis.call('PUBLISH', key, '') end
+  logged()
+end
+
+-- Takes a shard off a ready list; answers whether it was there.
+local function take_name(key, shard)
+  unlogged()
+  local removed = redis.call('LREM', key, 0, shard)
+  logged()
+  return removed > 0
 end
 
 -- How many entries to read at once for `wanted` bytes, where `entries` of them hold `size` bytes.
@@ -336,8 +360,10 @@ end
 local function wake_list(p, ready)
   local key = p .. 'ready:' .. ready
   local first = redis.call('LINDEX', key, 0)
+  unlogged()
   if first ~= TOKEN then redis.call('LPUSH', key, TOKEN) end
   if not first then redis.call('PUBLISH', key, '') end
+  logged()
 end
 
 local function uid_in_map(p, worker)
@@ -424,6 +450,7 @@ local function retract(keys)
   local cursor = redis.call('HGET', tombstone, 'cursor')
   if not cursor then
     cursor = '0'
+    redis.call('HSET', STORE, p, 'retracted')
     redis.call('HSET', tombstone, 'cursor', cursor)
     for _, worker in ipairs(redis.call('HKEYS', p .. 'workers')) do wake_worker(p, worker) end
   elseif cursor == 'end' then
@@ -496,7 +523,9 @@ local function claim(keys, args)
   local key = record[KEY]
   local flat, fields = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
-  if record[READY] == LISTED then redis.call('LREM', p .. 'ready:' .. record[LIST], 1, shard) end
+  -- from both, whatever the record says: a list may come from a snapshot that is older than the record
+  if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
+  if record[LIST] ~= ready then take_name(p .. 'ready:' .. ready, shard) end
   record[EPOCH] = record[EPOCH] + 1
   record[READY] = IDLE
   if has_work(record) then
@@ -558,11 +587,15 @@ local function fetch(keys, args)
   local list = p .. 'ready:' .. args[1]
   local answer, used, taken, entries_left = {0}, 0, 0, READ_ENTRIES
   while taken < shards_max and (taken == 0 or used < bytes_max and entries_left > 0) do
+    unlogged()
     local names = redis.call('LPOP', list, math.min(shards_max - taken, CHUNK))
+    logged()
     if not names then break end
     for i, name in ipairs(names) do
       if taken > 0 and (used >= bytes_max or entries_left <= 0) then
+        unlogged()
         for back = #names, i, -1 do redis.call('LPUSH', list, names[back]) end
+        logged()
         break
       end
       -- a list names only what its task owns: a claim takes a shard off the list of its last owner
@@ -597,14 +630,18 @@ local function fetch(keys, args)
 end
 
 -- The record of a shard that is owned under (generation, epoch), or else nil and why it is not.
-local function owned(p, shard, expected_generation, epoch)
-  if retracted(p) then return nil, 'UNKNOWN' end
-  local record = read_record(p, shard)
+-- Reads also `fields` of it, no more than CHUNK; answers their values from the third on.
+local function owned(p, shard, expected_generation, epoch, fields)
+  local now_generation, gone = generation_and_retracted(p)
+  if gone then return nil, 'UNKNOWN' end
+  local key = p .. 'shard:' .. shard
+  local got = redis.call('HMGET', key, 'h', 'l', unpack(fields or {}))
+  local record = unpack_record(key, got[1], got[2])
   if not record then return nil, 'UNKNOWN' end
-  if record[EPOCH] ~= epoch or record[STATUS] ~= ACTIVE or generation() ~= expected_generation then
+  if record[EPOCH] ~= epoch or record[STATUS] ~= ACTIVE or now_generation ~= expected_generation then
     return nil, 'FENCED'
   end
-  return record
+  return record, got
 end
 
 -- load: read fields of a collection.
@@ -715,23 +752,20 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
   end
 end
 
--- Last numbers issued for the targets of args[at], args[at + 3], ...
-local function issued_numbers(key, args, at, outputs)
-  local fields, targets, issued = {}, {}, {}
-  for i = at, at + 3 * outputs - 1, 3 do
+-- What a commit has to know of the pairs with its targets args[at], args[at + 3], ...: the fields of the record with the
+-- last numbers issued and, for sinks, which come after `outputs` others, with the sums of their bytes; and the targets
+-- beside them, false beside a sum.
+local function pair_fields(args, at, outputs, external)
+  local fields, targets, known = {}, {}, {}
+  for i = at, at + 3 * (outputs + external) - 1, 3 do
     local target = args[i]
-    if not issued[target] then
-      issued[target] = 0
-      targets[#targets + 1] = target
-      fields[#fields + 1] = '<' .. target
+    if not known[target] then
+      known[target] = true
+      targets[#targets + 1], fields[#fields + 1] = target, '<' .. target
+      if i >= at + 3 * outputs then targets[#targets + 1], fields[#fields + 1] = false, '#' .. target end
     end
   end
-  for first = 1, #fields, CHUNK do
-    local last = math.min(first + CHUNK - 1, #fields)
-    local numbers = redis.call('HMGET', key, unpack(fields, first, last))
-    for i = first, last do issued[targets[i]] = tonumber(numbers[i - first + 1] or 0) end
-  end
-  return issued
+  return fields, targets
 end
 
 -- Whether a commit's arguments from args[at] on are what its counts say, so that nothing fails half-way.
@@ -753,15 +787,20 @@ end
 
 -- commit: apply a shard's next commit.
 -- KEYS 1: prefix. ARGV: shard, numbers (packed: generation, epoch, number, table version, offset, consumed bytes,
--- consumed rows, finished, again, has position, groups of state, timers, outputs to shards, outputs to sinks),
+-- consumed rows, finished, again, has position, groups of state, timers, outputs to shards, outputs to sinks, in hand),
 -- bounds, now (us), position; groups as write_state reads them; timers (name, due in ms or empty) ...;
 -- outputs (target, rows, payload) ..., those to shards first. Answers OK, DONE, FENCED, CONFLICT, UNKNOWN.
 local function commit(keys, args)
   local p, shard, now_us = keys[1], args[1], args[4]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external = struct.unpack('<dddddddddddddd', args[2])
-  local record, refusal = owned(p, shard, expected_generation, epoch)
-  if not record then return refusal end
+    groups, timers, outputs, external, in_hand = struct.unpack('<ddddddddddddddd', args[2])
+  local outputs_at = #args - 3 * (outputs + external) + 1
+  if outputs_at < 6 or outputs + external > PAIRS_MAX then
+    return redis.error_reply('ERR penstock commit: malformed arguments')
+  end
+  local pairs_read, targets = pair_fields(args, outputs_at, outputs, external)
+  local record, got = owned(p, shard, expected_generation, epoch, pairs_read)
+  if not record then return got end
   if number == record[COMMIT] then return 'DONE' end
   if number ~= record[COMMIT] + 1 or table_version ~= record[TABLE] or offset > record[PLACED] then
     return 'CONFLICT'
@@ -781,19 +820,26 @@ local function commit(keys, args)
   at = write_timers(p, shard, args, at, timers)
 
   if offset > record[OFFSET] then
-    redis.call('XTRIM', p .. 'inbox:' .. shard, 'MINID', '=', (offset + 1) .. '-0')
+    -- What is worked off is trimmed some entries at a time, unless they are large.
+    if bytes >= TRIM_BYTES or math.floor(offset / TRIM_ENTRIES) > math.floor(record[OFFSET] / TRIM_ENTRIES) then
+      redis.call('XTRIM', p .. 'inbox:' .. shard, 'MINID', '=', (offset + 1) .. '-0')
+    end
     record[OFFSET] = offset
   end
   record[INBOX_BYTES] = record[INBOX_BYTES] - bytes
   record[COMPLETED] = record[COMPLETED] + rows
-  local listed = record[READY] == LISTED and redis.call('LREM', p .. 'ready:' .. record[LIST], 1, shard) == 1
+  local listed = in_hand == 0 and record[READY] == LISTED and take_name(p .. 'ready:' .. record[LIST], shard)
   -- on no list while entries are moved about: what comes in does not list it before its turn
   local was_held = record[READY] == HELD
   record[READY] = LISTED
   pull_waiters(change, shard, record)
   drain(change, shard, record)
   if outputs + external > 0 then
-    local issued = issued_numbers(record[KEY], args, at, outputs + external)
+    local issued = {}
+    for i, target in ipairs(targets) do
+      local value = tonumber(got[i + 2] or 0)
+      if target then issued[target] = value else fields[pairs_read[i]] = value end
+    end
     place_outputs(change, shard, record, issued, now_us, args, at, outputs)
     at = at + 3 * outputs
     for i = at, at + 3 * external - 1, 3 do
@@ -902,6 +948,8 @@ local function acknowledge(keys, args)
   local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
   local fields = {}
   change.records[producer], record[FIELDS], record[DIRTY] = record, fields, true
+  -- a sink's acknowledgement that comes after the freeze: the next owner writes the same bytes once more
+  if acknowledged and record[STATUS] ~= ACTIVE then return 'OK' end
   if acknowledged and number > tonumber(acknowledged) then
     fields['!' .. target], fields['@' .. target] = number, args[4]
   end
@@ -924,6 +972,487 @@ local function acknowledge(keys, args)
     write_back(change)
   end
   return 'OK'
+end
+
+-- moves between stores ----------------------------------------------------------------------------
+-- A move's token is (source, target, epoch, generation of the source): the arguments 2 to 5 of each call but the
+-- first. What a store knows of a shard's move is in the hash "move:SHARD": the token, and of a copy that is being
+-- installed "number" (chunks taken), "resume" (where the next begins), "complete", "clearing" (an older copy goes
+-- first), "discarded". Copies of an outbox may be delivered from by either store, at any time: a pair's entries are
+-- the same everywhere, and its target takes each number once.
+
+local freeze, export, install, depart, activate, drop, thaw, discard, read_move
+do
+  local function move_key(p, shard) return p .. 'move:' .. shard end
+
+  local function token(args)
+    return {source = args[2], target = args[3], epoch = tonumber(args[4]), generation = tonumber(args[5])}
+  end
+
+  -- The token of the move that a shard is in, or left with.
+  local function read_token(p, shard)
+    local got = redis.call('HMGET', move_key(p, shard), 'source', 'target', 'epoch', 'generation')
+    return {source = got[1], target = got[2], epoch = tonumber(got[3] or 0), generation = tonumber(got[4] or 0)}
+  end
+
+  local function same_move(a, b)
+    return a.epoch == b.epoch and a.generation == b.generation and a.source == b.source and a.target == b.target
+  end
+
+  local function write_token(p, shard, move)
+    redis.call('HSET', move_key(p, shard), 'source', move.source, 'target', move.target,
+      'epoch', string.format('%d', move.epoch), 'generation', string.format('%d', move.generation))
+  end
+
+  local function write_record(record)
+    redis.call('HSET', record[KEY], 'h', pack_record(record))
+  end
+
+  local function is_gone(record)
+    return record[STATUS] == DEPARTED or record[STATUS] == MOVED
+  end
+
+  -- Whether the record is frozen under this move, and the store has not started anew since.
+  local function is_frozen_under(p, shard, record, move)
+    if record[STATUS] ~= FROZEN or record[EPOCH] ~= move.epoch or generation() ~= move.generation then return false end
+    local held = read_token(p, shard)
+    return held.source == move.source and held.target == move.target
+  end
+
+  -- Takes a shard up: what waited for it is local from now on.
+  local function take_up(p, shard, record, bounds)
+    record[STATUS] = ACTIVE
+    redis.call('UNLINK', move_key(p, shard))
+    redis.call('HDEL', record[KEY], 'm')
+    redis.call('SREM', p .. 'outgoing', shard)
+    record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
+    local change = new_change(p, bounds)
+    record[DIRTY], record[FIELDS] = true, {}
+    change.records[shard] = record
+    -- those of whom the inbox has everything already make room in the line for others
+    for _ = 1, 8 do
+      pull_waiters(change, shard, record)
+      if record[WAITERS] <= 0 or record[PLACED] > record[OFFSET] then break end
+    end
+    write_back(change)
+  end
+
+  -- The outbox of one pair goes; answers what that cost, in entries.
+  local function clear_lane(change, shard, record, target)
+    if redis.call('EXISTS', outbox_key(change.p, shard, target)) == 0 then return 1 end
+    pair_emptied(change, shard, record, target, change_record(change, target))
+    if redis.call('EXISTS', change.p .. 'waiters:' .. target) == 0 then
+      redis.call('SREM', change.p .. 'outgoing', target)
+    end
+    return 4
+  end
+
+  -- Drops about `entries` parts of everything that a shard is but its tombstone, and of that the rest at the end.
+  -- Answers whether nothing is left. The caller writes the record.
+  local function clear_some(p, shard, record, entries)
+    local change = new_change(p)
+    change.records[shard] = record
+    redis.call('UNLINK', p .. 'value:' .. shard, p .. 'inbox:' .. shard, p .. 'timers:' .. shard)
+    local names = redis.call('SPOP', p .. 'collections:' .. shard, entries)
+    for _, name in ipairs(names) do redis.call('UNLINK', collection_key(p, shard, name)) end
+    entries = entries - #names
+    local cursor = '0'
+    while entries > 0 do
+      local found = redis.call('HSCAN', record[KEY], cursor, 'COUNT', math.min(entries, READ_CHUNK))
+      local fields = {}
+      for i = 1, #found[2], 2 do
+        local field = found[2][i]
+        local kind = string.sub(field, 1, 1)
+        if kind == '<' then entries = entries - clear_lane(change, shard, record, string.sub(field, 2)) end
+        if string.find('<>#!@', kind, 1, true) then fields[#fields + 1] = field end
+      end
+      call_chunked('HDEL', record[KEY], fields, 1, #fields)
+      entries = entries - #fields
+      cursor = found[1]
+      if cursor == '0' then break end
+    end
+    record[DIRTY] = false
+    write_back(change)
+    if entries <= 0 or cursor ~= '0' then return false end
+    redis.call('HDEL', record[KEY], 'p', 'l', 'x', 'n')
+    local epoch, status, waiters = record[EPOCH], record[STATUS], record[WAITERS]
+    for i = 1, HOT_SIZE do record[i] = 0 end
+    record[EPOCH], record[STATUS], record[WAITERS] = epoch, status, waiters
+    return true
+  end
+
+  -- freeze: stop a shard for its move.
+  -- KEYS 1: prefix. ARGV: shard, target store, schedule version.
+  -- Answers [source, target, epoch, generation] or STALE, UNKNOWN, MOVING, [MOVED, store].
+  function freeze(keys, args)
+    local p, shard, target = keys[1], args[1], args[2]
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if record[STATUS] ~= ACTIVE and record[STATUS] ~= FROZEN then return not_here(record) end
+    local operator, id = string.match(shard, '^[^/]*'), redis.call('HGET', STORE, 'id')
+    local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
+    local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
+    if not published or tonumber(published) > tonumber(args[3]) or not packed
+      or cmsgpack.unpack(packed)[2] ~= target or target == id then
+      return 'STALE'
+    end
+    if record[STATUS] == ACTIVE or read_token(p, shard).target ~= target then
+      if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
+      record[EPOCH], record[STATUS], record[READY] = record[EPOCH] + 1, FROZEN, IDLE
+      redis.call('HDEL', record[KEY], 'l', 'x', 'n')
+      write_record(record)
+      write_token(p, shard, {source = id, target = target, epoch = record[EPOCH], generation = generation()})
+      if record[WAITERS] > 0 then goes_out(p, shard) end
+    end
+    return {id, target, record[EPOCH], generation()}
+  end
+
+  -- Reading a shard part by part. `todo` is a stack of what is still to be read, each an array that begins with the
+  -- name of its reader; `out` has the pieces read, and what is left of the budget.
+
+  -- How many fields to ask a scan for: their size shows only afterwards, so the first are few.
+  local function ask(out)
+    return math.max(1, math.min(out.entries, 256, math.floor(out.bytes / out.average)))
+  end
+
+  -- Adds a piece; from index `from` on it holds `count` fields or entries, each of which costs `cost` entries.
+  local function add(out, piece, from, count, cost)
+    local bytes = 0
+    for i = from, #piece do bytes = bytes + #piece[i] end
+    out.pieces[#out.pieces + 1] = piece
+    out.bytes, out.entries = out.bytes - bytes, out.entries - 1 - count * cost
+    if count > 0 then out.average = math.max(1, bytes / count) end
+  end
+
+  local READERS = {}
+
+  function READERS.head(p, shard, item, todo, out)
+    add(out, {'h', redis.call('HGET', p .. 'shard:' .. shard, 'h')}, 2, 0, 0)
+  end
+
+  function READERS.fields(p, shard, item, todo, out)
+    local found = redis.call('HSCAN', p .. 'shard:' .. shard, item[2], 'COUNT', ask(out))
+    local piece = {'f'}
+    for i = 1, #found[2], 2 do
+      local field = found[2][i]
+      if field == 'p' or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
+        piece[#piece + 1], piece[#piece + 2] = field, found[2][i + 1]
+      end
+    end
+    add(out, piece, 2, (#piece - 1) / 2, 1)
+    if found[1] ~= '0' then todo[#todo + 1] = {'fields', found[1]} end
+  end
+
+  function READERS.collections(p, shard, item, todo, out)
+    local found = redis.call('SSCAN', p .. 'collections:' .. shard, item[2], 'COUNT', READ_CHUNK)
+    if found[1] ~= '0' then todo[#todo + 1] = {'collections', found[1]} end
+    for _, name in ipairs(found[2]) do todo[#todo + 1] = {'state', '0', name} end
+  end
+
+  function READERS.state(p, shard, item, todo, out)
+    local found = redis.call('HSCAN', collection_key(p, shard, item[3]), item[2], 'COUNT', ask(out))
+    local piece = {'s', item[3]}
+    for _, part in ipairs(found[2]) do piece[#piece + 1] = part end
+    if #piece > 2 then add(out, piece, 3, (#piece - 2) / 2, 1) end
+    if found[1] ~= '0' then todo[#todo + 1] = {'state', found[1], item[3]} end
+  end
+
+  function READERS.timers(p, shard, item, todo, out)
+    local count = ask(out)
+    local found = redis.call('ZRANGE', p .. 'timers:' .. shard, item[2], item[2] + count - 1, 'WITHSCORES')
+    local piece = {'t'}
+    for i = 1, #found, 2 do piece[#piece + 1], piece[#piece + 2] = found[i + 1], found[i] end
+    if #found > 0 then
+      add(out, piece, 2, #found / 2, 1)
+      todo[#todo + 1] = {'timers', item[2] + #found / 2}
+    end
+  end
+
+  -- Reads a stream from a number on: into `piece`, ids, fields and payloads. Answers how many, and the last number.
+  local function read_entries(key, from, out, piece)
+    local last
+    local entries = redis.call('XRANGE', key, string.format('%d-0', from), '+', 'COUNT', math.min(ask(out), READ_CHUNK))
+    for _, entry in ipairs(entries) do
+      local at = #piece
+      piece[at + 1], piece[at + 2], piece[at + 3] = entry[1], entry[2][1], entry[2][2]
+      last = entry[1]
+    end
+    return #entries, last and tonumber(string.match(last, '^%d+'))
+  end
+
+  function READERS.inbox(p, shard, item, todo, out)
+    local piece = {'i'}
+    local count, last = read_entries(p .. 'inbox:' .. shard, item[2], out, piece)
+    if count == 0 then return end
+    add(out, piece, 2, count, 2)
+    todo[#todo + 1] = {'inbox', last + 1}
+  end
+
+  function READERS.lanes(p, shard, item, todo, out)
+    local found = redis.call('HSCAN', p .. 'shard:' .. shard, item[2], 'MATCH', '<*', 'COUNT', READ_CHUNK)
+    if found[1] ~= '0' then todo[#todo + 1] = {'lanes', found[1]} end
+    for i = 1, #found[2], 2 do todo[#todo + 1] = {'lane', 0, string.sub(found[2][i], 2)} end
+  end
+
+  -- Entries that the target has by now may go from the outbox while it is read, the oldest first.
+  function READERS.lane(p, shard, item, todo, out)
+    local target, from = item[3], item[2]
+    local external = redis.call('HEXISTS', p .. 'shard:' .. shard, '!' .. target)
+    local piece = {'o', target, external}
+    local count, last = read_entries(outbox_key(p, shard, target), from, out, piece)
+    if count > 0 then
+      add(out, piece, 4, count, 2)
+      todo[#todo + 1] = {'lane', last + 1, target}
+    else
+      out.entries = out.entries - 1
+      -- all went: also what was read before
+      if from > 0 and redis.call('EXISTS', outbox_key(p, shard, target)) == 0 then add(out, piece, 4, 0, 0) end
+    end
+  end
+
+  -- export: read a part of a frozen shard.
+  -- KEYS 1: prefix. ARGV: shard, token, resume, bytes, entries. Answers [packed pieces, resume, last (0, 1)] or
+  -- STALE, UNKNOWN.
+  function export(keys, args)
+    local p, shard = keys[1], args[1]
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if not is_frozen_under(p, shard, record, token(args)) then return 'STALE' end
+    local todo = {
+      {'lanes', '0'}, {'inbox', record[OFFSET] + 1}, {'timers', 0}, {'collections', '0'}, {'state', '0', ''},
+      {'fields', '0'}, {'head'},
+    }
+    if args[6] ~= '' then todo = cmsgpack.unpack(args[6]) end
+    local out = {pieces = {}, bytes = tonumber(args[7]), entries = tonumber(args[8]), average = 65536}
+    while #todo > 0 and out.bytes > 0 and out.entries > 0 do
+      local item = table.remove(todo)
+      READERS[item[1]](p, shard, item, todo, out)
+    end
+    return {cmsgpack.pack(out.pieces), #todo > 0 and cmsgpack.pack(todo) or '', #todo == 0 and 1 or 0}
+  end
+
+  -- Writing it part by part.
+
+  local WRITERS = {}
+
+  function WRITERS.h(change, shard, record, piece)
+    local head = unpack_record(record[KEY], piece[2])
+    for _, i in ipairs({COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, TABLE, SOURCE, FINISHED}) do
+      record[i] = head[i]
+    end
+  end
+
+  function WRITERS.f(change, shard, record, piece)
+    call_chunked('HSET', record[KEY], piece, 2, #piece)
+  end
+
+  function WRITERS.s(change, shard, record, piece)
+    local collection = piece[2]
+    call_chunked('HSET', collection_key(change.p, shard, collection), piece, 3, #piece)
+    if collection ~= '' then redis.call('SADD', change.p .. 'collections:' .. shard, collection) end
+  end
+
+  function WRITERS.t(change, shard, record, piece)
+    call_chunked('ZADD', change.p .. 'timers:' .. shard, piece, 2, #piece)
+  end
+
+  function WRITERS.i(change, shard, record, piece)
+    local key = change.p .. 'inbox:' .. shard
+    for i = 2, #piece, 3 do redis.call('XADD', key, piece[i], piece[i + 1], piece[i + 2]) end
+  end
+
+  -- What was copied of a pair before has been delivered, and the source forgot it.
+  local function forget_lane(change, shard, record, target, key)
+    local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+    if last then
+      local entries, bytes = waiting_up_to(key, tonumber(string.match(last[1], '^%d+')))
+      record[OUT_ENTRIES], record[OUT_BYTES] = record[OUT_ENTRIES] - entries, record[OUT_BYTES] - bytes
+    end
+    clear_lane(change, shard, record, target)
+  end
+
+  function WRITERS.o(change, shard, record, piece)
+    local p, target = change.p, piece[2]
+    local key = outbox_key(p, shard, target)
+    local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
+    local has_hole = last and #piece > 3 and string.match(piece[4], '^%d+') - string.match(last[1], '^%d+') > 1
+    if #piece == 3 or has_hole then
+      forget_lane(change, shard, record, target, key)
+    end
+    for i = 4, #piece, 3 do
+      redis.call('XADD', key, piece[i], piece[i + 1], piece[i + 2])
+      record[OUT_ENTRIES], record[OUT_BYTES] = record[OUT_ENTRIES] + 1, record[OUT_BYTES] + #piece[i + 2]
+    end
+    if #piece == 3 or piece[3] == 1 then return end
+    if redis.call('SADD', p .. 'pending:' .. shard, target) == 0 then return end
+    record[PENDING] = record[PENDING] + 1
+    local there = change_record(change, target)
+    local added = wait_in_line(p, target, shard)
+    if there then there[WAITERS], there[DIRTY] = there[WAITERS] + added, true end
+    if not there or there[STATUS] ~= ACTIVE then goes_out(p, target) end
+  end
+
+  -- Whether the shard may come here with this move: it is not here, and did not come or leave with it or a newer one.
+  local function may_come(p, shard, record, move)
+    if not record or is_gone(record) then return not record or record[EPOCH] < move.epoch end
+    if record[STATUS] ~= INSTALLING then return false end
+    local held = read_token(p, shard)
+    if same_move(held, move) then return not redis.call('HGET', move_key(p, shard), 'discarded') end
+    return held.epoch < move.epoch
+      or held.epoch == move.epoch and held.source == move.source and held.generation < move.generation
+  end
+
+  -- install: take a chunk of a shard.
+  -- KEYS 1: prefix. ARGV: shard, token, number, packed pieces, resume, last (0, 1), entries.
+  -- Answers [chunks, resume, complete (0, 1)] or STALE, UNKNOWN.
+  function install(keys, args)
+    local p, shard, move = keys[1], args[1], token(args)
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not may_come(p, shard, record, move) then return 'STALE' end
+    local key, number = move_key(p, shard), tonumber(args[6])
+    if not record or record[STATUS] ~= INSTALLING or not same_move(read_token(p, shard), move) then
+      if number ~= 1 then return {0, '', 0} end
+      redis.call('UNLINK', key)
+      write_token(p, shard, move)
+      redis.call('HSET', key, 'number', 0, 'resume', '', 'complete', 0)
+      if record then
+        redis.call('HSET', key, 'clearing', 1)
+      else
+        record = {}
+        for i = 1, HOT_SIZE do record[i] = 0 end
+        record[KEY], record[LIST], record[TAKEN], record[DIRTY] = p .. 'shard:' .. shard, false, 0, false
+        record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
+        redis.call('SADD', TOPOLOGIES, uid_of(p))
+      end
+      record[STATUS], record[EPOCH] = INSTALLING, move.epoch
+      write_record(record)
+    end
+    local got = redis.call('HMGET', key, 'number', 'resume', 'complete', 'clearing')
+    local taken, resume, complete = tonumber(got[1]), got[2], tonumber(got[3])
+    if got[4] then
+      if clear_some(p, shard, record, tonumber(args[10])) then redis.call('HDEL', key, 'clearing') end
+      write_record(record)
+      return {0, '', 0}
+    end
+    if number == taken + 1 and complete == 0 then
+      local change = new_change(p)
+      record[DIRTY] = true
+      change.records[shard] = record
+      for _, piece in ipairs(cmsgpack.unpack(args[7])) do WRITERS[piece[1]](change, shard, record, piece) end
+      write_back(change)
+      taken, resume, complete = number, args[8], tonumber(args[9])
+      redis.call('HSET', key, 'number', string.format('%d', number), 'resume', resume, 'complete', complete)
+    end
+    return {taken, resume, complete}
+  end
+
+  -- depart: the source gives the shard up.
+  -- KEYS 1: prefix. ARGV: shard, token. Answers OK, DONE, STALE, UNKNOWN.
+  function depart(keys, args)
+    local p, shard, move = keys[1], args[1], token(args)
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if is_gone(record) then return same_move(read_token(p, shard), move) and 'DONE' or 'STALE' end
+    if not is_frozen_under(p, shard, record, move) then return 'STALE' end
+    record[STATUS] = DEPARTED
+    write_record(record)
+    redis.call('HSET', record[KEY], 'm', move.target)
+    write_token(p, shard, move)
+    -- there is somewhere to go for what waits now
+    if record[WAITERS] > 0 then redis.call('PUBLISH', p .. 'outgoing', '') end
+    return 'OK'
+  end
+
+  -- activate: the target takes the shard up.
+  -- KEYS 1: prefix. ARGV: shard, token, bounds. Answers OK, DONE, CONFLICT, STALE, UNKNOWN.
+  function activate(keys, args)
+    local p, shard, move = keys[1], args[1], token(args)
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if record[STATUS] ~= INSTALLING then
+      local past = is_gone(record) and move.epoch + 1 or move.epoch
+      return record[EPOCH] >= past and 'DONE' or 'STALE'
+    end
+    local held = read_token(p, shard)
+    if not same_move(held, move) then return held.epoch > move.epoch and 'DONE' or 'STALE' end
+    local got = redis.call('HMGET', move_key(p, shard), 'complete', 'discarded')
+    if got[2] then return 'STALE' end
+    if got[1] ~= '1' then return 'CONFLICT' end
+    take_up(p, shard, record, {struct.unpack(BOUNDS, args[6])})
+    return 'OK'
+  end
+
+  -- drop: the source's copy goes.
+  -- KEYS 1: prefix. ARGV: shard, token, entries. Answers OK, MORE, STALE, UNKNOWN.
+  function drop(keys, args)
+    local p, shard = keys[1], args[1]
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if not is_gone(record) or not same_move(read_token(p, shard), token(args)) then return 'STALE' end
+    if record[STATUS] == MOVED then return 'OK' end
+    local done = clear_some(p, shard, record, tonumber(args[6]))
+    if done then record[STATUS] = MOVED end
+    write_record(record)
+    return done and 'OK' or 'MORE'
+  end
+
+  -- thaw: the source takes the shard up again.
+  -- KEYS 1: prefix. ARGV: shard, token, bounds. Answers OK, DONE, STALE, UNKNOWN, [MOVED, store].
+  function thaw(keys, args)
+    local p, shard = keys[1], args[1]
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if record[STATUS] == ACTIVE then return 'DONE' end
+    if is_gone(record) then return not_here(record) end
+    if record[STATUS] ~= FROZEN or record[EPOCH] ~= tonumber(args[4]) then return 'STALE' end
+    take_up(p, shard, record, {struct.unpack(BOUNDS, args[6])})
+    return 'OK'
+  end
+
+  -- discard: the target's copy of a dead move goes.
+  -- KEYS 1: prefix. ARGV: shard, token, entries. Answers OK, MORE, STALE, UNKNOWN.
+  function discard(keys, args)
+    local p, shard, move = keys[1], args[1], token(args)
+    if retracted(p) then return 'UNKNOWN' end
+    local record = read_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if record[STATUS] == MOVED then return 'OK' end
+    if record[STATUS] ~= INSTALLING or record[EPOCH] > move.epoch then return 'STALE' end
+    redis.call('HSET', move_key(p, shard), 'discarded', 1)
+    local done = clear_some(p, shard, record, tonumber(args[6]))
+    if done then
+      record[STATUS], record[EPOCH] = MOVED, move.epoch
+      redis.call('HSET', record[KEY], 'm', move.source)
+      redis.call('UNLINK', move_key(p, shard))
+      write_token(p, shard, move)
+    end
+    write_record(record)
+    return done and 'OK' or 'MORE'
+  end
+
+  -- read_move: where a shard stands.
+  -- KEYS 1: prefix. ARGV: shard. Answers nil or [status, epoch, source, target, epoch of the move, its generation,
+  -- chunks, resume, complete (0, 1)].
+  function read_move(keys, args)
+    local p, shard = keys[1], args[1]
+    if retracted(p) then return nil end
+    local record = read_record(p, shard)
+    if not record then return nil end
+    local held = read_token(p, shard)
+    if record[STATUS] == FROZEN then held.generation = generation() end
+    local got = redis.call('HMGET', move_key(p, shard), 'number', 'resume', 'complete')
+    return {
+      record[STATUS], record[EPOCH], held.source or '', held.target or '', held.epoch, held.generation,
+      tonumber(got[1] or 0), got[2] or '', tonumber(got[3] or 0),
+    }
+  end
 end
 
 -- looking ----------------------------------------------------------------------------------------
@@ -980,7 +1509,7 @@ end
 -- KEYS 1: prefix. ARGV: name, packed row, ... Answers OK, UNKNOWN.
 local function put_metrics(keys, args)
   if retracted(keys[1]) then return 'UNKNOWN' end
-  redis.set_repl(redis.REPL_NONE)
+  unlogged()
   call_chunked('HSET', keys[1] .. 'metrics', args, 1, #args)
   return 'OK'
 end
@@ -1009,7 +1538,7 @@ local function state_snapshot(keys, args)
   return answer
 end
 
--- Whatever writes may run at maxmemory, or a full store could never empty itself; only append is refused.
+-- Whatever writes may run at maxmemory, or a full store could never empty itself; only append and install are refused.
 local function register(name, callback, flags)
   redis.register_function{
     function_name = 'penstock_' .. name .. '_' .. VERSION, callback = callback, flags = flags,
@@ -1036,6 +1565,15 @@ register('append', append, {'no-cluster'})
 register('outgoing', outgoing, READS)
 register('read_outbox', read_outbox, READS)
 register('acknowledge', acknowledge, WRITES)
+register('freeze', freeze, WRITES)
+register('export', export, READS)
+register('install', install, {'no-cluster'})
+register('depart', depart, WRITES)
+register('activate', activate, WRITES)
+register('drop', drop, WRITES)
+register('thaw', thaw, WRITES)
+register('discard', discard, WRITES)
+register('read_move', read_move, READS)
 register('assignment', assignment, READS)
 register('set_tasks', set_tasks, WRITES)
 register('tasks', tasks, READS)
