@@ -6,7 +6,7 @@ from typing import Protocol
 
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
-from penstock.store.port import Bounds, NodeStore
+from penstock.store.port import Bounds, NodeStore, ShardStatus
 from store_scenario import SMALL
 
 
@@ -17,7 +17,7 @@ class Backend(Protocol):
         """A new client of a node."""
 
     def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
-        """Write "", "frozen" or "moved:STORE" into a record, as moves between stores will."""
+        """Write "", "frozen" or "moved:STORE" into a record, which is a part of what a move does."""
 
 
 class MemoryBackend:
@@ -32,4 +32,6 @@ class MemoryBackend:
         return MemoryStore(self._nodes[node], topology, bounds)
 
     def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
-        self._nodes[node].topology(topology).shards[shard].status = status
+        record = self._nodes[node].topology(topology).shards[shard]
+        word, _, record.home = status.partition(":")
+        record.status = ShardStatus(word or "active")

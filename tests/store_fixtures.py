@@ -52,7 +52,7 @@ class RedisBackend:
         return client
 
     def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
-        """Write "", "frozen" or "moved:STORE" into a record, as moves between stores will."""
+        """Write "", "frozen" or "moved:STORE" into a record, which is a part of what a move does."""
         key = Keys(topology).shard(shard)
         admin = self.admin(node)
         record = list(_RECORD.unpack(admin.hget(key, "h")))

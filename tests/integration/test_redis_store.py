@@ -324,12 +324,14 @@ def test_a_store_at_its_memory_limit_refuses_appends_and_drains_itself(
     scene.claim("mid/0")
 
 
-def test_every_function_that_writes_may_run_at_the_memory_limit_but_append(admin: redis.Redis) -> None:
+def test_every_function_that_writes_may_run_at_the_memory_limit_but_append_and_install(
+    admin: redis.Redis,
+) -> None:
     (library,) = admin.function_list("penstock")
     functions = {fields[1].decode(): set(fields[5]) for fields in library[5]}
     writers = {name for name, flags in functions.items() if b"no-writes" not in flags}
     refused = {name for name in writers if b"allow-oom" not in functions[name]}
-    assert refused == {f"penstock_append_{PROTOCOL_VERSION}"}
+    assert refused == {f"penstock_{name}_{PROTOCOL_VERSION}" for name in ("append", "install")}
 
 
 def test_calls_at_the_caps_of_the_bounds_do_not_keep_the_server_long(

@@ -69,6 +69,11 @@ class Keys:
         """Sorted set: timers by when they are due (milliseconds)."""
         return self.prefix + b"timers:" + shard.encode()
 
+    def move(self, shard: str) -> bytes:
+        """Hash, the move that the shard is in or left with: source, target, epoch, generation; of a copy that
+        is being installed number, resume, complete, clearing, discarded."""
+        return self.prefix + b"move:" + shard.encode()
+
     # --- pairs
 
     def outbox(self, producer: str, target: str) -> bytes:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
-from penstock.store.port import Bounds, Call, Entry, Owner
+from penstock.store.moves import Move
+from penstock.store.port import Bounds, Call, Entry, Owner, ShardStatus
 
 
 class Readiness(Enum):
@@ -53,10 +54,25 @@ class Lane:
 
 
 @dataclass(slots=True)
+class MoveNote:
+    """What a store knows of the move that a shard is in, or left with (`moves.ReadMove`).
+
+    `clearing`: an older copy goes first. `discarded`: the move is dead, and its copy goes.
+    """
+
+    move: Move
+    chunks: int = 0
+    resume: bytes = b""
+    complete: bool = False
+    clearing: bool = False
+    discarded: bool = False
+
+
+@dataclass(slots=True)
 class ShardRecord:
     """One shard: who owns it, how far it is, its inbox, its outbox, its state.
 
-    `status` is "" (active), "frozen" or "moved:<store id>". `placed` is the number of the last
+    `home` is the store that has it when it is not this one. `placed` is the number of the last
     entry that the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last
     entry taken. `waiters` are producers of this store that wait for room in the inbox, in line.
     """
@@ -64,7 +80,9 @@ class ShardRecord:
     source: bool
     position: bytes
     table_version: int
-    status: str = ""
+    status: ShardStatus = ShardStatus.ACTIVE
+    home: str = ""
+    note: MoveNote | None = None
     epoch: int = 0
     owner: Owner | None = None
     commit: int = 0
@@ -83,6 +101,18 @@ class ShardRecord:
     outbox_bytes: int = 0
     state: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
     timers: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def is_away(self) -> bool:
+        """It is in a move, or gone: nobody owns it here and it takes no entries."""
+        return self.status is not ShardStatus.ACTIVE
+
+    def empty(self) -> None:
+        """Forget all but the tombstone, and who waits for the shard here."""
+        fresh = ShardRecord(source=False, position=b"", table_version=0)
+        for one in fields(self):
+            if one.name not in {"status", "home", "note", "epoch", "waiters"}:
+                setattr(self, one.name, getattr(fresh, one.name))
 
     def has_room(self, size_bytes: int, bounds: Bounds) -> bool:
         """Whether the inbox may take an entry. An empty one takes an entry of whatever size."""
@@ -196,3 +226,6 @@ class MemoryNode:
         self.store_id, self.run_id, self.generation, self.topologies = "", "", 0, {}
         for carry_out, call in self.log:
             carry_out(call)
+        for data in self.topologies.values():
+            # Ready lists are not logged: claims under the next generation fill them.
+            data.ready.clear()

@@ -8,11 +8,32 @@ source, the simulation) owns the clock: a call never waits, it answers what stan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
-from penstock.store.port import NodeStore, ShardStatus
+from penstock.store.moves import (
+    Activate,
+    Chunk,
+    Depart,
+    Discard,
+    Drop,
+    Export,
+    Freeze,
+    Install,
+    Installed,
+    Move,
+    MoveState,
+    ReadMove,
+    Thaw,
+)
+from penstock.store.port import Answer, Moved, NodeStore, Request, ShardStatus, StoreFull, StoreUnreachable
+
+A = TypeVar("A")
+
+StoreOf = Callable[[str], NodeStore | None]
+"""Store id -> the store, None when unknown."""
 
 
 class MoveStep(StrEnum):
@@ -36,19 +57,20 @@ class MoveObstacle(StrEnum):
 
     SOURCE_UNREACHABLE = "SOURCE_UNREACHABLE"
     TARGET_UNREACHABLE = "TARGET_UNREACHABLE"
-    TARGET_FULL = "TARGET_FULL"
-    """The target is at its memory limit."""
+    FULL = "FULL"
+    """A store is at its limit of memory or disk."""
     UNKNOWN = "UNKNOWN"
     """A store has no record of the shard, or the topology is retracted there."""
     STALE = "STALE"
     """The source's map has a newer schedule, or another home for the shard."""
     INSTALLING = "INSTALLING"
     """The shard is still on its way to the source itself."""
-    OTHER_TARGET = "OTHER_TARGET"
-    """The shard has departed for another store: that move must end first (`MoveProgress.target` names the
-    store)."""
+    NO_SUCH_STORE = "NO_SUCH_STORE"
+    """The look-up does not know the store at the move's other end."""
     REFUSED = "REFUSED"
     """The target does not take this move: it holds the shard, or a newer move's copy."""
+    ALIVE = "ALIVE"
+    """Nothing to tidy: the move goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,29 +101,30 @@ class MoveKind(StrEnum):
 
 
 def move_once(
-    source: NodeStore, target: NodeStore, shard: str, *, target_id: str, version: int, chunks_max: int = 16
+    source: NodeStore, store_of: StoreOf, shard: str, *, target_id: str, version: int, chunks_max: int = 16
 ) -> MoveProgress:
-    """Take a shard's move from `source` to `target` (whose store id is `target_id`) a part further.
+    """Take a shard's move from `source` to the store `target_id` a part further.
 
-    `version` is that of the schedule that says so, as it is published in `source`. Copies at most
-    `chunks_max` chunks. A lost or refused call is an obstacle; raises nothing but ProtocolMismatch.
+    `version` is that of the schedule that says so, as it is published in `source`. Copies, or drops, at most
+    `chunks_max` chunks. A move that departed for another store before is brought to its end there. A lost or
+    refused call is an obstacle; raises ProtocolMismatch only.
     """
-    raise NotImplementedError
+    freeze = Freeze(shard, target_id, version)
+    return _carry_out(shard, lambda sight: _move(sight, _source(source), store_of, freeze, chunks_max))
 
 
-def go_back_once(source: NodeStore, target: NodeStore, shard: str) -> MoveProgress:
-    """Take back a move of a shard that `source` has frozen: thaw it, drop the target's copy, a part at a
-    time.
+def go_back_once(source: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
+    """Take back a move of a shard that `source` has frozen: thaw it, drop the target's copy.
 
-    A move that has departed is not taken back: the step is ACTIVATE then, for `move_once`.
+    A move that has departed is not taken back: the step is ACTIVATE then, for `move_once`. A copy that could
+    not be dropped is left to `tidy_once`.
     """
-    raise NotImplementedError
+    return _carry_out(shard, lambda sight: _go_back(sight, _source(source), store_of, chunks_max))
 
 
-def tidy_once(target: NodeStore, source: NodeStore, shard: str) -> MoveProgress:
-    """Drop the copy that `target` has of a move, if `source` (the store that this move names) says that it
-    is dead."""
-    raise NotImplementedError
+def tidy_once(target: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
+    """Drop the copy that `target` has of a move, if the source that this move names says that it is dead."""
+    return _carry_out(shard, lambda sight: _tidy(sight, _target(target), store_of, chunks_max))
 
 
 def moves_due(
@@ -122,3 +145,200 @@ def moves_due(
         elif status is ShardStatus.INSTALLING and home != store_id:
             due[shard] = MoveKind.TIDY
     return due
+
+
+class _Blocked(Exception):
+    """Something stands in the way of a move."""
+
+    def __init__(self, obstacle: MoveObstacle) -> None:
+        super().__init__(obstacle)
+        self.obstacle = obstacle
+
+
+class _Overtaken(Exception):
+    """Somebody else took the move further, or back: look again."""
+
+
+@dataclass(slots=True)
+class _Sight:
+    """How far a move is, as the driver sees it while it goes on."""
+
+    shard: str
+    step: MoveStep = MoveStep.FREEZE
+    target: str = ""
+    copied_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """One of the two stores of a move; what it does not carry out is an obstacle."""
+
+    store: NodeStore
+    unreachable: MoveObstacle
+
+    def call(self, call: Request[A]) -> A:
+        try:
+            return self.store.call(call)
+        except StoreUnreachable as error:
+            raise _Blocked(self.unreachable) from error
+        except StoreFull as error:
+            raise _Blocked(MoveObstacle.FULL) from error
+
+    def state(self, shard: str) -> MoveState | None:
+        return self.call(ReadMove(shard))
+
+
+def _source(store: NodeStore | None) -> _End:
+    return _end(store, MoveObstacle.SOURCE_UNREACHABLE)
+
+
+def _target(store: NodeStore | None) -> _End:
+    return _end(store, MoveObstacle.TARGET_UNREACHABLE)
+
+
+def _end(store: NodeStore | None, unreachable: MoveObstacle) -> _End:
+    if store is None:
+        raise _Blocked(MoveObstacle.NO_SUCH_STORE)
+    return _End(store, unreachable)
+
+
+def _carry_out(shard: str, go_on: Callable[[_Sight], None]) -> MoveProgress:
+    sight = _Sight(shard)
+    obstacle = None
+    try:
+        go_on(sight)
+    except _Blocked as blocked:
+        obstacle = blocked.obstacle
+    except _Overtaken:
+        pass
+    return MoveProgress(shard, sight.step, sight.target, sight.copied_bytes, obstacle)
+
+
+def _move(sight: _Sight, source: _End, store_of: StoreOf, freeze: Freeze, chunks_max: int) -> None:
+    state = source.state(sight.shard)
+    if state is None:
+        raise _Blocked(MoveObstacle.UNKNOWN)
+    if state.status is ShardStatus.INSTALLING:
+        raise _Blocked(MoveObstacle.INSTALLING)
+    if state.move is not None and state.status in {ShardStatus.DEPARTED, ShardStatus.MOVED}:
+        move = state.move
+        sight.target = move.target
+        sight.step = MoveStep.ACTIVATE if state.status is ShardStatus.DEPARTED else MoveStep.DONE
+    else:
+        move = _frozen(sight, source, freeze)
+        target = _target(store_of(move.target))
+        _copy(sight, source, target, move, chunks_max)
+        if sight.step is MoveStep.DEPART:
+            _depart(sight, source, move)
+    if sight.step is MoveStep.ACTIVATE:
+        _activate(sight, _target(store_of(move.target)), move)
+        _clear(sight, source, Drop(sight.shard, move), chunks_max, MoveStep.DONE)
+
+
+def _frozen(sight: _Sight, source: _End, freeze: Freeze) -> Move:
+    answer = source.call(freeze)
+    if isinstance(answer, Moved):
+        raise _Overtaken
+    if isinstance(answer, Answer):
+        raise _Blocked(
+            {Answer.STALE: MoveObstacle.STALE, Answer.MOVING: MoveObstacle.INSTALLING}.get(
+                answer, MoveObstacle.UNKNOWN
+            )
+        )
+    sight.step, sight.target = MoveStep.COPY, answer.target
+    return answer
+
+
+def _copy(sight: _Sight, source: _End, target: _End, move: Move, chunks_max: int) -> None:
+    """Take the copy at the target further; the step is DEPART when the target has said that it is
+    complete."""
+    shard = sight.shard
+    there = target.state(shard)
+    installed = Installed(0, b"", complete=False)
+    if there is not None and there.installed is not None and there.move == move:
+        installed = there.installed
+    chunk: Chunk | None = None
+    for _ in range(chunks_max):
+        if installed.complete:
+            break
+        if chunk is None:
+            chunk = _exported(source.call(Export(shard, move, installed.resume)))
+        before, installed = installed, _taken(target.call(Install(shard, move, installed.chunks + 1, chunk)))
+        if installed != before:
+            sight.copied_bytes += len(chunk.payload)
+            chunk = None
+    if installed.complete:
+        sight.step = MoveStep.DEPART
+
+
+def _exported(answer: Chunk | Answer) -> Chunk:
+    if isinstance(answer, Answer):
+        raise _Overtaken
+    return answer
+
+
+def _taken(answer: Installed | Answer) -> Installed:
+    if isinstance(answer, Answer):
+        raise _Blocked(MoveObstacle.REFUSED if answer is Answer.STALE else MoveObstacle.UNKNOWN)
+    return answer
+
+
+def _depart(sight: _Sight, source: _End, move: Move) -> None:
+    answer = source.call(Depart(sight.shard, move))
+    if answer is not Answer.OK and answer is not Answer.DONE:
+        sight.step = MoveStep.FREEZE
+        raise _Overtaken
+    sight.step = MoveStep.ACTIVATE
+
+
+def _activate(sight: _Sight, target: _End, move: Move) -> None:
+    answer = target.call(Activate(sight.shard, move))
+    if answer is not Answer.OK and answer is not Answer.DONE:
+        raise _Blocked(MoveObstacle.REFUSED)
+    sight.step = MoveStep.DROP
+
+
+def _clear(sight: _Sight, end: _End, call: Drop | Discard, calls_max: int, over: MoveStep) -> None:
+    """Repeat a call that drops some of a copy each time."""
+    for _ in range(calls_max):
+        answer = end.call(call)
+        if answer is not Answer.MORE:
+            # STALE: somebody else has done it, and the shard is elsewhere by now
+            sight.step = over
+            return
+
+
+def _go_back(sight: _Sight, source: _End, store_of: StoreOf, chunks_max: int) -> None:
+    sight.step = MoveStep.THAW
+    state = source.state(sight.shard)
+    if state is None:
+        raise _Blocked(MoveObstacle.UNKNOWN)
+    if state.move is None:
+        sight.step = MoveStep.BACK
+        return
+    move = state.move
+    sight.target = move.target
+    answer = source.call(Thaw(sight.shard, move))
+    if isinstance(answer, Moved):
+        sight.step = MoveStep.ACTIVATE
+        return
+    if answer is Answer.STALE:
+        raise _Blocked(MoveObstacle.INSTALLING)
+    sight.step = MoveStep.DISCARD
+    _clear(sight, _target(store_of(move.target)), Discard(sight.shard, move), chunks_max, MoveStep.BACK)
+
+
+def _tidy(sight: _Sight, target: _End, store_of: StoreOf, chunks_max: int) -> None:
+    sight.step = MoveStep.DISCARD
+    there = target.state(sight.shard)
+    if there is None or there.move is None or there.status is not ShardStatus.INSTALLING:
+        sight.step = MoveStep.BACK
+        return
+    move = there.move
+    sight.target = move.target
+    here = _source(store_of(move.source)).state(sight.shard)
+    if here is None:
+        raise _Blocked(MoveObstacle.UNKNOWN)
+    if here.epoch < move.epoch or (here.epoch == move.epoch and here.status is not ShardStatus.ACTIVE):
+        raise _Blocked(MoveObstacle.ALIVE)
+    _clear(sight, target, Discard(sight.shard, move), chunks_max, MoveStep.BACK)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.store.port import Answer, Request, ShardStatus
+from penstock.store.port import Answer, Moved, Request, ShardStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze(Request["Move | Answer | Moved"]):
+class Freeze(Request[Move | Answer | Moved]):
     """Stop a shard for its move to `target`: claims and appends answer MOVING, commits FENCED.
 
     Mints epoch + 1 and takes the shard off its owner's ready list. What waits for it here is `Outgoing`
@@ -64,7 +64,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Export(Request["Chunk | Answer"]):
+class Export(Request[Chunk | Answer]):
     """Read a frozen shard: its record, state, timers, inbox and outbox, about `Bounds.chunk_*` at each call.
 
     Starts with `resume` b"". A `Chunk`, or STALE (not frozen under this move), or UNKNOWN. Changes nothing.
@@ -85,7 +85,7 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
-class Install(Request["Installed | Answer"]):
+class Install(Request[Installed | Answer]):
     """Take chunk `number` (1, 2, ...) of a move; a record that is being installed has no owner and takes no
     entry.
 
@@ -141,7 +141,7 @@ class Drop(Request[Answer]):
 
 
 @dataclass(frozen=True, slots=True)
-class Thaw(Request["Answer | Moved"]):
+class Thaw(Request[Answer | Moved]):
     """The source takes the shard up again; the move is dead from now on. Its owner has to claim it anew.
 
     OK; DONE when it is active; `Moved` when it has departed: the move must go on; STALE when it is frozen
@@ -179,7 +179,7 @@ class MoveState:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMove(Request["MoveState | None"]):
+class ReadMove(Request[MoveState | None]):
     """Where a shard stands in this store. None without a record."""
 
     shard: str

@@ -1,0 +1,174 @@
+"""Two node stores and shards that go from one to the other, for the tests of moves.
+
+Store "s1" is node n1 with worker w1, "s2" is node n2 with w2; a shard's executor is in the worker of its
+home. A `Scene` for each stands for what owners there know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from penstock.store.mover import MoveObstacle, MoveProgress, MoveStep, go_back_once, move_once
+from penstock.store.moves import Chunk, Export, Freeze, Install, Installed, Move, MoveState, ReadMove
+from penstock.store.port import Answer, Moved, NodeStore, Publish
+from penstock.store.sender import deliver_once
+from store_backends import Backend
+from store_scenario import SHARDS, SMALL, Scene
+
+CHUNKED = replace(SMALL, chunk_bytes_max=60, chunk_entries_max=4)
+"""Bounds under which a shard takes many chunks."""
+
+WORKERS = {"s1": "w1", "s2": "w2"}
+
+
+class MoveScene:
+    """All shards begin at s1 unless `homes` says otherwise, created and claimed."""
+
+    def __init__(self, backend: Backend, **homes: str) -> None:
+        self.version = 1
+        self.homes = dict.fromkeys(SHARDS, "s1") | {name.replace("_", "/"): s for name, s in homes.items()}
+        self.at = {
+            "s1": Scene(backend.open_store("n1", bounds=CHUNKED)),
+            "s2": Scene(backend.open_store("n2", bounds=CHUNKED)),
+        }
+        for store_id, scene in self.at.items():
+            scene.open(store_id)
+        self.publish()
+        for store_id, scene in self.at.items():
+            assert scene.enroll(WORKERS[store_id]) is Answer.OK
+            for shard, home in self.homes.items():
+                if home == store_id:
+                    scene.create(shard)
+                    self.claim(shard)
+
+    @property
+    def a(self) -> Scene:
+        return self.at["s1"]
+
+    @property
+    def b(self) -> Scene:
+        return self.at["s2"]
+
+    def publish(self) -> None:
+        """The present homes, under the present version, to both stores."""
+        for operator in ("src", "mid", "end"):
+            call = Publish(
+                operator=operator,
+                version=self.version,
+                term=1,
+                workers=tuple((w, f"node-{s}", f"host-{s}", f"uid-{w}") for s, w in WORKERS.items()),
+                executors=tuple((f"{operator}@{w}", w, 1) for w in WORKERS.values()),
+                shards=tuple(
+                    (shard, f"{operator}@{WORKERS[home]}", home)
+                    for shard, home in self.homes.items()
+                    if shard.startswith(operator)
+                ),
+            )
+            for scene in self.at.values():
+                scene.store.call(call)
+
+    def send_home(self, shard: str, store_id: str) -> None:
+        """A new schedule version makes `store_id` the shard's home."""
+        self.version += 1
+        self.homes[shard] = store_id
+        self.publish()
+
+    def store_of(self, store_id: str) -> NodeStore | None:
+        return self.at[store_id].store if store_id in self.at else None
+
+    def home_of(self, shard: str) -> NodeStore | None:
+        return self.store_of(self.homes.get(shard, ""))
+
+    def claim(self, shard: str) -> None:
+        """The shard's owner at its home claims it."""
+        home = self.homes[shard]
+        self.at[home].claim(shard, worker=WORKERS[home], version=self.version)
+
+    # --- calls of a move
+
+    def freeze(self, shard: str, target: str = "s2", source: str = "s1") -> Move:
+        """Freeze a shard whose home is `target` from now on."""
+        if self.homes[shard] != target:
+            self.send_home(shard, target)
+        move = self.try_freeze(shard, target, source)
+        assert isinstance(move, Move), move
+        return move
+
+    def try_freeze(self, shard: str, target: str = "s2", source: str = "s1") -> Move | Answer | Moved:
+        return self.at[source].store.call(Freeze(shard, target, self.version))
+
+    def chunks(self, shard: str, move: Move) -> Iterator[Chunk]:
+        resume = b""
+        while True:
+            chunk = self.at[move.source].store.call(Export(shard, move, resume))
+            assert isinstance(chunk, Chunk), chunk
+            yield chunk
+            if chunk.is_last:
+                return
+            resume = chunk.resume
+
+    def install(
+        self, shard: str, move: Move, chunk: Chunk, number: int, into: str = ""
+    ) -> Installed | Answer:
+        return self.at[into or move.target].store.call(Install(shard, move, number, chunk))
+
+    def copy(self, shard: str, move: Move) -> None:
+        """All chunks, each as often as the target clears what it had before."""
+        number = 0
+        for chunk in self.chunks(shard, move):
+            number += 1
+            for _ in range(100):
+                answer = self.install(shard, move, chunk, number)
+                assert isinstance(answer, Installed), answer
+                if answer.chunks == number:
+                    break
+        assert answer.complete
+
+    def state(self, shard: str, store_id: str) -> MoveState | None:
+        return self.at[store_id].store.call(ReadMove(shard))
+
+    def status(self, shard: str) -> list[str]:
+        """The shard's status in both stores, "" where it was never."""
+        states = [self.state(shard, store_id) for store_id in self.at]
+        return [state.status.value if state else "" for state in states]
+
+    # --- whole moves
+
+    def move_once(
+        self, shard: str, *, source: str = "s1", target: str = "s2", chunks_max: int = 16
+    ) -> MoveProgress:
+        store = self.at[source].store
+        return move_once(
+            store, self.store_of, shard, target_id=target, version=self.version, chunks_max=chunks_max
+        )
+
+    def move(self, shard: str, target: str = "s2", chunks_max: int = 16) -> int:
+        """A whole move to `target`, and a claim there; answers how many bytes were copied."""
+        source = next(store_id for store_id in self.at if store_id != target)
+        if self.homes[shard] != target:
+            self.send_home(shard, target)
+        copied = 0
+        for _ in range(500):
+            progress = self.move_once(shard, source=source, target=target, chunks_max=chunks_max)
+            copied += progress.copied_bytes
+            assert progress.obstacle is None, progress
+            if progress.step is MoveStep.DONE:
+                self.claim(shard)
+                return copied
+        raise AssertionError(progress)
+
+    def go_back(self, shard: str) -> MoveProgress:
+        return go_back_once(self.a.store, self.store_of, shard)
+
+    def deliver(self) -> None:
+        """Both senders, until nothing of either goes any further."""
+        for _ in range(100):
+            passes = [deliver_once(scene.store, self.home_of) for scene in self.at.values()]
+            if not any(one.more for one in passes):
+                return
+        raise AssertionError("a sender goes on for ever")
+
+
+def obstacle(progress: MoveProgress) -> MoveObstacle | None:
+    return progress.obstacle
