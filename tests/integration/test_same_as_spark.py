@@ -1,7 +1,8 @@
 """Processors give the same rows in Spark's own transformWithState and in Penstock's runner over a real store.
 
 Spark reads each example's input as three files, one for each micro-batch; Penstock works the same three
-batches, and another owner takes every shard between them, so that state comes from the store. The last
+batches, and another owner takes every shard between them, so that state comes from the store. Then each
+example runs whole, by `penstock run` with two workers, and what its sink wrote is compared. The last
 test asks both for the answers of single state calls, and how keys and rows look to a processor.
 """
 
@@ -11,7 +12,9 @@ import datetime
 import decimal
 import importlib
 import itertools
+import json
 import os
+import shutil
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +38,7 @@ from penstock_worker.spark_types import struct_type
 from penstock_worker.state.cache import StateCache
 from penstock_worker.steps import routing_keys
 from penstock_worker.user_code import ProcessorRunner
+from run_harness import Run, read_rows
 from store_fixtures import RedisBackend
 from store_scenario import Scene
 
@@ -221,6 +225,36 @@ def test_an_example_gives_the_same_rows_in_spark_and_in_penstock(
     assert len(theirs) == BATCHES
     assert list(map(in_order, ours)) == list(map(in_order, theirs))
     assert sum(map(len, ours)) == sum(map(len, batches))
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("example", EXAMPLE_PROCESSORS, ids=lambda example: example.folder)
+def test_a_whole_run_of_an_example_writes_the_rows_that_spark_gives(
+    example: Example, streaming: SparkSession, tmp_path: Path
+) -> None:
+    module = module_of(example)
+    folder = tmp_path / "example"
+    shutil.copytree(EXAMPLES / example.folder, folder, ignore=shutil.ignore_patterns("out", ".penstock"))
+    run = Run(folder / "topology.yaml", tmp_path / "state", ("--workers", "2"))
+    run.start()
+    assert run.finish() == 0, run.output
+    ours = [json.dumps(row) for row in read_rows(folder / "out")]
+
+    batches = batches_of(next((folder / "input").iterdir()))
+    write_batches(batches, tmp_path / "input")
+    cloudpickle.register_pickle_by_value(module)
+    stream = (
+        streaming.readStream.schema(struct_type(parse_schema(example.input)))
+        .option("maxFilesPerTrigger", 1)
+        .csv(str(tmp_path / "input"))
+    )
+    processor = getattr(module, example.processor)
+    theirs = in_spark(stream, example.key, processor(), parse_schema(example.output), tmp_path)
+
+    rows = [row for batch in theirs for row in batch]
+    written = streaming.createDataFrame(rows, struct_type(parse_schema(example.output))).toJSON().collect()
+    assert sorted(ours) == sorted(json.dumps(json.loads(row)) for row in written)
+    assert len(ours) == sum(map(len, batches))
 
 
 def batches_of(path: Path) -> list[list[str]]:
