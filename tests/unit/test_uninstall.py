@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ class Scene:
     def __init__(self, pods_end_s: float | None = 2.0) -> None:
         self.now_s = 0.0
         self.cluster = MemoryCluster(clock_s=lambda: self.now_s)
-        self.between: Callable[[], None] = lambda: None
+        self.between: Callable[[], Awaitable[None]] | None = None
         self._pods_end_s = pods_end_s
         self._leaving: dict[str, float] = {}
         self.cluster.subscribe(self._note)
@@ -56,7 +56,7 @@ class Scene:
     def release(self) -> None:
         self.add(DEPLOYMENTS, "penstock-operator", OPERATOR_LABELS)
         self.add(LEASES, "penstock-operator")
-        self.add(STATEFUL_SETS, "penstock-store-n1", {**STORE_LABELS, **OURS})
+        self.add(STATEFUL_SETS, "penstock-store-n1", {**STORE_LABELS, **OURS}, spec={})
         self.add_pod("penstock-store-n1-0", STORE_LABELS)
         self.add(VOLUME_CLAIMS, "data-penstock-store-n1-0", STORE_LABELS)
         owner = self.cluster.put(TOPOLOGIES, objects.topology())
@@ -71,7 +71,8 @@ class Scene:
 
     async def sleep(self, seconds: float) -> None:
         self.now_s += seconds
-        self.between()
+        if self.between is not None:
+            await self.between()
         for name, since_s in list(self._leaving.items()):
             if self._pods_end_s is not None and self.now_s >= since_s + self._pods_end_s:
                 del self._leaving[name]
@@ -114,7 +115,7 @@ def test_what_others_made_stays() -> None:
     scene.release()
     scene.add(CONFIG_MAPS, "code-of-the-user")
     scene.add_pod("a-pod-of-the-user", {"app": "other"})
-    scene.add(STATEFUL_SETS, "a-database")
+    scene.add(STATEFUL_SETS, "a-database", spec={})
     scene.add(VOLUME_CLAIMS, "data-a-database-0")
     scene.uninstall()
     assert scene.left() == [
@@ -132,14 +133,36 @@ def test_volumes_and_retained_schedules_stay_when_they_are_to_be_kept() -> None:
     assert scene.left() == ["Schedule kept-numbers", "PersistentVolumeClaim data-penstock-store-n1-0"]
 
 
+def test_a_kept_volume_is_let_go_of_before_its_store_goes() -> None:
+    scene = Scene()
+    policy = {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    store = scene.add(STATEFUL_SETS, "s", STORE_LABELS, spec={"persistentVolumeClaimRetentionPolicy": policy})
+    claim: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data-s-0", "labels": STORE_LABELS},
+    }
+    scene.cluster.put(VOLUME_CLAIMS, objects.owned_by(store, claim))
+
+    async def let_go() -> None:
+        (held,) = (await scene.cluster.list(STATEFUL_SETS)).items
+        assert held["spec"]["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Retain"
+        if scene.now_s == 2:
+            scene.cluster.put(VOLUME_CLAIMS, claim)
+
+    scene.between = let_go
+    scene.uninstall(keep_volumes=True)
+    assert scene.left() == ["PersistentVolumeClaim data-s-0"]
+
+
 def test_the_operator_is_gone_before_anything_else_goes() -> None:
     scene = Scene()
     scene.release()
     scene.add_pod("penstock-operator-1", OPERATOR_LABELS, grace_s=10)
     topologies: list[int] = []
 
-    def end_the_operator() -> None:
-        topologies.append(len(run(scene.cluster.list(TOPOLOGIES)).items))
+    async def end_the_operator() -> None:
+        topologies.append(len((await scene.cluster.list(TOPOLOGIES)).items))
         if scene.now_s == 3:
             scene.cluster.finish(PODS, "penstock-operator-1")
 
@@ -177,7 +200,7 @@ def test_an_api_server_that_is_away_for_a_moment_is_waited_for() -> None:
     scene.release()
     scene.cluster.is_away = True
 
-    def come_back() -> None:
+    async def come_back() -> None:
         scene.cluster.is_away = scene.now_s < 5
 
     scene.between = come_back

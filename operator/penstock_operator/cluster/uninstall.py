@@ -1,8 +1,8 @@
 """What the chart's pre-delete hook does: take away all that the operator made in its namespace.
 
-`helm uninstall` knows the chart's own objects only. Topologies, and what the operator made for them, would stay
-with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator must be
-gone first, or it makes node stores anew. What is still ending when the time is over ends by itself.
+`helm uninstall` knows the chart's own objects only. Topologies, and what the operator made for them, would
+stay with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator must
+be gone first, or it makes node stores anew. What is still ending when the time is over ends by itself.
 Neighbours: `cluster_api` is the way to Kubernetes, `names` has the labels; the chart's hook runs
 `penstock uninstall`.
 """
@@ -50,7 +50,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A kind of object that goes, and the labels that tell ours from others. `grace_s` None: the pod's own."""
+    """A kind of object that goes, and its labels that tell ours from others. `grace_s` None: the pod's own."""
 
     kind: Kind
     labels: Mapping[str, str]
@@ -81,13 +81,14 @@ async def run_uninstall(
     """
     deadline_s = clock_s() + timeout_s
     deleted: dict[str, None] = {}
-    operator = _Made(PODS, {**_component("operator"), LABEL_NAME: "penstock"})
     ending: list[str] = []
     answered = False
     while True:
         try:
             ending = await _delete_named(cluster, DEPLOYMENTS, f"{fullname}-operator", deleted)
-            ending += [_title(PODS, pod) for pod in (await cluster.list(PODS, operator.labels)).items]
+            ending += [_title(PODS, pod) for pod in (await cluster.list(PODS, _component("operator"))).items]
+            if not ending and keep_volumes:
+                ending = await _let_go_of_claims(cluster)
             if not ending:
                 ending = await _sweep(cluster, keep_volumes, deleted)
                 ending += await _delete_named(cluster, LEASES, f"{fullname}-operator", deleted)
@@ -105,25 +106,39 @@ async def run_uninstall(
 
 
 def _component(name: str) -> dict[str, str]:
-    return {LABEL_COMPONENT: name}
+    return {LABEL_NAME: "penstock", LABEL_COMPONENT: name}
+
+
+_STORE = _component(COMPONENT_STORE)
 
 
 def _made(keep_volumes: bool) -> tuple[_Made, ...]:
     """In this order: owners before what they own, so that nobody makes it anew."""
     ours = {LABEL_NAME: "penstock", LABEL_MANAGED_BY: MANAGER}
     store_grace_s = None if keep_volumes else _POD_GRACE_S
-    claims = () if keep_volumes else (_Made(VOLUME_CLAIMS, _component(COMPONENT_STORE)),)
+    claims = () if keep_volumes else (_Made(VOLUME_CLAIMS, _STORE),)
     return (
         _Made(TOPOLOGIES, {}),
         _Made(LATENCY_SLAS, {}),
         _Made(SCHEDULES, {}),
         _Made(DISRUPTION_BUDGETS, ours),
         _Made(CONFIG_MAPS, ours),
-        _Made(PODS, {**_component(COMPONENT_WORKER), LABEL_NAME: "penstock"}, _POD_GRACE_S),
-        _Made(STATEFUL_SETS, {**_component(COMPONENT_STORE), LABEL_NAME: "penstock"}),
-        _Made(PODS, {**_component(COMPONENT_STORE), LABEL_NAME: "penstock"}, store_grace_s),
+        _Made(PODS, _component(COMPONENT_WORKER), _POD_GRACE_S),
+        _Made(STATEFUL_SETS, _STORE),
+        _Made(PODS, _STORE, store_grace_s),
         *claims,
     )
+
+
+async def _let_go_of_claims(cluster: ClusterApi) -> list[str]:
+    """Have claims outlive their StatefulSets, which own them unless told not to; answers those still owned."""
+    for thing in (await cluster.list(STATEFUL_SETS, _STORE)).items:
+        policy = thing["spec"].get("persistentVolumeClaimRetentionPolicy", {})
+        if policy.get("whenDeleted") == "Delete":
+            thing["spec"]["persistentVolumeClaimRetentionPolicy"] = {**policy, "whenDeleted": "Retain"}
+            await cluster.replace(STATEFUL_SETS, thing)
+    claims = (await cluster.list(VOLUME_CLAIMS, _STORE)).items
+    return [_title(VOLUME_CLAIMS, claim) for claim in claims if claim["metadata"].get("ownerReferences")]
 
 
 async def _sweep(cluster: ClusterApi, keep_volumes: bool, deleted: dict[str, None]) -> list[str]:
