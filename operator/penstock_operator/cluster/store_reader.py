@@ -1,0 +1,154 @@
+"""Reads what the stores know of a topology: one round trip to each store and turn, in threads.
+
+A store that does not answer in time has no reading (None) in this turn and is left alone for a while, so that
+one that hangs holds up no other. Nothing is written: the operator's Redis user cannot. Neighbours: `observe`
+puts the readings into the picture, `penstock.store` speaks with Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock.metrics.rows import PartitionsRow, TaskRow, WorkerRow, unpack
+from penstock.store.port import (
+    Assignment,
+    Call,
+    Failures,
+    Measure,
+    NodeStore,
+    ReadMetrics,
+    WorkerAssignment,
+)
+from penstock_operator.cluster.observed import StoreReading
+
+_LOG = logging.getLogger(__name__)
+
+_NOBODY = "-"
+"""Of no worker: the answer says the store's generation."""
+_WAIT_S = 1.5
+"""How long a turn waits for a store."""
+_PAUSE_S_MIN = 0.5
+_PAUSE_S_MAX = 5.0
+"""How long a store is left alone after it did not answer, growing with each time."""
+_SHARD_ROWS = "shard:"
+
+OpenStoreClient = Callable[[str, str], NodeStore]
+"""(address, topology uid) -> a client; it connects at its first call."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One client: a topology's way to one store."""
+
+    store: NodeStore
+    reading: asyncio.Future[StoreReading] | None = None
+    asked: tuple[str, ...] = ()
+    pause_s: float = 0.0
+    not_before_s: float = 0.0
+
+
+@dataclass
+class StoreReader:
+    """Belongs to one event loop. `clock_s` is monotonic, `wall_us` is what rows are stamped with."""
+
+    open_client: OpenStoreClient
+    threads: Executor
+    clock_s: Callable[[], float]
+    wall_us: Callable[[], int]
+    _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
+
+    async def read(
+        self, topology_uid: str, addresses: Mapping[str, str], shards: Mapping[str, Collection[str]]
+    ) -> dict[str, StoreReading | None]:
+        """Store id -> reading, of every store in `addresses` (id -> host:port). `shards`: whose home is which
+        store."""
+        ids = list(addresses)
+        readings = await asyncio.gather(
+            *(self._read(topology_uid, addresses[id_], tuple(shards.get(id_, ()))) for id_ in ids)
+        )
+        return dict(zip(ids, readings, strict=True))
+
+    def keep_only(self, addresses: Collection[str], topology_uids: Collection[str]) -> None:
+        """Close the lines to stores and topologies that are no more."""
+        for key in [key for key in self._lines if key[0] not in addresses or key[1] not in topology_uids]:
+            line = self._lines[key]
+            if line.reading is None or line.reading.done():
+                del self._lines[key]
+                line.store.close()
+
+    async def _read(self, uid: str, address: str, shards: tuple[str, ...]) -> StoreReading | None:
+        line = self._lines.get((address, uid))
+        if line is None:
+            line = self._lines[address, uid] = _Line(self.open_client(address, uid))
+        if line.reading is None or line.reading.done():
+            if self.clock_s() < line.not_before_s:
+                return None
+            loop = asyncio.get_running_loop()
+            line.asked = shards
+            line.reading = loop.run_in_executor(self.threads, _look, line.store, shards, self.wall_us)
+            line.reading.add_done_callback(_seen)
+        try:
+            reading = await asyncio.wait_for(asyncio.shield(line.reading), _WAIT_S)
+        except (PenstockError, TimeoutError) as error:
+            line.pause_s = min(max(2 * line.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
+            line.not_before_s = self.clock_s() + line.pause_s
+            _LOG.debug("store %s gives no reading: %s", address, error or "it takes too long")
+            return None
+        line.pause_s = 0.0
+        # One that was begun in an earlier turn may have looked at other shards.
+        return reading if line.asked == shards else None
+
+
+def _seen(reading: asyncio.Future[StoreReading]) -> None:
+    """A late error that nobody waits for any more is no news."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+def _look(store: NodeStore, shards: tuple[str, ...], wall_us: Callable[[], int]) -> StoreReading:
+    calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
+    told: WorkerAssignment
+    told, rows, failures, counters = store.pipeline(calls)
+    return reading_of(told.generation, wall_us(), rows, failures, zip(shards, counters, strict=True))
+
+
+def reading_of(
+    generation: int,
+    now_us: int,
+    rows: Mapping[str, bytes],
+    failures: Mapping[str, str],
+    counters: Iterable[tuple[str, Any]],
+) -> StoreReading:
+    """A reading from a store's answers. Shards' own rows are left out: the counters say it."""
+    workers: dict[str, WorkerRow] = {}
+    tasks: dict[str, TaskRow] = {}
+    partitions: dict[str, tuple[str, ...]] = {}
+    for name, data in rows.items():
+        if name.startswith(_SHARD_ROWS):
+            continue
+        try:
+            row = unpack(name, data)
+        except ValueError as error:
+            _LOG.debug("metric row %s is left out: %s", name, error)
+            continue
+        if isinstance(row, WorkerRow):
+            workers[row.worker] = row
+        elif isinstance(row, TaskRow):
+            tasks[name] = row
+        elif isinstance(row, PartitionsRow) and row.shards and row.generation == generation:
+            partitions[row.operator] = row.shards
+    return StoreReading(
+        generation=generation,
+        now_us=now_us,
+        workers=workers,
+        tasks=tasks,
+        shards=dict(counters),
+        failures=dict(failures),
+        partitions=partitions,
+    )
