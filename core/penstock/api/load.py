@@ -64,9 +64,9 @@ def load_manifest(
     return parse_manifest(text, overrides, runtime=runtime, code_dir=path.parent if with_code else None)
 
 
-def load_topology(path: str | Path, overrides: Sequence[str] = ()) -> Topology:
-    """The one Topology in the manifest at `path`, as a worker of a local run reads it."""
-    return load_manifest(Path(path), overrides).topology
+def load_topology(path: str | Path, overrides: Sequence[str] = (), *, runtime: Runtime = "local") -> Topology:
+    """The one Topology in the manifest at `path`, as a worker reads it."""
+    return load_manifest(Path(path), overrides, runtime=runtime).topology
 
 
 def parse_manifest(
@@ -91,6 +91,18 @@ def parse_manifest(
     if faults:
         raise InvalidManifest(faults)
     return Manifest(topologies, slas)
+
+
+def read_topology(document: Mapping[str, Any]) -> Topology:
+    """The Topology in an object as the API server has it. Its status is left out, and so is the metadata that
+    says nothing of what to compute. Raises InvalidManifest with all faults."""
+    metadata = document["metadata"]
+    metadata = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    head = {key: document[key] for key in ("apiVersion", "kind", "spec") if key in document}
+    found = _read({**head, "metadata": metadata}, "cluster", None)
+    if not isinstance(found.object, Topology) or found.faults:
+        raise InvalidManifest(found.faults)
+    return found.object
 
 
 def manifest_text(manifest: Manifest) -> str:
