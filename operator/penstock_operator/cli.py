@@ -211,7 +211,7 @@ def crds(directory: Path | None) -> None:
 def uninstall(
     fullname: str, namespace: str, timeout_s: float, keep_volumes: bool, kubeconfig: str | None
 ) -> None:
-    """Delete all that the operator made in the namespace, as the chart's hook before `helm uninstall` does."""
+    """Delete all that the operator made in the namespace, as the hook before `helm uninstall` does."""
     import asyncio
     import time
 

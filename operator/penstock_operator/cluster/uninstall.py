@@ -1,8 +1,8 @@
 """What the chart's pre-delete hook does: take away all that the operator made in its namespace.
 
 `helm uninstall` knows the chart's own objects only. Topologies, and what the operator made for them, would
-stay with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator must
-be gone first, or it makes node stores anew. What is still ending when the time is over ends by itself.
+stay with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator
+must be gone first, or it makes node stores anew. What is still ending when the time is over ends by itself.
 Neighbours: `cluster_api` is the way to Kubernetes, `names` has the labels; the chart's hook runs
 `penstock uninstall`.
 """
@@ -50,7 +50,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A kind of object that goes, and its labels that tell ours from others. `grace_s` None: the pod's own."""
+    """A kind of object that goes, and labels that tell ours from others. `grace_s` None: the pod's own."""
 
     kind: Kind
     labels: Mapping[str, str]
@@ -131,7 +131,7 @@ def _made(keep_volumes: bool) -> tuple[_Made, ...]:
 
 
 async def _let_go_of_claims(cluster: ClusterApi) -> list[str]:
-    """Have claims outlive their StatefulSets, which own them unless told not to; answers those still owned."""
+    """Have claims outlive their StatefulSets, which own them by default; answers those still owned."""
     for thing in (await cluster.list(STATEFUL_SETS, _STORE)).items:
         policy = thing["spec"].get("persistentVolumeClaimRetentionPolicy", {})
         if policy.get("whenDeleted") == "Delete":
