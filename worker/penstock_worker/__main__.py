@@ -1,6 +1,9 @@
-"""`python -m penstock_worker LAUNCH.json`: one worker process, until told to stop.
+"""`python -m penstock_worker [LAUNCH.json]`: one worker process, until told to stop.
 
-Exit codes: 0 stopped as asked, 1 it can never work (one sentence on stderr), 3 replaced by another start.
+Without a launch file it is the worker of a pod: the environment says what the file would (`worker_launch`).
+
+Exit codes: 0 stopped as asked, 1 it can never work (one sentence on stderr), 3 replaced by another start (a
+local worker only: in a cluster it waits).
 """
 
 from __future__ import annotations
@@ -8,58 +11,99 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import time
 from pathlib import Path
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.worker_launch import WorkerLaunch, launch_from
+from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.redis_store import RedisStore
 from penstock_worker.clock import SystemClock
 from penstock_worker.control_watch import ControlWatch
 from penstock_worker.main_process import MainProcess, Replaced
 from penstock_worker.prometheus import WorkerCollector, serve
+from penstock_worker.source_announcer import SourceAnnouncer
+from penstock_worker.spark_environment import prepare
+from penstock_worker.vitals import Vitals
 
 _LOG = logging.getLogger("penstock_worker")
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside of the pod
 
 
 def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    launch = WorkerLaunch.model_validate_json(Path(arguments[0]).read_text(encoding="utf-8"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    worker = ""
     try:
+        launch = _launch(arguments)
+        worker = f" {launch.worker}"
         return _run(launch)
     except Replaced as replaced:
         _LOG.warning("leaving: %s", replaced)
         return 3
     except PenstockError as error:
-        sys.stderr.write(f"worker {launch.worker}: {error}\n")
+        sys.stderr.write(f"worker{worker}: {error}\n")
         return 1
 
 
+def _launch(arguments: list[str]) -> WorkerLaunch:
+    if arguments:
+        return WorkerLaunch.model_validate_json(Path(arguments[0]).read_text(encoding="utf-8"))
+    return launch_from(prepare(), start_ms=time.time_ns() // 1_000_000)
+
+
+def _leave(*_: object) -> None:
+    """Until there are tasks to retire, there is nothing to wait for; the first process of a container has to
+    say so itself."""
+    raise SystemExit(0)
+
+
 def _run(launch: WorkerLaunch) -> int:
-    plan = compile_topology(load_topology(launch.manifest, launch.overrides))
+    topology = load_topology(launch.manifest, launch.overrides, runtime=launch.runtime)
+    plan = compile_topology(topology, launch.runtime)
+    clock = SystemClock()
+    vitals = Vitals(clock)
     collector = WorkerCollector(plan.topology, launch.worker)
     if launch.metrics_port is not None:
-        serve(collector, launch.metrics_port)
+        address = _ANY_ADDRESS if launch.runtime == "cluster" else "127.0.0.1"
+        serve(collector, vitals, launch.metrics_port, address)
+    if launch.base_dir not in sys.path:
+        sys.path.insert(0, launch.base_dir)
     # Spark takes seconds to import and start: what can fail has failed before.
     from penstock_worker.resident_tasks import ResidentTasks
     from penstock_worker.spark_session import start_session
 
     session = start_session(plan, launch.worker)
+    vitals.resting("it is not enrolled yet")
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
     resident = ResidentTasks(session.sparkContext, watch.wake)
-    process = MainProcess(launch, plan, store, resident, watch, collector, SystemClock())
+    announcer = _announcer(launch, plan, clock)
+    process = MainProcess(launch, plan, store, resident, watch, collector, clock, vitals, announcer)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())
     watch.start()
+    if announcer is not None:
+        announcer.start()
     try:
         process.run()
     finally:
         watch.stop()
+        if announcer is not None:
+            announcer.stop()
         store.close()
         session.stop()
     return 0
+
+
+def _announcer(launch: WorkerLaunch, plan: Plan, clock: SystemClock) -> SourceAnnouncer | None:
+    """`penstock run` looks for partitions itself."""
+    if launch.runtime == "local":
+        return None
+    return SourceAnnouncer(launch, plan, RedisStore(launch.store_url, launch.topology_uid), clock)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 
-from penstock.store.port import NodeStore, StoreUnreachable, WaitControl
+from penstock.errors import PenstockError
+from penstock.store.port import NodeStore, WaitControl
 
 _BLOCK_MS = 1_000
 _AWAY_S = 0.1
@@ -47,7 +48,7 @@ class ControlWatch:
         while not self._stopped.is_set():
             try:
                 last = self._store.call(WaitControl(self._worker, seen, _BLOCK_MS))
-            except StoreUnreachable:
+            except PenstockError:
                 # The store may come back with a stream that begins anew.
                 seen = 0
                 self._stopped.wait(_AWAY_S)

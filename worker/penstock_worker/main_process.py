@@ -4,6 +4,9 @@ Every cycle (the control stream's message, a task that ended, or T_W = 300 ms) i
 assignment from its node's store, compares it with what runs (thread-level update, N-Storm III.C),
 starts and retires resident tasks, and every 0.5 s balances the shards of each executor over
 its tasks (Elasticutor 3.1). It decides nothing else, and nothing waits for it: while it is away, tasks go on.
+
+In a cluster it outlives what ends a local worker, since its pod would only start it again: without a store,
+or while the schedule names another start of it, it runs nothing and asks again.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Iterable
 
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
+from penstock.errors import PenstockError
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, unpack, worker_row_name
 from penstock.schedule.diff import update
 from penstock.store.port import (
@@ -36,11 +40,12 @@ from penstock.store.port import (
 from penstock_worker.clock import Clock
 from penstock_worker.control_watch import ControlWatch
 from penstock_worker.prometheus import WorkerCollector, WorkerReading
-from penstock_worker.resident_task import ResidentTask
-from penstock_worker.resident_tasks import ResidentTasks
+from penstock_worker.resident_task import ResidentTask, TaskStarter
 from penstock_worker.running_executor import RunningExecutor
 from penstock_worker.shard_loads import ShardLoads
+from penstock_worker.source_announcer import SourceAnnouncer
 from penstock_worker.task_launch import TaskLaunch
+from penstock_worker.vitals import Vitals
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,18 +64,20 @@ class Replaced(Exception):
 
 
 class MainProcess:
-    """`store` is the main thread's connection. `run` returns after `request_stop`; it raises Replaced, or
-    PermanentError when this worker can never work."""
+    """`store` is the main thread's connection. `run` returns after `request_stop`. A local worker raises
+    Replaced, or what the store's first call raises; one in a cluster raises neither."""
 
     def __init__(
         self,
         launch: WorkerLaunch,
         plan: Plan,
         store: NodeStore,
-        resident: ResidentTasks,
+        resident: TaskStarter,
         watch: ControlWatch,
         collector: WorkerCollector,
         clock: Clock,
+        vitals: Vitals,
+        announcer: SourceAnnouncer | None = None,
     ) -> None:
         self._launch = launch
         self._plan = plan
@@ -79,7 +86,12 @@ class MainProcess:
         self._watch = watch
         self._collector = collector
         self._clock = clock
-        self._incarnation = f"{launch.uid}/{launch.start_ms}/{launch.attempt}"
+        self._vitals = vitals
+        self._announcer = announcer
+        self._stays = launch.runtime == "cluster"
+        self._start_ms = launch.start_ms
+        self._enrolled = False
+        self._resting = ""
         self._executors: dict[str, RunningExecutor] = {}
         self._assigned: dict[str, AssignedExecutor] = {}
         self._loads = ShardLoads()
@@ -87,7 +99,6 @@ class MainProcess:
         self._balance_us = 0
         self._report_us = 0
         self._stopping = False
-        self._state = "starting"
 
     def request_stop(self) -> None:
         """From a signal handler: retire all tasks, then return from `run`."""
@@ -95,20 +106,72 @@ class MainProcess:
         self._watch.wake()
 
     def run(self) -> None:
-        answer = self._store.call(
-            Enroll(self._launch.worker, self._launch.uid, self._launch.start_ms, self._launch.attempt)
-        )
-        if answer is not Answer.OK:
-            raise Replaced(f"enrolling worker {self._launch.worker} was answered {answer}")
-        self._state = "ready"
         while not self._stopping:
-            try:
-                self._cycle()
-            except StoreUnreachable as error:
-                _LOG.warning("store away: %s", error)
+            self.turn()
+            self._vitals.turned()
             starting = any(executor.starting for executor in self._executors.values())
             self._watch.wait(STARTING_CYCLE_S if starting else WORKER_CYCLE_S)
         self._retire()
+
+    def turn(self) -> None:
+        """Enrol where that is still to be done, and go through one cycle; `run` does so again and again."""
+        try:
+            if not self._enrolled:
+                self._enroll()
+            self._cycle()
+        except Replaced as replaced:
+            if not self._stays:
+                raise
+            self._rest(str(replaced))
+        except StoreUnreachable as error:
+            if not (self._enrolled or self._stays):
+                raise
+            self._miss(error)
+        except PenstockError as error:
+            # The agent may be about to load the library, or somebody to mend a login.
+            if not self._stays:
+                raise
+            self._miss(error)
+        else:
+            self._resting = ""
+            self._vitals.worked()
+
+    def _enroll(self) -> None:
+        if self._stays and not self._executors:
+            # An earlier start in the same pod, when the clock was ahead, must not keep this one out for long.
+            self._start_ms = max(self._start_ms, self._clock.now_us() // 1000)
+        launch = self._launch
+        answer = self._store.call(Enroll(launch.worker, launch.uid, self._start_ms, launch.attempt))
+        if answer is not Answer.OK:
+            raise Replaced(f"enrolling worker {launch.worker} was answered {answer}")
+        self._enrolled = True
+        _LOG.info("enrolled as %s", self._incarnation)
+
+    def _miss(self, error: PenstockError) -> None:
+        """A turn without the store: tasks go on by what they know."""
+        if str(error) != self._resting:
+            _LOG.warning("store away: %s", error)
+        self._resting = str(error)
+        if not self._enrolled:
+            self._vitals.resting(self._resting)
+
+    def _rest(self, why: str) -> None:
+        """Run nothing, and go on asking: this start may be the one that is named next."""
+        if why != self._resting:
+            _LOG.warning("resting: %s", why)
+        self._resting = why
+        self._vitals.resting(why)
+        self._enrolled = False
+        self._assigned = {}
+        now_us = self._clock.monotonic_us()
+        for executor in self._executors.values():
+            executor.stop()
+            executor.turn(now_us, set(), {})
+        self._forget_idle()
+
+    @property
+    def _incarnation(self) -> str:
+        return f"{self._launch.uid}/{self._start_ms}/{self._launch.attempt}"
 
     # --- one cycle ------------------------------------------------------------------------------
 
@@ -118,6 +181,8 @@ class MainProcess:
             [Assignment(self._launch.worker), Failures(), ReadMetrics()]
         )
         self._follow(assignment, failures)
+        if self._announcer is not None:
+            self._announcer.under(assignment.generation)
         tasks, shard_rows = self._own_rows(rows)
         self._loads.observe(shard_rows, now_us)
         balancing = now_us >= self._balance_us
@@ -128,16 +193,21 @@ class MainProcess:
             loads = self._loads.last_second(self._shards_of(name), now_us)
             executor.turn(now_us, up, loads, balance=balancing)
         self._tell_tasks()
-        for name in [name for name, executor in self._executors.items() if executor.idle]:
-            if name not in self._assigned:
-                del self._executors[name]
+        self._forget_idle()
         if now_us >= self._report_us:
             self._report_us = now_us + REPORT_US
             self._report(tasks)
 
+    def _forget_idle(self) -> None:
+        for name in [name for name, executor in self._executors.items() if executor.idle]:
+            if name not in self._assigned:
+                del self._executors[name]
+
     def _follow(self, assignment: WorkerAssignment, failures: dict[str, str]) -> None:
         """Bring the set of executors to the assignment; operators that failed run nothing."""
-        if assignment.uid != self._launch.uid and not assignment.retracted:
+        # One that nobody names is warm: in a cluster it enrols first, and the schedules follow.
+        named = assignment.uid or (self._launch.uid if self._stays else "")
+        if named != self._launch.uid and not assignment.retracted:
             raise Replaced("the schedule names another start of this worker")
         assigned = {executor.executor: executor for executor in assignment.executors}
         change = update(self._assigned, assigned, topology_gone=assignment.retracted)
@@ -188,6 +258,8 @@ class MainProcess:
         tasks = []
         shard_rows = {}
         for name, data in rows.items():
+            if not name.startswith(("task:", "shard:")):
+                continue
             row = unpack(name, data)
             if isinstance(row, TaskRow) and row.executor in self._executors:
                 tasks.append(row)
@@ -223,7 +295,7 @@ class MainProcess:
         if broken:
             self._put_status("failed", f"executor {broken[0].name}: {broken[0].last_error}")
         else:
-            self._put_status(self._state, "")
+            self._put_status("ready", "")
         shards = {}
         for executor in self._assigned.values():
             counters = self._store.call(Measure(executor.shards))
@@ -240,6 +312,7 @@ class MainProcess:
             message=message,
             at_us=self._clock.now_us(),
             tasks={name: executor.running for name, executor in self._executors.items()},
+            sources=self._announcer.announced if self._announcer is not None else (),
         )
         self._store.call(PutMetrics(((worker_row_name(self._launch.worker), pack(row)),)))
 
@@ -249,7 +322,8 @@ class MainProcess:
         """Let every task finish its batch and go; bounded, because the session's end kills the rest."""
         deadline_us = self._clock.monotonic_us() + RETIRE_US_MAX
         try:
-            self._put_status("stopping", "")
+            if self._enrolled:
+                self._put_status("stopping", "")
             for executor in self._executors.values():
                 executor.stop()
             while not all(e.idle for e in self._executors.values()):
@@ -260,5 +334,5 @@ class MainProcess:
                     executor.turn(now_us, set(), {})
                 self._tell_tasks()
                 self._watch.wait(STARTING_CYCLE_S)
-        except (StoreUnreachable, Replaced) as error:
+        except (PenstockError, Replaced) as error:
             _LOG.warning("stopping without the store: %s", error)

@@ -1,4 +1,5 @@
-"""Prometheus metrics on the main process: this worker's rows of the store, in the exposition's form.
+"""Prometheus metrics on the main process: this worker's rows of the store, in the exposition's form; and
+the answers to kubelet's probes, `/healthz` and `/ready` (`vitals`), on the same port.
 
 Counters are totals of the shards (they survive owners), latency is a gauge by quantile over the
 last readings. A row that is missing is left out, never shown as zero.
@@ -6,10 +7,12 @@ last readings. A row that is missing is left out, never shown as zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -18,8 +21,10 @@ from penstock.errors import PermanentError
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, histogram_of
 from penstock.store.port import ShardCounters
+from penstock_worker.vitals import Verdict, Vitals
 
 QUANTILES = (0.5, 0.99)
+_TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +94,39 @@ def _shard_families(
     return (arrived, completed, inbox, owned)
 
 
-def serve(collector: WorkerCollector, port: int) -> None:
-    """Serve on loopback. Raises PermanentError when the port is taken."""
+def serve(collector: WorkerCollector, vitals: Vitals, port: int, address: str) -> ThreadingHTTPServer:
+    """Serve on `address`, in threads. Port 0 takes any. Raises PermanentError when the port is taken."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(collector)
+    probes: Mapping[str, Callable[[], Verdict]] = {"/healthz": vitals.healthy, "/ready": vitals.ready}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path in probes:
+                verdict = probes[path]()
+                self._answer(200 if verdict.good else 503, _TEXT, f"{verdict.why}\n".encode())
+            elif path in ("/", "/metrics"):
+                self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
+            else:
+                self._answer(404, _TEXT, b"there are /metrics, /healthz and /ready\n")
+
+        def _answer(self, status: int, content_type: str, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Probes come every few seconds."""
+
     try:
-        start_http_server(port, addr="127.0.0.1", registry=registry)
+        server = ThreadingHTTPServer((address, port), Handler)
     except OSError as error:
         raise PermanentError(
             f"the metrics port {port} cannot be used ({error.strerror}); choose another with --metrics-port"
         ) from error
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    return server

@@ -1,9 +1,11 @@
-"""One started resident task, as the executor that it belongs to sees it (no Spark in here)."""
+"""One started resident task, as the executor that it belongs to sees it, and who starts them (no Spark in
+here; `resident_tasks` is the one that does)."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from penstock_worker.task_launch import TaskLaunch
 
@@ -16,3 +18,11 @@ class ResidentTask:
     group: str
     ended: threading.Event = field(default_factory=threading.Event)
     error: str = ""
+
+
+class TaskStarter(Protocol):
+    """Starts and ends resident tasks of one session."""
+
+    def start(self, launch: TaskLaunch) -> ResidentTask: ...
+
+    def cancel(self, task: ResidentTask) -> None: ...

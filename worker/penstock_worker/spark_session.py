@@ -16,6 +16,8 @@ from penstock.dataflow.plan import Plan
 
 DATAFRAME_JOBS_MAX = 2
 """Slots beside those of resident tasks, for jobs on DataFrames."""
+TASK_SLOTS_MIN = 256
+"""More than a worker's cores are worth: `tasks` and `cores` of a topology change, the session stays."""
 _JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -31,7 +33,7 @@ HEAP_MIB = 512
 
 def slots(plan: Plan) -> int:
     """How many tasks the session must admit at once."""
-    return sum(stage.tasks.max for stage in plan.stages) + DATAFRAME_JOBS_MAX
+    return max(TASK_SLOTS_MIN, sum(stage.tasks.max for stage in plan.stages)) + DATAFRAME_JOBS_MAX
 
 
 def start_session(plan: Plan, worker: str) -> SparkSession:

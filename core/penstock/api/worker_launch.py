@@ -1,17 +1,45 @@
 """What a Fleet hands to a worker process at its start: the only thing the two sides agree on
-besides the store and the manifest."""
+besides the store and the manifest.
+
+`penstock run` writes it into a file; in a cluster the pod's environment says the same, under the names that
+stand here, and `launch_from` reads it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import BaseModel, ConfigDict
+
+from penstock.api.graph import Runtime
+from penstock.errors import PermanentError
+
+ENV_TOPOLOGY_UID = "PENSTOCK_TOPOLOGY_UID"
+ENV_MANIFEST = "PENSTOCK_MANIFEST"
+ENV_BASE_DIR = "PENSTOCK_BASE_DIR"
+ENV_WORKER = "PENSTOCK_WORKER"
+ENV_POD_UID = "PENSTOCK_POD_UID"
+ENV_STORE_ID = "PENSTOCK_STORE_ID"
+ENV_STORE_URL = "PENSTOCK_STORE_URL"
+ENV_METRICS_PORT = "PENSTOCK_METRICS_PORT"
+_NEEDED = (
+    ENV_TOPOLOGY_UID,
+    ENV_MANIFEST,
+    ENV_BASE_DIR,
+    ENV_WORKER,
+    ENV_POD_UID,
+    ENV_STORE_ID,
+    ENV_STORE_URL,
+    ENV_METRICS_PORT,
+)
 
 
 class WorkerLaunch(BaseModel):
-    """`python -m penstock_worker LAUNCH.json` reads one of these.
+    """`python -m penstock_worker LAUNCH.json` reads one of these; without a file, from the environment.
 
     `uid`, `start_ms`, `attempt` are the worker's incarnation; the schedule names the uid.
     Relative paths of the manifest (globs, sinks, code) are taken from `base_dir`.
-    `store_url` is unix:///path or redis://host:port.
+    `store_url` is unix:///path or redis://host:port, with user@ before the host where one logs in.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,3 +56,31 @@ class WorkerLaunch(BaseModel):
     store_id: str
     store_url: str
     metrics_port: int | None = None
+    runtime: Runtime = "local"
+    """In a cluster a worker that is not wanted waits, instead of leaving: its pod would be started again."""
+
+
+def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
+    """The launch of a worker in a pod. PermanentError, in a sentence, for what is missing or wrong."""
+    missing = [name for name in _NEEDED if not environment.get(name)]
+    if missing:
+        raise PermanentError(
+            f"the environment lacks {', '.join(missing)}: Penstock's operator sets them in a worker's pod; "
+            "elsewhere give a launch file, as penstock run does"
+        )
+    port = environment[ENV_METRICS_PORT]
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65_536):
+        raise PermanentError(f"{ENV_METRICS_PORT} is {port!r}; give a port, from 1 to 65535")
+    return WorkerLaunch(
+        topology_uid=environment[ENV_TOPOLOGY_UID],
+        manifest=environment[ENV_MANIFEST],
+        base_dir=environment[ENV_BASE_DIR],
+        worker=environment[ENV_WORKER],
+        uid=environment[ENV_POD_UID],
+        start_ms=start_ms,
+        attempt=0,
+        store_id=environment[ENV_STORE_ID],
+        store_url=environment[ENV_STORE_URL],
+        metrics_port=int(port),
+        runtime="cluster",
+    )

@@ -55,14 +55,32 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True):
     at_us: int
     tasks: dict[str, int]
     """executor -> resident tasks that run now."""
+    sources: tuple[str, ...] = ()
+    """The sources whose partitions it has announced (`PartitionsRow`)."""
 
 
-MetricRow = ShardRow | TaskRow | WorkerRow
+class PartitionsRow(msgspec.Struct, frozen=True, array_like=True):
+    """The partitions of a source, as worker `worker` found them, announced under the store's `generation`.
+
+    `shards` are names of shards, sorted. When none could be found `message` says why.
+    """
+
+    operator: str
+    worker: str
+    uid: str
+    generation: int
+    at_us: int
+    shards: tuple[str, ...]
+    message: str = ""
+
+
+MetricRow = ShardRow | TaskRow | WorkerRow | PartitionsRow
 
 _ENCODER = msgspec.msgpack.Encoder()
 _SHARD = msgspec.msgpack.Decoder(ShardRow)
 _TASK = msgspec.msgpack.Decoder(TaskRow)
 _WORKER = msgspec.msgpack.Decoder(WorkerRow)
+_PARTITIONS = msgspec.msgpack.Decoder(PartitionsRow)
 
 
 def shard_row_name(shard: str) -> str:
@@ -75,6 +93,10 @@ def task_row_name(worker: str, executor: str, task: int) -> str:
 
 def worker_row_name(worker: str) -> str:
     return f"worker:{worker}"
+
+
+def partitions_row_name(operator: str) -> str:
+    return f"partitions:{operator}"
 
 
 def pack(row: MetricRow) -> bytes:
@@ -90,6 +112,8 @@ def unpack(name: str, data: bytes) -> MetricRow:
         return _TASK.decode(data)
     if kind == "worker":
         return _WORKER.decode(data)
+    if kind == "partitions":
+        return _PARTITIONS.decode(data)
     raise ValueError(f"metric row {name!r} is of no known kind")
 
 

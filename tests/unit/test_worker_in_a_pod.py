@@ -1,0 +1,356 @@
+"""A worker in a pod: launched by its environment, tells what its sources hold, waits where others leave."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from penstock.api.compile import compile_topology
+from penstock.api.load import parse_manifest
+from penstock.api.worker_launch import WorkerLaunch, launch_from
+from penstock.dataflow.plan import Plan
+from penstock.errors import PermanentError
+from penstock.metrics.rows import PartitionsRow, WorkerRow, partitions_row_name, unpack, worker_row_name
+from penstock.store.memory_node import MemoryNode
+from penstock.store.memory_store import MemoryStore
+from penstock.store.port import (
+    Answer,
+    Bounds,
+    Enroll,
+    OpenStore,
+    ProtocolMismatch,
+    Publish,
+    ReadMetrics,
+    Request,
+    Retract,
+    StoreUnreachable,
+)
+from penstock_worker.control_watch import ControlWatch
+from penstock_worker.main_process import MainProcess, Replaced
+from penstock_worker.prometheus import WorkerCollector
+from penstock_worker.resident_task import ResidentTask
+from penstock_worker.source_announcer import SourceAnnouncer
+from penstock_worker.spark_session import slots
+from penstock_worker.task_launch import TaskLaunch
+from penstock_worker.vitals import START_US_MAX, TURN_US_MAX, WORK_US_MAX, Vitals
+
+A = TypeVar("A")
+
+ENVIRONMENT = {
+    "PENSTOCK_TOPOLOGY_UID": "t1",
+    "PENSTOCK_MANIFEST": "/etc/penstock/topology/topology.yaml",
+    "PENSTOCK_BASE_DIR": "/app",
+    "PENSTOCK_WORKER": "words-w0",
+    "PENSTOCK_POD_UID": "pod-1",
+    "PENSTOCK_STORE_ID": "node-a",
+    "PENSTOCK_STORE_URL": "redis://worker@store.ns.svc:6379",
+    "PENSTOCK_METRICS_PORT": "9090",
+}
+MANIFEST = """
+apiVersion: penstock.dev/v1alpha1
+kind: Topology
+metadata: {name: words}
+spec:
+  code: {configMap: code}
+  operators:
+  - {name: lines, source: {files: {glob: "*.txt"}}}
+  - {name: numbers, source: {zipf: {keys: 9, partitions: 2}}}
+  - {name: out, inputs: [lines], sink: {console: {}}}
+  - {name: more, inputs: [numbers], sink: {console: {}}}
+"""
+
+
+class TurnedClock:
+    def __init__(self) -> None:
+        self.us = 1_000_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+    def monotonic_us(self) -> int:
+        return self.us
+
+    def sleep_us(self, microseconds: int) -> None:
+        self.us += microseconds
+
+
+class FailingStore(MemoryStore):
+    """A store whose calls fail while `error` is set."""
+
+    error: Exception | None = None
+
+    def call(self, call: Request[A]) -> A:
+        if self.error is not None:
+            raise self.error
+        return super().call(call)
+
+
+class PlainTasks:
+    """Tasks that are values: they end when they are cancelled."""
+
+    def __init__(self) -> None:
+        self.started: list[ResidentTask] = []
+
+    def start(self, launch: TaskLaunch) -> ResidentTask:
+        self.started.append(ResidentTask(launch, launch.name))
+        return self.started[-1]
+
+    def cancel(self, task: ResidentTask) -> None:
+        task.ended.set()
+
+    @property
+    def running(self) -> int:
+        return sum(not task.ended.is_set() for task in self.started)
+
+
+class Pod:
+    """A worker's main process with its store, turned by hand."""
+
+    def __init__(self, base_dir: Path, **launch: object) -> None:
+        self.node = MemoryNode()
+        self.store = FailingStore(self.node, "t1", Bounds())
+        self.store.call(OpenStore("node-a"))
+        environment = ENVIRONMENT | {"PENSTOCK_BASE_DIR": str(base_dir)}
+        self.launch = launch_from(environment, start_ms=5).model_copy(update=launch)
+        self.clock = TurnedClock()
+        self.vitals = Vitals(self.clock)
+        self.tasks = PlainTasks()
+        plan = plan_of()
+        self.announcer = SourceAnnouncer(
+            self.launch, plan, MemoryStore(self.node, "t1", Bounds()), self.clock
+        )
+        self.process = MainProcess(
+            self.launch,
+            plan,
+            self.store,
+            self.tasks,
+            ControlWatch(MemoryStore(self.node, "t1", Bounds()), "words-w0"),
+            WorkerCollector("words", "words-w0"),
+            self.clock,
+            self.vitals,
+            self.announcer,
+        )
+
+    def publish(self, version: int, *, uid: str = "pod-1", tasks: int = 1) -> None:
+        answer = self.store.call(
+            Publish(
+                operator="lines",
+                version=version,
+                term=1,
+                workers=(("words-w0", "node-a", "10.0.0.1", uid),),
+                executors=(("lines-words-w0", "words-w0", tasks),),
+                shards=(("lines/a.txt", "lines-words-w0", "node-a"),),
+            )
+        )
+        assert answer is Answer.OK
+
+    def turn(self, seconds: float = 0.0) -> None:
+        self.clock.us += int(seconds * 1e6)
+        self.process.turn()
+        self.vitals.turned()
+
+    def row(self) -> WorkerRow | None:
+        data = self.store.call(ReadMetrics()).get(worker_row_name("words-w0"))
+        row = None if data is None else unpack(worker_row_name("words-w0"), data)
+        assert row is None or isinstance(row, WorkerRow)
+        return row
+
+    def partitions(self, operator: str) -> PartitionsRow:
+        name = partitions_row_name(operator)
+        row = unpack(name, self.store.call(ReadMetrics())[name])
+        assert isinstance(row, PartitionsRow)
+        return row
+
+
+def plan_of() -> Plan:
+    return compile_topology(parse_manifest(MANIFEST, runtime="cluster").topology, "cluster")
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Pod:
+    for name in ("b", "a"):
+        (tmp_path / f"{name}.txt").write_text("x\n", encoding="utf-8")
+    return Pod(tmp_path)
+
+
+# --- launch --------------------------------------------------------------------------------------
+
+
+def test_a_pods_environment_is_a_launch() -> None:
+    assert launch_from(ENVIRONMENT, start_ms=7) == WorkerLaunch(
+        topology_uid="t1",
+        manifest="/etc/penstock/topology/topology.yaml",
+        base_dir="/app",
+        worker="words-w0",
+        uid="pod-1",
+        start_ms=7,
+        attempt=0,
+        store_id="node-a",
+        store_url="redis://worker@store.ns.svc:6379",
+        metrics_port=9090,
+        runtime="cluster",
+    )
+
+
+def test_what_the_environment_lacks_is_named_in_one_sentence() -> None:
+    environment = {k: v for k, v in ENVIRONMENT.items() if k not in ("PENSTOCK_WORKER", "PENSTOCK_POD_UID")}
+    with pytest.raises(
+        PermanentError, match=r"lacks PENSTOCK_WORKER, PENSTOCK_POD_UID: .*give a launch file"
+    ):
+        launch_from(environment | {"PENSTOCK_STORE_URL": "x"}, start_ms=0)
+    with pytest.raises(PermanentError, match="PENSTOCK_METRICS_PORT is '90x'; give a port"):
+        launch_from(ENVIRONMENT | {"PENSTOCK_METRICS_PORT": "90x"}, start_ms=0)
+
+
+def test_a_session_admits_more_tasks_than_the_manifest_asks_for_at_first() -> None:
+    assert slots(plan_of()) >= 64
+
+
+# --- partitions ------------------------------------------------------------------------------------
+
+
+def test_the_partitions_of_all_sources_are_announced(pod: Pod) -> None:
+    pod.announcer.announce()
+    assert pod.partitions("lines").shards == ("lines/a.txt", "lines/b.txt")
+    assert pod.partitions("numbers").shards == ("numbers/0", "numbers/1")
+    assert (pod.partitions("lines").worker, pod.partitions("lines").uid) == ("words-w0", "pod-1")
+    assert pod.announcer.announced == ("lines", "numbers")
+
+
+def test_a_source_without_files_says_so_and_is_looked_for_again(tmp_path: Path) -> None:
+    pod = Pod(tmp_path)
+    pod.announcer.announce()
+    assert pod.partitions("lines").shards == ()
+    assert "no file matches '*.txt'" in pod.partitions("lines").message
+    assert pod.announcer.announced == ("numbers",)
+    (tmp_path / "late.txt").write_text("x\n", encoding="utf-8")
+    pod.announcer.announce()
+    assert pod.partitions("lines").shards == ("lines/late.txt",)
+
+
+def test_partitions_are_announced_under_the_stores_generation(pod: Pod) -> None:
+    pod.turn()
+    pod.announcer.announce()
+    assert pod.partitions("lines").generation == 1
+    pod.store.call(OpenStore("node-a"))
+    pod.turn()
+    pod.announcer.announce()
+    assert pod.partitions("lines").generation == 2
+
+
+# --- waiting ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_no_schedule_names_is_warm(pod: Pod) -> None:
+    pod.announcer.announce()
+    pod.turn()
+    row = pod.row()
+    assert row is not None
+    assert (row.uid, row.state, row.sources) == ("pod-1", "ready", ("lines", "numbers"))
+    assert pod.vitals.ready().good
+    pod.publish(1)
+    pod.turn()
+    assert pod.tasks.running == 1
+
+
+def test_a_store_that_does_not_answer_is_waited_for(pod: Pod) -> None:
+    for error in (
+        StoreUnreachable("away"),
+        ProtocolMismatch("no library"),
+        PermanentError("refuses the login"),
+    ):
+        pod.store.error = error
+        pod.turn()
+        assert pod.vitals.healthy().good
+        assert pod.vitals.ready().why == str(error)
+        assert not pod.vitals.ready().good
+    pod.store.error = None
+    pod.turn()
+    assert pod.vitals.ready().good
+
+
+def test_tasks_go_on_while_the_store_is_away_and_readiness_ends_when_that_lasts(pod: Pod) -> None:
+    pod.publish(1)
+    pod.turn()
+    pod.store.error = StoreUnreachable("away")
+    pod.turn()
+    assert pod.tasks.running == 1
+    assert pod.vitals.ready().good
+    pod.turn(seconds=WORK_US_MAX / 1e6 + 1)
+    assert pod.tasks.running == 1
+    assert not pod.vitals.ready().good
+    assert pod.vitals.healthy().good
+
+
+def test_a_replaced_worker_ends_its_tasks_and_goes_on_when_it_is_named_again(pod: Pod) -> None:
+    pod.publish(1)
+    pod.turn()
+    pod.publish(2, uid="pod-2")
+    pod.turn()
+    pod.turn(seconds=3)
+    pod.turn()
+    assert pod.tasks.running == 0
+    assert pod.vitals.ready().why == "enrolling worker words-w0 was answered STALE"
+    assert pod.vitals.healthy().good
+    pod.publish(3)
+    pod.turn()
+    pod.turn()
+    assert pod.tasks.running == 1
+    assert pod.vitals.ready().good
+
+
+def test_a_worker_of_a_retracted_topology_waits_to_be_deleted(pod: Pod) -> None:
+    pod.publish(1)
+    pod.turn()
+    assert pod.store.call(Retract()) == 0
+    pod.turn()
+    pod.turn(seconds=3)
+    pod.turn()
+    assert pod.tasks.running == 0
+    assert not pod.vitals.ready().good
+    assert pod.vitals.healthy().good
+
+
+def test_a_start_of_the_same_pod_is_not_kept_out_by_a_clock_that_was_ahead(pod: Pod) -> None:
+    assert pod.store.call(Enroll("words-w0", "pod-1", 2_000_000, 0)) is Answer.OK
+    pod.turn()
+    assert not pod.vitals.ready().good
+    pod.turn(seconds=3000)
+    assert pod.vitals.ready().good
+
+
+def test_a_local_worker_leaves_instead(tmp_path: Path) -> None:
+    pod = Pod(tmp_path, runtime="local")
+    pod.publish(1, uid="another")
+    with pytest.raises(Replaced):
+        pod.turn()
+    pod.store.error = StoreUnreachable("away")
+    with pytest.raises(StoreUnreachable):
+        pod.turn()
+
+
+# --- probes ----------------------------------------------------------------------------------------
+
+
+def test_a_worker_is_healthy_but_not_ready_while_spark_starts() -> None:
+    clock = TurnedClock()
+    vitals = Vitals(clock)
+    clock.us += START_US_MAX
+    assert vitals.healthy().good
+    assert (vitals.ready().good, vitals.ready().why) == (False, "Spark is starting")
+    clock.us += 1
+    assert not vitals.healthy().good
+
+
+def test_a_main_loop_that_hangs_is_unhealthy() -> None:
+    clock = TurnedClock()
+    vitals = Vitals(clock)
+    vitals.worked()
+    vitals.turned()
+    clock.us += TURN_US_MAX
+    assert vitals.healthy().good
+    assert not vitals.ready().good
+    clock.us += 1
+    assert not vitals.healthy().good
