@@ -52,13 +52,15 @@ $(TIER_TESTS):
 	@tools/tier.sh $(@:test-%=%) $(PYTEST_ARGS)
 
 .PHONY: lint
-lint: setup ## Check style, types, layers, shell scripts and documents
+lint: setup ## Check style, types, layers, shell scripts, the chart and documents
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	@if command -v shellcheck >/dev/null; then echo shellcheck tools/*.sh images/*.sh .ci/run; shellcheck tools/*.sh images/*.sh .ci/run; \
 		else echo 'shellcheck is not installed: the shell scripts go unchecked'; fi
+	@if helm="$$(tools/helm.sh)"; then echo helm lint charts/penstock; \
+		"$$helm" lint --strict --quiet --kube-version 1.35.4 charts/penstock; fi
 	$(BIN)/pytest -q tests/unit/test_documents.py
 
 .PHONY: format

@@ -1,0 +1,358 @@
+"""The chart as Helm renders it: forms, rights, Pod Security, and what the operator reads of it."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from house import ROOT
+from kubernetes_forms import faults_of
+from penstock.api.operator_config import parse_operator_config
+
+# Long enough to build Helm from its module, once on a machine; `make lint` has done so before.
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+
+CHART = str(ROOT / "charts/penstock")
+KUBERNETES = ("--kube-version", "1.35.4")
+NAMESPACE = "streams"
+OUR_GROUPS = ("penstock.dev", "monitoring.coreos.com")
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "defaults": (),
+    "disk": ("store.durability=Disk", "store.storageClassName=fast", "store.keepVolumes=true"),
+    "everything": (
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.prometheusRule.enabled=true",
+        "metrics.dashboard.enabled=true",
+        "crds.keep=true",
+        "images.store.repository=redis",
+        "images.pullSecrets={one,two}",
+        "store.priorityClassName=stores",
+        "store.tolerations[0].key=a,store.tolerations[0].operator=Exists",
+        "store.nodeSelector.disk=ssd",
+        "operator.tolerations[0].key=a,operator.tolerations[0].operator=Exists",
+        "operator.nodeSelector.disk=ssd",
+        "operator.priorityClassName=system-cluster-critical",
+        "operator.podAnnotations.note=text",
+        "operator.podLabels.team=streams",
+        "worker.nodeSelector.disk=ssd",
+    ),
+    "little": (
+        "operator.replicas=1",
+        "crds.enabled=false",
+        "networkPolicy.enabled=false",
+        "uninstall.deleteTopologies=false",
+        "rbac.podsOfAllNamespaces=false",
+    ),
+}
+Object = dict[str, Any]
+
+
+@cache
+def helm() -> str:
+    """The path of a Helm; skips where there is none and none can be built."""
+    found = subprocess.run([ROOT / "tools/helm.sh"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(found.stderr.strip())
+    return found.stdout.strip()
+
+
+def run_helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([helm(), *arguments], capture_output=True, text=True, check=False)
+
+
+def render(*settings: str, release: str = "penstock") -> subprocess.CompletedProcess[str]:
+    sets = [part for setting in settings for part in ("--set", setting)]
+    return run_helm("template", release, CHART, "--namespace", NAMESPACE, *KUBERNETES, *sets)
+
+
+def parsed(text: str) -> list[Object]:
+    return [thing for thing in yaml.load_all(text, yaml.CSafeLoader) if thing]
+
+
+@cache
+def _rendered(settings: str) -> list[Object]:
+    answer = render(*SETTINGS[settings])
+    assert answer.returncode == 0, answer.stderr
+    return parsed(answer.stdout)
+
+
+def objects(settings: str = "defaults", kind: str | None = None) -> list[Object]:
+    return [thing for thing in _rendered(settings) if kind is None or thing["kind"] == kind]
+
+
+def named(kind: str, name: str, settings: str = "defaults") -> Object:
+    (found,) = (thing for thing in objects(settings, kind) if thing["metadata"]["name"] == name)
+    return found
+
+
+def pod_specs(settings: str) -> Iterator[tuple[str, Object]]:
+    for thing in objects(settings):
+        title = f"{thing['kind']} {thing['metadata']['name']}"
+        if thing["kind"] == "Pod":
+            yield title, thing["spec"]
+        elif "template" in thing.get("spec", {}):
+            yield title, thing["spec"]["template"]["spec"]
+
+
+def rules(name: str, kind: str = "Role", settings: str = "defaults") -> set[tuple[str, str]]:
+    """Every (resource, verb) that a role grants."""
+    return {
+        (resource, verb)
+        for rule in named(kind, name, settings)["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_helm_finds_nothing_to_complain_about() -> None:
+    linted = run_helm("lint", "--strict", "--quiet", *KUBERNETES, CHART)
+    assert linted.returncode == 0, linted.stdout + linted.stderr
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_object_has_the_form_that_kubernetes_asks_for(settings: str) -> None:
+    for thing in objects(settings):
+        group = thing["apiVersion"].split("/")[0]
+        faults = faults_of(thing)
+        if thing["kind"] == "CustomResourceDefinition" or group in OUR_GROUPS:
+            continue
+        assert faults == [], thing["metadata"]["name"]
+
+
+def test_the_check_of_forms_finds_faults() -> None:
+    deployment = copy.deepcopy(named("Deployment", "penstock-operator"))
+    deployment["spec"]["template"]["spec"]["containers"][0]["ports"] = [
+        {"containerPort": "80", "prot": "TCP"}
+    ]
+    del deployment["spec"]["selector"]
+    assert faults_of(deployment) == [
+        "Deployment.spec.selector: is required",
+        "Deployment.spec.template.spec.containers[0].ports[0].containerPort: '80' is no int",
+        "Deployment.spec.template.spec.containers[0].ports[0].prot: there is no such field",
+    ]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_object_is_of_the_namespace_and_carries_the_recommended_labels(settings: str) -> None:
+    across = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    for thing in objects(settings):
+        metadata = thing["metadata"]
+        assert metadata.get("namespace") == (None if thing["kind"] in across else NAMESPACE), metadata
+        assert metadata["labels"]["app.kubernetes.io/name"] == "penstock"
+        assert metadata["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_pod_fits_pod_security_restricted(settings: str) -> None:
+    seen = 0
+    for title, spec in pod_specs(settings):
+        seen += 1
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec), title
+        assert spec["securityContext"]["runAsNonRoot"] is True, title
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, title
+        for volume in spec.get("volumes", ()):
+            assert set(volume) - {"name"} <= {"configMap", "secret", "emptyDir", "projected"}, title
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False, title
+            assert security["capabilities"] == {"drop": ["ALL"]}, title
+            assert security["readOnlyRootFilesystem"] is True, title
+            assert container["resources"]["limits"]["memory"], title
+    assert seen >= 2
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_the_operator_understands_its_configuration(settings: str) -> None:
+    text = named("ConfigMap", "penstock-operator", settings)["data"]["config.yaml"]
+    config = parse_operator_config(text)
+    assert (config.fullname, config.namespace) == ("penstock", NAMESPACE)
+    assert config.images.operator == "penstock-operator:0.1.0"
+    assert config.store.durability == ("Disk" if settings == "disk" else "Process")
+    made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects(settings)}
+    for kind, name in (
+        ("Secret", config.store.auth_secret),
+        ("ServiceAccount", config.store.service_account),
+        ("Service", config.store.headless_service),
+        ("Service", config.store.local_service),
+    ):
+        assert (kind, name) in made
+
+
+def test_values_reach_the_operator() -> None:
+    config = parse_operator_config(
+        named("ConfigMap", "penstock-operator", "everything")["data"]["config.yaml"]
+    )
+    assert config.images.store == "redis:0.1.0"
+    assert [secret.name for secret in config.image_pull_secrets] == ["one", "two"]
+    assert config.priority_class_name == "stores"
+    assert config.store.node_selector == config.worker.node_selector == {"disk": "ssd"}
+    assert [one.key for one in config.store.tolerations] == ["a"]
+
+
+def test_a_change_of_the_configuration_restarts_the_operator() -> None:
+    def checksum(settings: str) -> str:
+        template = named("Deployment", "penstock-operator", settings)["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum("defaults") != checksum("disk")
+
+
+def test_no_role_grants_more_than_it_names() -> None:
+    for thing in (*objects("everything", "Role"), *objects("everything", "ClusterRole")):
+        for rule in thing["rules"]:
+            for part in ("apiGroups", "resources", "verbs"):
+                assert "*" not in rule[part], thing["metadata"]["name"]
+            assert not {"secrets", "serviceaccounts", "roles", "rolebindings"} & set(rule["resources"])
+            assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
+
+
+def test_the_operator_looks_at_nodes_and_pods_of_the_cluster_and_no_further() -> None:
+    look = {"get", "list", "watch"}
+    cluster_role = f"{NAMESPACE}-penstock-operator"
+    granted = rules(cluster_role, "ClusterRole")
+    assert granted == {(kind, verb) for kind in ("nodes", "pods") for verb in look}
+    assert rules(cluster_role, "ClusterRole", "little") == {("nodes", verb) for verb in look}
+
+
+def test_the_operator_does_not_touch_what_users_write() -> None:
+    verbs = {
+        verb for resource, verb in rules("penstock-operator") if resource in {"topologies", "latencyslas"}
+    }
+    assert verbs == {"get", "list", "watch"}
+
+
+def test_an_agent_reads_schedules_and_reports_on_them() -> None:
+    assert rules("penstock-agent") == {
+        ("schedules", "get"),
+        ("schedules", "list"),
+        ("schedules", "watch"),
+        ("schedules/status", "patch"),
+    }
+
+
+def test_the_hooks_account_is_there_for_the_hook_only() -> None:
+    bound = [thing for thing in objects() if thing["metadata"]["name"] == "penstock-uninstall"]
+    assert {thing["kind"] for thing in bound} == {"ServiceAccount", "Role", "RoleBinding", "Job"}
+    for thing in bound:
+        assert thing["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    assert not [thing for thing in objects("little") if "uninstall" in thing["metadata"]["name"]]
+    (job,) = objects("disk", "Job")
+    assert "--keep-volumes" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+    (job,) = objects("defaults", "Job")
+    assert "--keep-volumes" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
+
+
+def test_passwords_are_random_and_the_stores_file_has_their_hashes() -> None:
+    def data() -> dict[str, str]:
+        (secret,) = (thing for thing in parsed(render().stdout) if thing["kind"] == "Secret")
+        return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+
+    first, second = data(), data()
+    users = ("worker", "operator", "agent")
+    passwords = [found[f"{user}-password"] for found in (first, second) for user in users]
+    assert len(set(passwords)) == 6
+    assert all(len(password) == 48 for password in passwords)
+    lines = {line.split()[1]: line for line in first["users.acl"].splitlines()}
+    assert set(lines) == {"default", *users}
+    for user in users:
+        assert f"#{hashlib.sha256(first[f'{user}-password'].encode()).hexdigest()}" in lines[user]
+    assert "off" in lines["default"].split()
+    assert not [password for password in passwords[:3] if password in first["users.acl"]]
+
+
+def test_stores_are_reached_by_workers_agents_and_the_operator_alone() -> None:
+    policy = named("NetworkPolicy", "penstock-stores")["spec"]
+    store, metrics = policy["ingress"]
+    assert store["ports"] == [{"port": 6379, "protocol": "TCP"}]
+    components = [peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for peer in store["from"]]
+    assert sorted(components) == ["node-store", "operator", "worker"]
+    assert all(set(peer) == {"podSelector"} for peer in store["from"])
+    assert [port["port"] for port in metrics["ports"]] == ["metrics"]
+    assert not objects("little", "NetworkPolicy")
+
+
+def test_a_store_is_local_to_its_callers_node_and_known_before_it_is_ready() -> None:
+    assert named("Service", "penstock-store-local")["spec"]["internalTrafficPolicy"] == "Local"
+    by_name = named("Service", "penstock-stores")["spec"]
+    assert by_name["clusterIP"] == "None"
+    assert by_name["publishNotReadyAddresses"] is True
+
+
+def test_drains_wait_for_stores_and_for_the_last_operator() -> None:
+    budgets = {thing["metadata"]["name"]: thing["spec"] for thing in objects(kind="PodDisruptionBudget")}
+    assert budgets["penstock-stores"]["maxUnavailable"] == 0
+    assert budgets["penstock-operator"]["minAvailable"] == 1
+    # With one replica it would hold up every drain.
+    assert [thing["metadata"]["name"] for thing in objects("little", "PodDisruptionBudget")] == [
+        "penstock-stores"
+    ]
+
+
+def test_the_crds_are_those_of_the_repository_and_stay_when_they_are_to_be_kept() -> None:
+    for path in sorted((ROOT / "crds").glob("*.yaml")):
+        (written,) = parsed(path.read_text(encoding="utf-8"))
+        name = written["metadata"]["name"]
+        rendered = named("CustomResourceDefinition", name)
+        assert rendered["spec"] == written["spec"]
+        assert "annotations" not in rendered["metadata"]
+        kept = named("CustomResourceDefinition", name, "everything")["metadata"]["annotations"]
+        assert kept == {"helm.sh/resource-policy": "keep"}
+    assert not objects("little", "CustomResourceDefinition")
+
+
+def test_monitors_are_made_when_asked_for() -> None:
+    kinds = {"ServiceMonitor", "PrometheusRule"}
+    assert not kinds & {thing["kind"] for thing in objects()}
+    assert kinds <= {thing["kind"] for thing in objects("everything")}
+    dashboard = named("ConfigMap", "penstock-dashboard", "everything")
+    assert dashboard["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(dashboard["data"]["penstock.json"])["panels"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ("store.durability=Disk", "storageClassName"),
+        ("store.durability=Replicated", "durability"),
+        ("store.memroy=1Gi", "memroy"),
+        ("operator.replicas=-1", "replicas"),
+        ("store.size=much", "size"),
+        ("images.pullPolicy=Sometimes", "pullPolicy"),
+        ("fullnameOverride=Not_A_Name", "fullnameOverride"),
+        ("uninstall.timeoutSeconds=0", "timeoutSeconds"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(setting: str, complaint: str) -> None:
+    rendered = render(setting)
+    assert rendered.returncode != 0
+    assert complaint in rendered.stderr
+
+
+@pytest.mark.parametrize(
+    ("release", "fullname"),
+    [
+        ("penstock", "penstock"),
+        ("prod", "prod-penstock"),
+        ("a-release-with-a-name-that-is-rather-long", "a-release-with-a-name-that-is-rather-lon"),
+    ],
+)
+def test_names_begin_with_the_release_and_fit(release: str, fullname: str) -> None:
+    found = parsed(render("crds.enabled=false", release=release).stdout)
+    (config,) = (
+        parse_operator_config(thing["data"]["config.yaml"])
+        for thing in found
+        if thing["kind"] == "ConfigMap" and "config.yaml" in thing["data"]
+    )
+    assert config.fullname == fullname or fullname.startswith(config.fullname)
+    assert len(config.fullname) <= 40
+    for thing in found:
+        assert len(thing["metadata"]["name"]) <= 63, thing["kind"]
