@@ -13,7 +13,9 @@ from house import ROOT, make_targets, tracked_files
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-OUR_PATH = re.compile(r"(?:\.ci|bench|charts|core|crds|docs|e2e|examples|images|operator|tests|tools|worker)/[\w./-]*")
+FOLDERS = (".ci", "bench", "charts", "core", "crds", "docs", "e2e", "examples", "images", "operator", "tests",
+           "tools", "worker")  # fmt: skip
+OUR_PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*")
 MADE_BY_RUNNING = ("bench/results", "examples/word-count/out", "examples/word-count/texts")
 SECTIONS = ("## Context", "## Decision", "## Alternatives", "## Consequences")
 
