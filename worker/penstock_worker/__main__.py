@@ -76,18 +76,18 @@ def _run(launch: WorkerLaunch) -> int:
     from penstock_worker.resident_tasks import ResidentTasks
     from penstock_worker.spark_session import start_session
 
+    announcer = _announcer(launch, plan, clock)
+    if announcer is not None:
+        announcer.start()
     session = start_session(plan, launch.worker)
     vitals.resting("it is not enrolled yet")
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
     resident = ResidentTasks(session.sparkContext, watch.wake)
-    announcer = _announcer(launch, plan, clock)
     process = MainProcess(launch, plan, store, resident, watch, collector, clock, vitals, announcer)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())
     watch.start()
-    if announcer is not None:
-        announcer.start()
     try:
         process.run()
     finally:

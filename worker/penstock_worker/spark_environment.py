@@ -7,6 +7,7 @@ Set before Spark is loaded, where the image or the user has not set it. Neighbou
 from __future__ import annotations
 
 import os
+import pwd
 import tempfile
 from collections.abc import Mapping
 
@@ -25,3 +26,12 @@ def prepare() -> Mapping[str, str]:
     for name in ("SPARK_USER", "HADOOP_USER_NAME"):
         os.environ.setdefault(name, _USER)
     return os.environ
+
+
+def nameless_user_options() -> tuple[str, ...]:
+    """Options of a JVM whose user has no name and no home in the container; without them both are "?"."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return (f"-Duser.name={_USER}", f"-Duser.home={os.environ.get('HOME') or tempfile.gettempdir()}")
+    return ()

@@ -10,9 +10,12 @@ from __future__ import annotations
 import os
 import sys
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from penstock.dataflow.plan import Plan
+from penstock.errors import PermanentError
+from penstock_worker.spark_environment import nameless_user_options
 
 DATAFRAME_JOBS_MAX = 2
 """Slots beside those of resident tasks, for jobs on DataFrames."""
@@ -37,12 +40,13 @@ def slots(plan: Plan) -> int:
 
 
 def start_session(plan: Plan, worker: str) -> SparkSession:
-    """Start the JVM and the session; takes about 6 s on two cores."""
+    """Start the JVM and the session; takes about 6 s on two cores. Raises PermanentError without a JVM."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    options = (*_JVM_OPTIONS, *nameless_user_options())
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--driver-memory {HEAP_MIB}m --driver-java-options '{' '.join(_JVM_OPTIONS)}' pyspark-shell"
+        f"--driver-memory {HEAP_MIB}m --driver-java-options '{' '.join(options)}' pyspark-shell"
     )
     builder = (
         SparkSession.builder.master(f"local[{slots(plan)}]")
@@ -57,6 +61,9 @@ def start_session(plan: Plan, worker: str) -> SparkSession:
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.sql.shuffle.partitions", "1")
     )
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise PermanentError(f"Spark does not start; what it wrote stands above ({error})") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
