@@ -7,6 +7,7 @@ import re
 import tomllib
 from typing import Any
 
+import pytest
 import yaml
 
 from house import ROOT
@@ -72,10 +73,17 @@ def test_every_value_is_used_by_a_template() -> None:
     assert unused == []
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
-    dashboard = json.loads((CHART / "files/dashboard.json").read_text(encoding="utf-8"))
-    asked = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
-    served = (ROOT / "worker/penstock_worker/prometheus.py").read_text(encoding="utf-8")
-    names = {name.removesuffix("_total") for name in re.findall(r"\bpenstock_\w+", asked)}
+METRICS = (
+    "worker/penstock_worker/prometheus.py",
+    "operator/penstock_operator/agent/endpoint.py",
+    "operator/penstock_operator/cluster/operator_metrics.py",
+)
+
+
+@pytest.mark.parametrize("path", ["files/dashboard.json", "templates/metrics/alerts.yaml"])
+def test_dashboard_and_alerts_ask_for_metrics_that_there_are(path: str) -> None:
+    served = "".join((ROOT / source).read_text(encoding="utf-8") for source in METRICS)
+    asked = re.findall(r"\b(penstock_\w+)\{", (CHART / path).read_text(encoding="utf-8"))
+    names = {re.sub(r"_(total|bucket)$", "", name) for name in asked}
     assert names
     assert [name for name in sorted(names) if f'"{name}"' not in served] == []
