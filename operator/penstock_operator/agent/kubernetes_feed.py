@@ -1,0 +1,255 @@
+"""The feed over the API server, by kubernetes.aio: list, then watch from there; list again when in doubt.
+
+In doubt means: the watch was told 410 or ended badly, a minute went by, or somebody asked. The client's
+generated models are left aside: objects are JSON here. Neighbours: `schedule_feed` is the port, `memory_feed`
+the twin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config as kubernetes_config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from penstock.errors import PermanentError
+from penstock.schedule.record import AppliedPlace
+from penstock_operator.agent.applied_status import applied_entry, field_manager
+from penstock_operator.agent.schedule_feed import FeedAway, Object, ScheduleCache, SeenSchedule, Snapshot
+
+_LOG = logging.getLogger(__name__)
+
+API_VERSION = "penstock.dev/v1alpha1"
+_PAGE = 500
+_TIMEOUT_S = 10.0
+_CONNECT_TIMEOUT_S = 5.0
+RELIST_S = 60.0
+_AWAY_S_MIN = 0.2
+_AWAY_S_MAX = 5.0
+_EVENT_BYTES_MAX = 8 << 20
+"""An event is one line; an object has at most 1.5 MB."""
+
+
+class _ListAgain(Exception):
+    """What the watch tells cannot be relied on any more."""
+
+
+async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesFeed:
+    """The cluster that this pod is in, or the one of the kubeconfig file. PermanentError: neither is."""
+    configuration = Configuration()
+    try:
+        if kubeconfig:
+            await kubernetes_config.load_kube_config(
+                config_file=kubeconfig, client_configuration=configuration
+            )
+        else:
+            kubernetes_config.load_incluster_config(client_configuration=configuration)
+    except (kubernetes_config.ConfigException, OSError) as error:
+        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
+        raise PermanentError(f"there is no way to the Kubernetes API by {where}: {error}") from error
+    configuration.retries = None
+    return KubernetesFeed(ApiClient(configuration), namespace)
+
+
+class KubernetesFeed:
+    """Keeps the port `ScheduleFeed`. Belongs to one event loop."""
+
+    def __init__(self, client: ApiClient, namespace: str, relist_s: float = RELIST_S) -> None:
+        self._client = client
+        self._path = f"/apis/{API_VERSION}/namespaces/{namespace}/schedules"
+        self._relist_s = relist_s
+        self._cache = ScheduleCache()
+        self._list_now = asyncio.Event()
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def list_again(self) -> None:
+        self._list_now.set()
+
+    async def run(self, changed: Callable[[Snapshot], None]) -> None:
+        pause_s = _AWAY_S_MIN
+        while True:
+            try:
+                self._list_now.clear()
+                version = await self._list(changed)
+                pause_s = _AWAY_S_MIN
+                await self._watch(version, changed)
+            except (FeedAway, PermanentError) as error:
+                # missing rights or CRDs too: the topologies that run must not end with the agent
+                _LOG.warning("%s", error)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, _AWAY_S_MAX)
+            except _ListAgain as why:
+                _LOG.debug("lists all Schedules again: %s", why)
+
+    async def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": "Schedule",
+            "metadata": {"name": seen.name, "uid": seen.uid},
+            "status": {"applied": [applied_entry(applied)]},
+        }
+        query = {"fieldManager": field_manager(applied.node), "force": "true"}
+        status, answer = await self._ask(
+            "PATCH", f"{self._path}/{seen.name}/status", query, body, "application/apply-patch+yaml"
+        )
+        # 404 and 409 (another uid): the object that this is about is gone
+        if status not in {200, 201, 404, 409}:
+            raise _error("report to", status, answer)
+
+    async def _list(self, changed: Callable[[Snapshot], None]) -> str:
+        items: list[Object] = []
+        query = {"limit": str(_PAGE)}
+        version = ""
+        while True:
+            status, answer = await self._ask("GET", self._path, query)
+            if status != 200:
+                raise _error("list", status, answer)
+            items.extend(answer["items"])
+            version = version or str(answer["metadata"]["resourceVersion"])
+            following = answer["metadata"].get("continue")
+            if not following:
+                break
+            query["continue"] = following
+        changed(self._cache.listed(items))
+        return version
+
+    async def _watch(self, version: str, changed: Callable[[Snapshot], None]) -> None:
+        """Follow the changes from `version` on. Raises _ListAgain when it is time, FeedAway."""
+        until_s = time.monotonic() + self._relist_s
+        query = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(int(self._relist_s) + 1),
+        }
+        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT_S)
+        response = await self._call("GET", self._path, query, None, timeout)
+        try:
+            if response.status != 200:
+                raise _error("watch", response.status, _parsed(await response.read()))
+            lines = _lines(response.content)
+            asked = asyncio.ensure_future(self._list_now.wait())
+            following = asyncio.ensure_future(anext(lines))
+            try:
+                while True:
+                    left_s = until_s - time.monotonic()
+                    done, _ = await asyncio.wait(
+                        {asked, following}, timeout=max(0.0, left_s), return_when=asyncio.FIRST_COMPLETED
+                    )
+                    if following not in done:
+                        raise _ListAgain("asked for" if asked in done else "time has passed")
+                    self._take(_parsed(following.result()), changed)
+                    following = asyncio.ensure_future(anext(lines))
+            finally:
+                asked.cancel()
+                following.cancel()
+                await asyncio.gather(asked, following, return_exceptions=True)
+        except StopAsyncIteration:
+            raise _ListAgain("the watch has ended") from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _ListAgain(f"the watch broke: {error}") from error
+        finally:
+            response.close()
+
+    def _take(self, event: Mapping[str, Any], changed: Callable[[Snapshot], None]) -> None:
+        item = event.get("object") or {}
+        match event.get("type"):
+            case "ADDED" | "MODIFIED":
+                changed(self._cache.changed(item))
+            case "DELETED":
+                changed(self._cache.deleted(item))
+            case "BOOKMARK":
+                pass
+            case _:
+                raise _ListAgain(f"the watch was told {item.get('code')}: {item.get('message')}")
+
+    async def _ask(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None = None,
+        content: str = "application/json",
+    ) -> tuple[int, dict[str, Any]]:
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        response = await self._call(verb, path, query, body, timeout, content)
+        try:
+            data = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _away(error) from error
+        return int(response.status), _parsed(data)
+
+    async def _call(
+        self,
+        verb: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Object | None,
+        timeout: aiohttp.ClientTimeout,
+        content: str = "application/json",
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": "application/json"}
+        if body is not None:
+            headers["Content-Type"] = content
+        try:
+            request = await self._client.param_serialize(
+                verb,
+                path,
+                query_params=list(query.items()),
+                header_params=headers,
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            answer: Any = await self._client.call_api(*request, _request_timeout=timeout)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise _away(error) from error
+        except kubernetes_config.ConfigException as error:
+            raise FeedAway(f"the service account's token cannot be read: {error}") from error
+        response: aiohttp.ClientResponse = answer.response
+        return response
+
+
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The stream line by line; aiohttp's own reader refuses lines of more than 64 KiB."""
+    rest = b""
+    async for data in stream.iter_any():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line:
+                yield line
+        if len(rest) > _EVENT_BYTES_MAX:
+            raise aiohttp.ClientPayloadError("an event is too large")
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(data) if data else {}
+    except ValueError:
+        answer = {"message": data[:200].decode(errors="replace")}
+    return answer if isinstance(answer, dict) else {"message": str(answer)}
+
+
+def _away(error: Exception) -> FeedAway:
+    return FeedAway(f"the Kubernetes API does not answer: {str(error) or type(error).__name__}")
+
+
+def _error(verb: str, status: int, answer: Mapping[str, Any]) -> FeedAway | PermanentError:
+    message = str(answer.get("message") or answer.get("reason") or f"status {status}")
+    if status == 403:
+        return PermanentError(f"the service account must not {verb} schedules: {message}")
+    if status == 404:
+        return PermanentError(
+            f"the cluster does not know schedules of {API_VERSION}, or their namespace: install Penstock's"
+            f" CRDs ({message})"
+        )
+    if status in {400, 422}:
+        return PermanentError(f"the Kubernetes API does not take what the agent says: {message}")
+    return FeedAway(f"the Kubernetes API cannot {verb} schedules now ({status}): {message}")

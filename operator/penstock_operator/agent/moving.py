@@ -1,0 +1,149 @@
+"""Drives moves out of this store (and takes back, or tidies up, what is left of dead ones), four at a time.
+
+What has to move is found out by `store_side` in each of its turns, and forgotten here without harm: a move's
+step stands in the stores. Each thread takes one shard as far as it goes, then the next; one that cannot go on
+comes again later. Neighbours: `core/penstock/store/mover.py` makes the steps.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError
+from penstock.store.mover import MoveKind, MoveProgress, go_back_once, move_once, tidy_once
+from penstock.store.port import NodeStore, StoreUnreachable
+from penstock_operator.agent.store_side import DueMove, OpenStore
+
+_LOG = logging.getLogger(__name__)
+
+MOVES_AT_ONCE = 4
+_AGAIN_S = 0.2
+
+_Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class MoveCount:
+    """Totals since the agent's start."""
+
+    finished: int = 0
+    copied_bytes: int = 0
+    obstacles: int = 0
+
+
+class MoveDriver:
+    """`open_store` gives connections to any store; `finished` is called when a move has come to its end."""
+
+    def __init__(self, store_id: str, open_store: OpenStore, finished: Callable[[], None]) -> None:
+        self._store_id = store_id
+        self._open_store = open_store
+        self._finished = finished
+        self._condition = threading.Condition()
+        self._wanted: dict[_Key, DueMove] = {}
+        self._under_way: set[_Key] = set()
+        self._not_before_s: dict[_Key, float] = {}
+        self._stopped = False
+        self._threads = [
+            threading.Thread(target=self._run, name=f"mover-{number}", daemon=True)
+            for number in range(MOVES_AT_ONCE)
+        ]
+        self.count = MoveCount()
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def want(self, moves: Sequence[DueMove]) -> None:
+        """All that has to be done now, in order; takes the place of what was wanted before."""
+        with self._condition:
+            self._wanted = {(move.topology_uid, move.shard): move for move in moves}
+            self._not_before_s = {
+                key: time_s for key, time_s in self._not_before_s.items() if key in self._wanted
+            }
+            self._condition.notify_all()
+
+    def stop(self) -> None:
+        """A step that is under way is finished; does not wait."""
+        with self._condition:
+            self._stopped = True
+            self._condition.notify_all()
+
+    def join(self, deadline_s: float) -> None:
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _run(self) -> None:
+        stores: dict[_Key, NodeStore] = {}
+        while (move := self._next()) is not None:
+            key = (move.topology_uid, move.shard)
+            again_s: float | None = _AGAIN_S
+            try:
+                if self._drive(move, stores):
+                    again_s = None
+            except PenstockError as error:
+                _LOG.warning("the move of %s has to wait: %s", move.shard, error)
+            with self._condition:
+                self._under_way.discard(key)
+                if again_s is None:
+                    self._wanted.pop(key, None)
+                else:
+                    self._not_before_s[key] = time.monotonic() + again_s
+            if again_s is None:
+                self._finished()
+        for store in stores.values():
+            store.close()
+
+    def _next(self) -> DueMove | None:
+        """The next shard that nobody is at; waits for one. None when it is time to end."""
+        with self._condition:
+            while not self._stopped:
+                now_s = time.monotonic()
+                ready = [key for key in self._wanted if key not in self._under_way]
+                for key in ready:
+                    if self._not_before_s.get(key, 0.0) <= now_s:
+                        self._under_way.add(key)
+                        return self._wanted[key]
+                wait_s = min((self._not_before_s[key] - now_s for key in ready), default=None)
+                self._condition.wait(wait_s)
+            return None
+
+    def _drive(self, move: DueMove, stores: dict[_Key, NodeStore]) -> bool:
+        """Steps until the move has come to an end (True) or cannot go on now."""
+
+        def store_of(store_id: str) -> NodeStore | None:
+            key = (store_id, move.topology_uid)
+            if key not in stores:
+                try:
+                    stores[key] = self._open_store(*key)
+                except StoreUnreachable:
+                    return None
+            return stores[key]
+
+        here = store_of(self._store_id)
+        if here is None:
+            return False
+        while not self._stopped:
+            progress = self._step(move, here, store_of)
+            self.count.copied_bytes += progress.copied_bytes
+            if progress.obstacle is not None:
+                self.count.obstacles += 1
+                return False
+            if progress.is_over:
+                self.count.finished += 1
+                return True
+        return False
+
+    def _step(
+        self, move: DueMove, here: NodeStore, store_of: Callable[[str], NodeStore | None]
+    ) -> MoveProgress:
+        match move.kind:
+            case MoveKind.MOVE:
+                return move_once(here, store_of, move.shard, target_id=move.home, version=move.version)
+            case MoveKind.BACK:
+                return go_back_once(here, store_of, move.shard)
+            case MoveKind.TIDY:
+                return tidy_once(here, store_of, move.shard)

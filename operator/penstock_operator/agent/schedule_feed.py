@@ -1,0 +1,164 @@
+"""The port by which a node agent learns of Schedules and says what it applied; and the agent's cache of them.
+
+Two adapters keep it: `kubernetes_feed` (list and watch of the API server) and `memory_feed` (the twin).
+`tests/contract/test_schedule_feed.py` runs one suite on both. Objects come as the API server has them and are
+parsed here, once; `ScheduleCache` makes the `Snapshot`s that everything else in the agent reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from penstock.api.faults import InvalidManifest
+from penstock.api.schedule_object import applied_of, from_object, owner_of
+from penstock.errors import RetryError
+from penstock.schedule.record import AppliedPlace, OperatorSchedule
+
+Object = Mapping[str, Any]
+
+LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
+
+
+class FeedAway(RetryError):
+    """The API server gave no answer, or takes nothing now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenSchedule:
+    """One Schedule object. `uid` is the object's own, `topology_uid` the one that the state goes by."""
+
+    name: str
+    uid: str
+    topology_uid: str
+    schedule: OperatorSchedule
+    durability: str | None
+    store_memory_bytes: int | None
+    applied: Mapping[str, AppliedPlace]
+    """By node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All Schedules at one moment.
+
+    `listing` counts the complete lists that were had: 0 before the first, when `schedules` are what an
+    earlier agent remembered. `topology_uids` are those of all objects, also of such as cannot be read;
+    None when an object does not tell its own: then nothing may be concluded from a uid's absence.
+    """
+
+    schedules: Mapping[str, SeenSchedule]
+    topology_uids: frozenset[str] | None
+    listing: int
+    faults: Mapping[str, str]
+    """Object -> why it cannot be read."""
+    objects: Mapping[str, Object] = field(default_factory=dict, compare=False)
+    """As they came, by name; for who keeps them for a later agent."""
+
+
+NOTHING = Snapshot({}, None, 0, {})
+
+
+class ScheduleFeed(Protocol):
+    """Belongs to one event loop."""
+
+    async def run(self, changed: Callable[[Snapshot], None]) -> None:
+        """Keep the cache up to date, and tell of each change, until cancelled.
+
+        An API server that is away, or that refuses, is waited for.
+        """
+
+    async def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
+        """Write a node's entry into the status of a Schedule, and nobody else's.
+
+        One that is gone, or is another object of the same name by now, is passed over. Raises FeedAway,
+        PermanentError.
+        """
+
+    def list_again(self) -> None:
+        """Make a complete list soon, whatever the watch says."""
+
+    async def close(self) -> None: ...
+
+
+class ScheduleCache:
+    """The objects as last told, by name. Each change makes a new `Snapshot`; nothing in one ever changes."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, Object] = {}
+        self._seen: dict[str, SeenSchedule] = {}
+        self._faults: dict[str, str] = {}
+        self._listing = 0
+
+    def recall(self, objects: Iterable[Object]) -> Snapshot:
+        """Begin with what an earlier agent remembered."""
+        for item in objects:
+            self._take(item)
+        return self.snapshot()
+
+    def listed(self, objects: Iterable[Object]) -> Snapshot:
+        """A complete list takes the place of everything."""
+        told = {item["metadata"]["name"]: item for item in objects}
+        for name in self._objects.keys() - told.keys():
+            self._forget(name)
+        for item in told.values():
+            self._take(item)
+        self._listing += 1
+        return self.snapshot()
+
+    def changed(self, item: Object) -> Snapshot:
+        """An object was added or modified."""
+        self._take(item)
+        return self.snapshot()
+
+    def deleted(self, item: Object) -> Snapshot:
+        self._forget(item["metadata"]["name"])
+        return self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        uids = [_topology_uid(item) for item in self._objects.values()]
+        known = None if None in uids else frozenset(uid for uid in uids if uid)
+        return Snapshot(dict(self._seen), known, self._listing, dict(self._faults), dict(self._objects))
+
+    def _forget(self, name: str) -> None:
+        for kept in (self._objects, self._seen, self._faults):
+            kept.pop(name, None)
+
+    def _take(self, item: Object) -> None:
+        name = item["metadata"]["name"]
+        before, seen = self._objects.get(name, {}), self._seen.pop(name, None)
+        self._objects[name] = item
+        self._faults.pop(name, None)
+        try:
+            if seen is not None and before.get("spec") == item.get("spec"):
+                # another agent's report, mostly: thousands of shards need not be read again
+                self._seen[name] = replace(seen, uid=item["metadata"].get("uid", ""), applied=_applied(item))
+            else:
+                self._seen[name] = seen_schedule(item)
+        except InvalidManifest as fault:
+            self._faults[name] = str(fault)
+
+
+def seen_schedule(item: Object) -> SeenSchedule:
+    """A Schedule object, parsed. Raises InvalidManifest."""
+    owner = owner_of(item)
+    return SeenSchedule(
+        name=item["metadata"]["name"],
+        uid=item["metadata"].get("uid", ""),
+        topology_uid=owner.topology_uid,
+        schedule=from_object(item),
+        durability=owner.durability,
+        store_memory_bytes=owner.store_memory_bytes,
+        applied=_applied(item),
+    )
+
+
+def _applied(item: Object) -> dict[str, AppliedPlace]:
+    return {place.node: place for place in applied_of(item)}
+
+
+def _topology_uid(item: Object) -> str | None:
+    spec = item.get("spec") or {}
+    labels = item["metadata"].get("labels") or {}
+    return spec.get("topologyUid") or labels.get(LABEL_TOPOLOGY_UID) or None

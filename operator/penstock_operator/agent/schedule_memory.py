@@ -1,0 +1,68 @@
+"""The Schedules as this node's store remembers them, for an agent that starts while the API server is away.
+
+They lie beside the state that they are about, so whoever loses the one loses the other. What is kept may be
+old, which does no harm: versions only grow, nothing is born or retracted by it. Neighbour: `store_side` reads
+it once, and writes what has changed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.store.keys import SCHEDULES
+from penstock.store.port import StoreUnreachable
+from penstock.store.wire import ServerError, Wire, translate
+from penstock_operator.agent.schedule_feed import Object
+
+_TIMEOUT_S = 5.0
+
+
+class ScheduleMemory:
+    """Not thread safe."""
+
+    def __init__(self, url: str) -> None:
+        self._wire = Wire(url, _TIMEOUT_S)
+        self._kept: dict[bytes, bytes] | None = None
+
+    def recall(self) -> list[Object]:
+        """All objects that are kept."""
+        return [json.loads(text) for text in self._known().values()]
+
+    def keep(self, objects: Mapping[str, Object]) -> None:
+        """Keep exactly these."""
+        known = self._known()
+        wanted = {name.encode(): _text(item) for name, item in objects.items()}
+        changed = [part for name, text in wanted.items() if known.get(name) != text for part in (name, text)]
+        gone = [name for name in known if name not in wanted]
+        if changed:
+            self._ask(b"HSET", SCHEDULES, *changed)
+        if gone:
+            self._ask(b"HDEL", SCHEDULES, *gone)
+        self._kept = wanted
+
+    def forget(self) -> None:
+        """The store was started anew: what it keeps has to be read again."""
+        self._kept = None
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _known(self) -> dict[bytes, bytes]:
+        if self._kept is None:
+            self._kept = dict(self._ask(b"HGETALL", SCHEDULES))
+        return self._kept
+
+    def _ask(self, *command: bytes) -> Any:
+        (reply,) = self._wire.exchange([command])
+        if isinstance(reply, ServerError):
+            error = translate(str(reply))
+            raise StoreUnreachable(str(error)) if isinstance(error, ServerError) else error
+        return reply
+
+
+def _text(item: Object) -> bytes:
+    """What matters of an object. Reports are left out: they change often, and the store knows better."""
+    metadata = {key: item["metadata"][key] for key in ("name", "uid", "labels") if key in item["metadata"]}
+    return json.dumps({"metadata": metadata, "spec": item.get("spec")}, sort_keys=True).encode()

@@ -1,0 +1,100 @@
+"""The thread that keeps this node's store open: waits for its server, opens the store at each start of it.
+
+A server that was started anew may have lost a suffix of its log, and its ready lists; the store's generation
+is raised at once, so that every owner claims anew. Neighbours: `store_server` has the commands, `node_agent`
+listens to what is told here.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.errors import PenstockError
+from penstock.store.port import StoreUnreachable
+from penstock_operator.agent.store_server import StoreServer
+
+_LOG = logging.getLogger(__name__)
+
+_LOOK_S = 0.02
+_LISTEN_S = 0.25
+_PERMANENT_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStore:
+    """One opening of the store. `generation` belongs to this run of the server."""
+
+    run_id: str
+    generation: int
+
+
+class StoreKeeper:
+    """Tells of each opening and each loss; `opened` and `fault` are the state now, for any thread."""
+
+    def __init__(
+        self, server: StoreServer, memory_bytes: int, changed: Callable[[OpenedStore | None], None]
+    ) -> None:
+        self._server = server
+        self._memory_bytes = memory_bytes
+        self._changed = changed
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-keeper", daemon=True)
+        self.fsync: bool | None = None
+        """Whether the log shall be synced with each write; None leaves it as it is."""
+        self.opened: OpenedStore | None = None
+        self.fault = "not looked at yet"
+        self.memory_used_bytes = 0
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float) -> None:
+        self._stopped.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                self._keep_open()
+            except StoreUnreachable as error:
+                self._lost(str(error))
+                self._stopped.wait(_LOOK_S)
+            except PenstockError as error:
+                self._lost(str(error))
+                self._stopped.wait(_PERMANENT_S)
+        self._server.close()
+
+    def _keep_open(self) -> None:
+        """Open the store, and stay while this run of the server does."""
+        run_id = self._server.run_id()
+        if self._server.load_library():
+            _LOG.info("loaded the function library into the store")
+        self._server.set(maxmemory_policy="noeviction")
+        if self._memory_bytes:
+            self._server.set(maxmemory=str(self._memory_bytes))
+        opened = OpenedStore(run_id, self._server.open(run_id))
+        _LOG.info("the store is open, generation %d", opened.generation)
+        fsync: bool | None = None
+        self.opened, self.fault = opened, ""
+        self._changed(opened)
+        while not self._stopped.is_set():
+            if self.fsync is not None and self.fsync != fsync:
+                fsync = self.fsync
+                self._server.set(appendfsync="always" if fsync else "no")
+                _LOG.info(
+                    "the store's log is %s", "synced with each write" if fsync else "left to the kernel"
+                )
+            self.memory_used_bytes = self._server.memory_used_bytes()
+            self._server.listen(_LISTEN_S)
+            if self._server.run_id() != run_id:
+                raise StoreUnreachable("the server was started anew")
+
+    def _lost(self, why: str) -> None:
+        if self.opened is not None or self.fault != why:
+            _LOG.warning("the store is away: %s", why)
+        had, self.opened, self.fault = self.opened, None, why
+        if had is not None:
+            self._changed(None)

@@ -1,0 +1,85 @@
+"""This node's redis-server as the agent looks after it: started anew? library, settings, the store's opening.
+
+Works on one connection of the keeper's thread. Neighbours: `store_keeper` decides when, `redis_store` and
+`wire` are what it speaks through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import PermanentError
+from penstock.store.port import OpenStore
+from penstock.store.redis_store import RedisStore, function_library, load_functions
+from penstock.store.wire import ServerError, Wire, translate
+
+_TIMEOUT_S = 5.0
+_LIBRARY = b"penstock"
+_NOBODY = b"penstock:nobody"
+"""A channel that nothing is ever sent to: who listens to it learns at once when the server is gone."""
+
+
+class StoreServer:
+    """Not thread safe."""
+
+    def __init__(self, url: str, store_id: str) -> None:
+        self._url = url
+        self._store_id = store_id
+        self._wire = Wire(url, _TIMEOUT_S)
+        self._listening = Wire(url, _TIMEOUT_S)
+
+    def run_id(self) -> str:
+        """The server's own name for its run. Raises StoreUnreachable while it is away or loads."""
+        info: bytes = self._ask(b"INFO", b"server")
+        fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+        return fields["run_id"]
+
+    def load_library(self) -> bool:
+        """Load the function library unless exactly this one is there; True when it was loaded.
+
+        Raises ProtocolMismatch for a server that is too old, or holds a newer library.
+        """
+        held = self._ask(b"FUNCTION", b"LIST", b"LIBRARYNAME", _LIBRARY, b"WITHCODE")
+        if any(library.get(b"library_code") == function_library() for library in held):
+            return False
+        load_functions(self._url)
+        return True
+
+    def open(self, run_id: str) -> int:
+        """Open the store for this run of the server; answers its generation."""
+        store = RedisStore(self._url, "agent")
+        try:
+            return store.call(OpenStore(self._store_id, run_id))
+        finally:
+            store.close()
+
+    def set(self, **settings: str) -> None:
+        """Change settings of the running server; what is so already is left alone."""
+        for name, value in settings.items():
+            key = name.replace("_", "-").encode()
+            if self._ask(b"CONFIG", b"GET", key).get(key) != value.encode():
+                self._ask(b"CONFIG", b"SET", key, value)
+
+    def memory_used_bytes(self) -> int:
+        info: bytes = self._ask(b"INFO", b"memory")
+        fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+        return int(fields["used_memory"])
+
+    def listen(self, seconds: float) -> None:
+        """Pass the time, or raise StoreUnreachable as soon as the server is gone."""
+        if not self._listening.is_open:
+            self._listening.exchange([(b"SUBSCRIBE", _NOBODY)])
+        self._listening.pushed(seconds)
+
+    def close(self) -> None:
+        self._wire.close()
+        self._listening.close()
+
+    def _ask(self, *command: bytes | str) -> Any:
+        (reply,) = self._wire.exchange([command])
+        if isinstance(reply, ServerError):
+            error = translate(str(reply))
+            if isinstance(error, ServerError):
+                raise PermanentError(f"the store at {self._wire.url} does not take {command[0]!r}: {error}")
+            raise error
+        return reply

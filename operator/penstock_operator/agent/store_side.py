@@ -1,0 +1,320 @@
+"""What the agent does to this node's store, in turns of one thread: records, maps, farewells, who moves.
+
+A turn takes the newest snapshot and brings the store up to it as far as that goes; what fails is done in the
+next one. All that is remembered here may be lost: it is about this start of the store only, and made anew
+after each opening. Neighbours: `decisions` says what to do, `node_agent` makes the turns, `delivery` and
+`moving` work beside it on threads of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.errors import PenstockError
+from penstock.schedule.record import AppliedPlace
+from penstock.store.mover import MoveKind, moves_due
+from penstock.store.port import (
+    Answer,
+    Create,
+    Measure,
+    NodeStore,
+    Retract,
+    ShardCounters,
+    ShardStatus,
+    StoreUnreachable,
+    Topologies,
+)
+from penstock.store.publishing import to_publish
+from penstock_operator.agent import decisions
+from penstock_operator.agent.decisions import Standing
+from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
+from penstock_operator.agent.store_keeper import OpenedStore
+
+_LOG = logging.getLogger(__name__)
+
+_CALLS_AT_ONCE = 256
+_MEASURED_AT_ONCE = 512
+_RETRACTS_PER_TURN = 50
+LOOK_S = 15.0
+"""How often the records are looked through when nothing has changed."""
+LOST_AFTER_S = 2.0
+"""How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
+
+OpenStore = Callable[[str, str], NodeStore]
+"""(store id, topology uid) -> a connection; StoreUnreachable when nobody knows its address."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueMove:
+    """A shard that has to leave this store, or whose move has to be undone."""
+
+    topology_uid: str
+    shard: str
+    kind: MoveKind
+    home: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a turn found out. `reports` are to be written by object name; `must_list`: somebody is missed."""
+
+    reports: Mapping[str, tuple[SeenSchedule, AppliedPlace]]
+    moves: tuple[DueMove, ...]
+    present: frozenset[str]
+    retracted: tuple[str, ...]
+    must_list: bool
+
+
+@dataclass(slots=True)
+class _Topology:
+    """What was found out about one topology in this start of the store."""
+
+    looked: tuple[tuple[str, int], ...] = ()
+    looked_at_s: float = float("-inf")
+    homes: dict[str, str] = field(default_factory=dict)
+    due: dict[str, MoveKind] = field(default_factory=dict)
+    missing_since_s: dict[str, float] = field(default_factory=dict)
+    lost: frozenset[str] = frozenset()
+
+
+class StoreSide:
+    """Belongs to one thread."""
+
+    def __init__(self, node: str, store_id: str, open_store: OpenStore) -> None:
+        self._node = node
+        self._store_id = store_id
+        self._open_store = open_store
+        self._stores: dict[tuple[str, str], NodeStore] = {}
+        self._opened: OpenedStore | None = None
+        self._standing: dict[tuple[str, str], Standing] = {}
+        self._topologies: dict[str, _Topology] = {}
+        self._missed: Mapping[str, int] = {}
+        self._refused: set[str] = set()
+
+    def confirmed(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
+        """The API server has a report."""
+        key = (seen.name, seen.uid)
+        self._standing[key] = replace(self._standing.get(key, Standing()), reported=applied)
+
+    def turn(self, snapshot: Snapshot, opened: OpenedStore, now_s: float) -> Turn:
+        """Bring the store up to `snapshot`. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
+        if opened != self._opened:
+            self._begin(opened)
+        topologies = decisions.by_topology(snapshot)
+        for uid, schedules in topologies.items():
+            # what an earlier agent remembered does not say what has been confirmed
+            self._bring_up(uid, schedules, may_create=snapshot.listing > 0)
+        for uid, schedules in topologies.items():
+            self._look(uid, schedules, snapshot, now_s)
+        farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
+        self._missed = farewell.missed
+        gone = tuple(uid for uid in farewell.retract if self._retract(uid))
+        for uid in self._topologies.keys() - topologies.keys():
+            del self._topologies[uid]
+        alive = {(seen.name, seen.uid) for seen in snapshot.schedules.values()}
+        self._standing = {key: standing for key, standing in self._standing.items() if key in alive}
+        return Turn(
+            reports=self._reports(topologies),
+            moves=tuple(self._moves(topologies)),
+            present=frozenset(topologies) - set(gone) - self._refused,
+            retracted=gone,
+            must_list=farewell.must_list,
+        )
+
+    def close(self) -> None:
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+
+    def _begin(self, opened: OpenedStore) -> None:
+        """The store was opened: nothing that was known of it counts."""
+        self._opened = opened
+        self._standing = {
+            key: Standing(reported=standing.reported) for key, standing in self._standing.items()
+        }
+        self._topologies.clear()
+        self._refused.clear()
+
+    def _store(self, uid: str, store_id: str = "") -> NodeStore:
+        key = (store_id or self._store_id, uid)
+        if key not in self._stores:
+            self._stores[key] = self._open_store(*key)
+        return self._stores[key]
+
+    def _any_store(self) -> NodeStore:
+        return self._store("agent")
+
+    # --- records and maps
+
+    def _bring_up(self, uid: str, schedules: Sequence[SeenSchedule], *, may_create: bool) -> None:
+        """Create what is born here, publish what may be published."""
+        store = self._store(uid)
+        to_create: list[tuple[SeenSchedule, str]] = []
+        to_publish_now: list[SeenSchedule] = []
+        for seen in schedules:
+            step = decisions.step_for(seen, self._node, self._store_id, self._standing_of(seen))
+            if may_create:
+                to_create += [(seen, shard) for shard in step.create]
+            if step.publish:
+                to_publish_now.append(seen)
+        for first in range(0, len(to_create), _CALLS_AT_ONCE):
+            part = to_create[first : first + _CALLS_AT_ONCE]
+            calls = [Create(shard, source=seen.schedule.is_source) for seen, shard in part]
+            if Answer.UNKNOWN in store.pipeline(calls):
+                self._refuse(uid)
+                return
+        for seen in {seen.name: seen for seen, _ in to_create}.values():
+            self._note(seen, created=seen.schedule.version)
+            _LOG.info("%s: made %d shards", seen.name, sum(one.name == seen.name for one, _ in to_create))
+        if to_publish_now:
+            answers = store.pipeline([to_publish(seen.schedule) for seen in to_publish_now])
+            for seen, answer in zip(to_publish_now, answers, strict=True):
+                if answer is Answer.UNKNOWN:
+                    self._refuse(uid)
+                    return
+                if answer is Answer.STALE:
+                    _LOG.warning(
+                        "%s: the store has a newer version than %d", seen.name, seen.schedule.version
+                    )
+                self._note(seen, published=seen.schedule.version)
+
+    def _refuse(self, uid: str) -> None:
+        if uid not in self._refused:
+            self._refused.add(uid)
+            _LOG.error("topology %s has Schedules, but it was retracted from this store before", uid)
+
+    def _standing_of(self, seen: SeenSchedule) -> Standing:
+        return self._standing.get((seen.name, seen.uid), Standing())
+
+    def _note(self, seen: SeenSchedule, *, created: int = 0, published: int = 0) -> None:
+        standing = self._standing_of(seen)
+        self._standing[seen.name, seen.uid] = replace(
+            standing,
+            created=max(created, standing.created),
+            published=max(published, standing.published),
+        )
+
+    def _reports(
+        self, topologies: Mapping[str, Sequence[SeenSchedule]]
+    ) -> dict[str, tuple[SeenSchedule, AppliedPlace]]:
+        generation = self._opened.generation if self._opened else 0
+        reports = {}
+        for uid, schedules in topologies.items():
+            known = self._topologies[uid]
+            for seen in schedules:
+                shards = seen.schedule.shards
+                applied = decisions.report_for(
+                    seen,
+                    self._node,
+                    generation,
+                    self._standing_of(seen),
+                    lost=sum(shard in shards for shard in known.lost),
+                    moving=sum(shard in shards for shard in known.due),
+                )
+                if applied is not None:
+                    reports[seen.name] = (seen, applied)
+        return reports
+
+    def _retract(self, uid: str) -> bool:
+        """A part of a farewell; True when it is complete."""
+        store = self._store(uid)
+        for _ in range(_RETRACTS_PER_TURN):
+            if store.call(Retract()) == 0:
+                _LOG.info("topology %s has no Schedule any more: its state is removed", uid)
+                self._stores.pop((self._store_id, uid)).close()
+                return True
+        return False
+
+    # --- what is here
+
+    def _look(self, uid: str, schedules: Sequence[SeenSchedule], snapshot: Snapshot, now_s: float) -> None:
+        """Find out which shards have to leave, and which are missing.
+
+        All records after a change and now and then, else only those that were not as they should be.
+        """
+        known = self._topologies.setdefault(uid, _Topology())
+        versions = tuple((seen.name, self._standing_of(seen).published) for seen in schedules)
+        if versions != known.looked:
+            known.homes = decisions.homes_of(seen.schedule for seen in schedules)
+        if versions != known.looked or now_s - known.looked_at_s >= LOOK_S:
+            names: Sequence[str] = tuple(known.homes)
+            known.looked, known.looked_at_s = versions, now_s
+            known.due.clear()
+        else:
+            names = tuple({**known.due, **known.missing_since_s})
+            if not names:
+                return
+        published = {
+            shard
+            for seen in schedules
+            if self._standing_of(seen).published >= seen.schedule.version
+            for shard in seen.schedule.shards
+        }
+        statuses = self._statuses(uid, self._store_id, names)
+        for shard in names:
+            known.due.pop(shard, None)
+        known.due.update(moves_due(self._store_id, known.homes, statuses))
+        absent = {ShardStatus.MOVED}
+        missing = [
+            shard
+            for shard in names
+            if known.homes.get(shard) == self._store_id
+            and shard in published
+            and statuses.get(shard, ShardStatus.MOVED) in absent
+        ]
+        self._note_missing(uid, known, missing, snapshot, now_s)
+
+    def _note_missing(
+        self, uid: str, known: _Topology, missing: Sequence[str], snapshot: Snapshot, now_s: float
+    ) -> None:
+        """A shard is lost when no store has it, seen twice; while a store is away nothing is concluded."""
+        elsewhere: set[str] = set()
+        if missing:
+            for store_id in decisions.addresses_of(snapshot):
+                if store_id != self._store_id:
+                    try:
+                        statuses = self._statuses(uid, store_id, missing)
+                    except PenstockError:
+                        elsewhere.update(missing)
+                        break
+                    elsewhere.update(
+                        shard for shard, status in statuses.items() if status is not ShardStatus.MOVED
+                    )
+        known.missing_since_s = {
+            shard: known.missing_since_s.get(shard, now_s) for shard in missing if shard not in elsewhere
+        } | {shard: now_s for shard in missing if shard in elsewhere}
+        lost = frozenset(
+            shard for shard, since_s in known.missing_since_s.items() if now_s - since_s >= LOST_AFTER_S
+        )
+        if lost - known.lost:
+            _LOG.error("topology %s: this store has lost %d shards", uid, len(lost))
+        known.lost = lost
+
+    def _statuses(self, uid: str, store_id: str, shards: Sequence[str]) -> dict[str, ShardStatus]:
+        """The status of the records that there are."""
+        store = self._store(uid, store_id)
+        found: dict[str, ShardStatus] = {}
+        for first in range(0, len(shards), _MEASURED_AT_ONCE):
+            chunk = tuple(shards[first : first + _MEASURED_AT_ONCE])
+            counters: list[ShardCounters | None] = store.call(Measure(chunk))
+            found.update(
+                {shard: one.status for shard, one in zip(chunk, counters, strict=True) if one is not None}
+            )
+        return found
+
+    def _moves(self, topologies: Mapping[str, Sequence[SeenSchedule]]) -> list[DueMove]:
+        return [
+            DueMove(uid, shard, kind, known.homes.get(shard, self._store_id), seen.schedule.version)
+            for uid, schedules in topologies.items()
+            for known in (self._topologies[uid],)
+            for seen in schedules
+            for shard, kind in known.due.items()
+            if shard in seen.schedule.shards
+        ]
+
+
+def unknown_address(store_id: str) -> StoreUnreachable:
+    return StoreUnreachable(f"no Schedule tells the address of store {store_id}")
