@@ -1,4 +1,4 @@
-"""The command line: `penstock run`, `validate`, `crds`.
+"""The command line: `penstock run`, `validate`, `crds`, and what runs in a cluster: `operator`, `agent`.
 
 Thin: it reads options, calls, and turns errors into sentences and exit codes. Everything heavy is imported
 where it is used, so that `--help` is quick.
@@ -186,6 +186,46 @@ def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...]) -> None:
         click.echo(f"{manifest}: valid")
     if faults:
         sys.exit(EXIT_INVALID)
+
+
+@main.command()
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    help="The file that the chart makes, /etc/penstock/operator/config.yaml.",
+)
+def operator(config_file: Path) -> None:
+    """Run Topologies on Kubernetes: one replica of the operator, until it is told to stop.
+
+    Meets the API server by the pod's service account, or by the file that KUBECONFIG names. Exit code 4: it
+    led and lost the Lease; start it again.
+    """
+    import os
+
+    from penstock.api.faults import InvalidManifest
+    from penstock.api.operator_config import load_operator_config
+
+    try:
+        config = load_operator_config(config_file)
+    except InvalidManifest as invalid:
+        _write_faults(config_file, invalid.faults)
+        sys.exit(EXIT_INVALID)
+    from penstock_operator.cluster.main import operate
+
+    operate(config, os.environ)
+
+
+@main.command()
+def agent() -> None:
+    """Keep one node's store: create and move its shards, tell its workers, deliver to other stores.
+
+    Runs beside redis-server in the pods that the operator makes; they give it all settings.
+    """
+    from penstock_operator.agent.main import run_agent
+
+    sys.exit(run_agent())
 
 
 @main.command()

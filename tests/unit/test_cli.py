@@ -165,3 +165,23 @@ def test_crds_are_printed_or_written(tmp_path: Path) -> None:
     assert [Path(line).name for line in written.output.splitlines()] == sorted(
         (path.name for path in (tmp_path / "crds").iterdir()), key=lambda n: written.output.index(n)
     )
+
+
+def test_the_command_line_starts_without_kubernetes() -> None:
+    heavy = ("kopf", "kubernetes", "aiohttp")
+    code = f"import sys, penstock_operator.cli; print(*(n for n in {heavy} if n in sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert ran.stdout.split() == []
+
+
+def test_an_operator_without_its_configuration_says_so(tmp_path: Path) -> None:
+    ended = invoke("operator", "--config", str(tmp_path / "config.yaml"))
+    assert ended.exit_code == EXIT_INVALID
+    assert "does not exist" in ended.output
+
+
+def test_an_operator_with_a_wrong_configuration_lists_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("fullname: x\n", encoding="utf-8")
+    ended = invoke("operator", "--config", str(tmp_path / "config.yaml"))
+    assert ended.exit_code == EXIT_INVALID
+    assert "namespace: is missing" in ended.output

@@ -16,7 +16,7 @@ four kinds of `penstock.errors`:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -105,8 +105,16 @@ class ClusterApi(Protocol):
     @property
     def namespace(self) -> str: ...
 
-    async def list(self, kind: Kind, labels: Mapping[str, str] = {}, *, everywhere: bool = False) -> Listing:
-        """Every object with these labels; `everywhere`: in all namespaces."""
+    async def list(
+        self,
+        kind: Kind,
+        labels: Mapping[str, str] = {},
+        *,
+        everywhere: bool = False,
+        keep: Callable[[Object], Object] | None = None,
+    ) -> Listing:
+        """Every object with these labels; `everywhere`: in all namespaces. Of each what `keep` answers: there
+        may be thousands."""
 
     async def get(self, kind: Kind, name: str) -> Object | None: ...
 

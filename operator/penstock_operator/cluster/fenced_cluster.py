@@ -22,8 +22,15 @@ class FencedCluster:
     def namespace(self) -> str:
         return self._cluster.namespace
 
-    async def list(self, kind: Kind, labels: Mapping[str, str] = {}, *, everywhere: bool = False) -> Listing:
-        return await self._cluster.list(kind, labels, everywhere=everywhere)
+    async def list(
+        self,
+        kind: Kind,
+        labels: Mapping[str, str] = {},
+        *,
+        everywhere: bool = False,
+        keep: Callable[[Object], Object] | None = None,
+    ) -> Listing:
+        return await self._cluster.list(kind, labels, everywhere=everywhere, keep=keep)
 
     async def get(self, kind: Kind, name: str) -> Object | None:
         return await self._cluster.get(kind, name)

@@ -8,7 +8,7 @@ tokens, TLS, paths. Nothing is retried here; what an answer means is `_outcome` 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,14 @@ class KubernetesCluster:
     async def close(self) -> None:
         await self._client.close()
 
-    async def list(self, kind: Kind, labels: Mapping[str, str] = {}, *, everywhere: bool = False) -> Listing:
+    async def list(
+        self,
+        kind: Kind,
+        labels: Mapping[str, str] = {},
+        *,
+        everywhere: bool = False,
+        keep: Callable[[Object], Object] | None = None,
+    ) -> Listing:
         items: list[Object] = []
         query = {"limit": str(_PAGE)}
         if labels:
@@ -92,9 +99,8 @@ class KubernetesCluster:
             if status != 200:
                 raise _error("list", kind, status, answer)
             # Items of a list come without what every one of them shares.
-            items.extend(
-                {"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"]
-            )
+            page = ({"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"])
+            items.extend(page if keep is None else map(keep, page))
             version = version or str(answer["metadata"]["resourceVersion"])
             following = answer["metadata"].get("continue")
             if not following:

@@ -72,7 +72,14 @@ class MemoryCluster:
 
     # --- the port
 
-    async def list(self, kind: Kind, labels: Mapping[str, str] = {}, *, everywhere: bool = False) -> Listing:
+    async def list(
+        self,
+        kind: Kind,
+        labels: Mapping[str, str] = {},
+        *,
+        everywhere: bool = False,
+        keep: Callable[[Object], Object] | None = None,
+    ) -> Listing:
         self._check()
         items = tuple(
             copy.deepcopy(held)
@@ -81,7 +88,7 @@ class MemoryCluster:
             and (everywhere or key.namespace in {"", self.namespace})
             and labels.items() <= held["metadata"].get("labels", {}).items()
         )
-        return Listing(items, str(self._last_version))
+        return Listing(items if keep is None else tuple(map(keep, items)), str(self._last_version))
 
     async def get(self, kind: Kind, name: str) -> Object | None:
         self._check()

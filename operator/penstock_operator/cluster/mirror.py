@@ -43,6 +43,8 @@ class Mirror:
         self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in WATCHED}
         self._deleted: dict[tuple[Kind, str], int] = {}
         self._listed: set[Kind] = set()
+        self.revision = 0
+        """One more at each change of anything."""
 
     def is_complete(self) -> bool:
         """Whether every kind was listed once."""
@@ -66,6 +68,7 @@ class Mirror:
             return
         kept = _trimmed(kind, thing)
         self._objects[kind][name] = kept
+        self.revision += 1
         if known is None or _essence(kind, known) != _essence(kind, kept):
             self._changed(kind, kept)
 
@@ -92,6 +95,7 @@ class Mirror:
         if len(self._deleted) >= _DELETIONS_REMEMBERED_MAX:
             del self._deleted[next(iter(self._deleted))]
         self._deleted[kind, name] = version
+        self.revision += 1
         known = self._objects[kind].pop(name, None)
         if known is not None:
             self._changed(kind, known)

@@ -40,6 +40,9 @@ from penstock_operator.cluster.quantities import cpu_and_memory, whole
 
 WORKER_CONTAINER = "worker"
 
+_AGENT_CONTAINER = "agent"
+_NODE = "PENSTOCK_NODE"
+_DURABILITY = "PENSTOCK_STORE_DURABILITY"
 _ENDED = {"Succeeded", "Failed"}
 _HOSTNAME = "kubernetes.io/hostname"
 
@@ -138,6 +141,11 @@ def requested(pod: Object) -> Request:
     )
 
 
+def bound_where_pinned(pod: Object, nodes: Iterable[str]) -> Object:
+    """A worker pod that is not bound yet as if it were on the node that it is pinned to."""
+    return {**pod, "spec": {**pod["spec"], "nodeName": _node_of(_labels(pod).get(LABEL_NODE, ""), nodes)}}
+
+
 def requests_by_node(pods: Iterable[Object]) -> dict[str, tuple[Request, ...]]:
     """Node -> the requests of the pods that are bound to it and not ended."""
     found: dict[str, list[Request]] = {}
@@ -178,7 +186,8 @@ def observe_store(
 ) -> ObservedStore:
     """`pod` is the set's only one, if it is there."""
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
-    node = _node_of(_labels(stateful_set).get(LABEL_NODE, ""), nodes)
+    told = _agent_settings(spec)
+    node = told.get(_NODE) or _node_of(_labels(stateful_set).get(LABEL_NODE, ""), nodes)
     has_pvc = bool(spec.get("volumeClaimTemplates"))
     status = (pod or {}).get("status") or {}
     reason, message = _trouble(status, next(iter(status.get("containerStatuses") or ()), {}))
@@ -188,7 +197,7 @@ def observe_store(
         node=node,
         address=store_address(config.fullname, node, config.store.headless_service, config.namespace),
         ready=pod is not None and not is_leaving and _condition(status, "Ready").get("status") == "True",
-        durability="Disk" if has_pvc and config.store.durability == "Disk" else "Process",
+        durability=told.get(_DURABILITY, "Process"),
         has_pvc=has_pvc,
         stateful_set=name_of(stateful_set),
         uid=uid_of(stateful_set),
@@ -232,6 +241,13 @@ def _is_part(thing: Object, component: str) -> bool:
 
 def _node_of(label: str, nodes: Iterable[str]) -> str:
     return next((node for node in nodes if label_value(node) == label), label)
+
+
+def _agent_settings(stateful_set: Mapping[str, Any]) -> dict[str, str]:
+    """The plain values in the environment of a store's agent."""
+    containers = stateful_set["template"]["spec"]["containers"]
+    variables = (one.get("env") or () for one in containers if one["name"] == _AGENT_CONTAINER)
+    return {str(one["name"]): str(one["value"]) for one in next(variables, ()) if "value" in one}
 
 
 def _condition(status: Mapping[str, Any], type_: str) -> Mapping[str, Any]:

@@ -1,0 +1,39 @@
+"""Kubernetes events on a Topology: one for each transition, best effort."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from penstock_operator.cluster.actions import Event
+from penstock_operator.cluster.cluster_api import EVENTS, Object
+
+_CONTROLLER = "penstock.dev/operator"
+_NOTE_LENGTH_MAX = 1024
+
+
+def event_object(event: Event, topology: Object, now: datetime, reporter: str) -> Object:
+    """The object for `event` on `topology`, reported by the pod `reporter`."""
+    metadata = topology["metadata"]
+    note = event.message
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {
+            "name": f"{metadata['name']}.{int(now.timestamp() * 1e6):x}",
+            "namespace": metadata["namespace"],
+        },
+        "eventTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": _CONTROLLER,
+        "reportingInstance": reporter,
+        "action": event.reason,
+        "reason": event.reason,
+        "type": event.type,
+        "note": note if len(note) <= _NOTE_LENGTH_MAX else f"{note[: _NOTE_LENGTH_MAX - 3]}...",
+        "regarding": {
+            "apiVersion": topology["apiVersion"],
+            "kind": topology["kind"],
+            "namespace": metadata["namespace"],
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        },
+    }

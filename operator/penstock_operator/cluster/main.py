@@ -1,0 +1,234 @@
+"""`penstock operator`: one replica, from the first connection to the exit code.
+
+A replica tries for the Lease; the one that has it watches and reconciles until it is told to stop, or has
+lost the Lease. Then the process ends at once, with a code of its own, and is started anew as a standby: what
+it knew is not carried into another term. Neighbours: `lease`, `reconcile`, `watches`, `health`; the command
+line calls `operate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NoReturn
+
+from penstock.api.operator_config import OperatorConfig
+from penstock.errors import PenstockError, PermanentError, RetryError
+from penstock.store.port import NodeStore
+from penstock.store.redis_store import RedisStore
+from penstock_operator.cluster.cluster_api import SCHEDULES, TOPOLOGIES, ClusterApi, KindUnknown
+from penstock_operator.cluster.fenced_cluster import FencedCluster
+from penstock_operator.cluster.health import Health, serve
+from penstock_operator.cluster.kubernetes_cluster import connect
+from penstock_operator.cluster.lease import Elector, LeaseLost
+from penstock_operator.cluster.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.reconcile import Clocks, Leadership, Reconciler
+from penstock_operator.cluster.store_reader import OpenStoreClient, StoreReader
+from penstock_operator.cluster.watches import Watches
+
+_LOG = logging.getLogger(__name__)
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 1
+EXIT_LEASE_LOST = 4
+"""This replica led and no longer does: start it again, as a standby."""
+
+POD_NAME = "PENSTOCK_POD_NAME"
+_STORE_THREADS = 16
+_RETRY_S = 5.0
+_STORE_USER = "operator"
+
+Watch = Callable[[Reconciler, Callable[[str], None]], Callable[[], None]]
+"""Begins to feed the reconciler's mirror; answers how to stop it. The other argument is told of a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a replica runs in; a test gives others. `identity` is of this start and of no other."""
+
+    cluster: ClusterApi
+    open_store: OpenStoreClient
+    watch: Watch
+    identity: str
+    reporter: str
+
+
+def operate(config: OperatorConfig, environment: Mapping[str, str]) -> NoReturn:
+    """Run a replica until SIGTERM or SIGINT, or until it cannot go on; ends the process with its code."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    code = asyncio.run(_operate(config, environment))
+    # Threads that wait for a store would keep a process that may not act any more, for seconds.
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    reporter = environment.get(POD_NAME) or socket.gethostname()
+    try:
+        cluster = await connect(config.namespace, environment.get("KUBECONFIG"))
+    except PermanentError as error:
+        _LOG.error("%s", error)
+        return EXIT_FAILED
+    surroundings = Surroundings(
+        cluster=cluster,
+        open_store=_open_store,
+        watch=_watch_by_kopf(config.namespace),
+        identity=f"{reporter}_{uuid.uuid4()}",
+        reporter=reporter,
+    )
+    try:
+        return await Replica(config, surroundings).run(stop)
+    finally:
+        await cluster.close()
+
+
+def _open_store(address: str, topology_uid: str) -> NodeStore:
+    """The password comes from the file that the environment names (`penstock.store.wire`)."""
+    return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid)
+
+
+def _watch_by_kopf(namespace: str) -> Watch:
+    def watch(reconciler: Reconciler, failed: Callable[[str], None]) -> Callable[[], None]:
+        watches = Watches(reconciler.mirror, namespace, failed)
+        watches.start()
+        return watches.stop
+
+    return watch
+
+
+class Replica:
+    """One of the operator's processes."""
+
+    def __init__(self, config: OperatorConfig, surroundings: Surroundings) -> None:
+        self._config = config
+        self._around = surroundings
+        self.metrics = OperatorMetrics()
+        self.elector = Elector(
+            surroundings.cluster,
+            f"{config.fullname}-operator",
+            surroundings.identity,
+            self._least_term,
+            time.monotonic,
+            lambda: datetime.now(UTC),
+        )
+        self.reconciler: Reconciler | None = None
+        self._is_ready = False
+
+    async def run(self, stop: asyncio.Event) -> int:
+        """Until `stop`, or until it cannot go on; the exit code."""
+        try:
+            server = await serve(self._config.metrics_ports.operator, self.health, self.metrics)
+        except PermanentError as error:
+            _LOG.error("%s", error)
+            return EXIT_FAILED
+        leading = asyncio.create_task(self._lead(), name="lead")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        try:
+            await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if leading.done():
+                return _code_of(leading.exception())
+            _LOG.info("told to stop")
+            return EXIT_STOPPED
+        finally:
+            for task in (leading, stopped):
+                task.cancel()
+            await asyncio.gather(leading, stopped, return_exceptions=True)
+            with contextlib.suppress(PenstockError, TimeoutError):
+                await asyncio.wait_for(self.elector.release(), 2)
+            await server.cleanup()
+
+    def health(self) -> Health:
+        fault = self.reconciler.stalled() if self.reconciler is not None else ""
+        role = "standby" if self.reconciler is None else "leader"
+        return Health(role, self.elector.term, self._is_ready, fault)
+
+    async def _lead(self) -> None:
+        """Take the Lease, and work until it is lost. Raises what ends it."""
+        await self._wait_for_crds()
+        self._is_ready = True
+        _LOG.info("standing by as %s", self._around.identity)
+        term = await self.elector.acquire()
+        _LOG.info("leading in term %d", term)
+        self.metrics.leads(term)
+        threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="stores")
+        reader = StoreReader(self._around.open_store, threads, time.monotonic, lambda: time.time_ns() // 1000)
+        reconciler = self.reconciler = Reconciler(
+            FencedCluster(self._around.cluster, self.elector.may_act),
+            reader,
+            self._config,
+            Leadership(term, self._around.reporter),
+            Clocks(time.monotonic, time.time),
+            self.metrics,
+        )
+        broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        stop_watching = self._around.watch(reconciler, lambda why: _break(broken, why))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.elector.hold())
+                group.create_task(reconciler.run())
+                group.create_task(_wait_for(broken))
+        finally:
+            stop_watching()
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _wait_for_crds(self) -> None:
+        """kopf looks once which kinds there are: they must be there before it starts."""
+        while True:
+            try:
+                await self._around.cluster.list(TOPOLOGIES)
+                await self._around.cluster.list(SCHEDULES)
+                return
+            except (KindUnknown, RetryError) as error:
+                _LOG.warning("waiting: %s", error)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _least_term(self) -> int:
+        listing = await self._around.cluster.list(SCHEDULES)
+        return max((int(one["spec"]["term"]) for one in listing.items), default=0)
+
+
+def _break(broken: asyncio.Future[None], why: str) -> None:
+    if not broken.done():
+        broken.set_exception(PermanentError(f"the watches broke: {why}"))
+
+
+async def _wait_for(broken: asyncio.Future[None]) -> None:
+    await broken
+
+
+def _code_of(error: BaseException | None) -> int:
+    """Of several errors of one moment the loss of the Lease counts first."""
+    errors = _leaves(error)
+    lost = next((one for one in errors if isinstance(one, LeaseLost)), None)
+    if lost is not None:
+        _LOG.error("this process ends: %s", lost)
+        return EXIT_LEASE_LOST
+    for one in errors:
+        if isinstance(one, PenstockError):
+            _LOG.error("this process ends: %s", one)
+        else:
+            _LOG.error("a bug ends this process", exc_info=one)
+    return EXIT_FAILED
+
+
+def _leaves(error: BaseException | None) -> list[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for part in error.exceptions for leaf in _leaves(part)]
+    return [] if error is None else [error]

@@ -1,0 +1,87 @@
+"""The operator's own figures, as Prometheus reads them at /metrics.
+
+Figures of topologies come from workers and agents; here stands what the operator itself does. Neighbours:
+`reconcile` and `apply` count, `health` serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+PHASES = ("Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed")
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class OperatorMetrics:
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        self._turns = Histogram(
+            "penstock_operator_reconcile_seconds",
+            "How long a turn took, from looking to the last write",
+            ["loop"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._errors = Counter(
+            "penstock_operator_errors",
+            "Turns that ended in an error: retry, permanent, skip or bug",
+            ["loop", "kind"],
+            registry=self._registry,
+        )
+        self._actions = Counter(
+            "penstock_operator_actions",
+            "What was done, by how it ended: done, exists, changed, gone, refused",
+            ["action", "outcome"],
+            registry=self._registry,
+        )
+        self._unread = Counter(
+            "penstock_operator_store_readings_missing",
+            "Looks into a node store that brought no answer",
+            ["store"],
+            registry=self._registry,
+        )
+        self._leader = Gauge(
+            "penstock_operator_leader", "1 in the replica that leads, else 0", registry=self._registry
+        )
+        self._term = Gauge(
+            "penstock_operator_term", "The Lease's term of this leader, 0 before it", registry=self._registry
+        )
+        self._topologies = Gauge(
+            "penstock_operator_topologies", "Topologies by phase", ["phase"], registry=self._registry
+        )
+
+    def leads(self, term: int) -> None:
+        self._leader.set(1)
+        self._term.set(term)
+
+    def turned(self, loop: str, seconds: float) -> None:
+        self._turns.labels(loop).observe(seconds)
+
+    def erred(self, loop: str, kind: str) -> None:
+        self._errors.labels(loop, kind).inc()
+
+    def acted(self, action: str, outcome: str) -> None:
+        self._actions.labels(action, outcome).inc()
+
+    def unread(self, store: str) -> None:
+        self._unread.labels(store).inc()
+
+    def phases(self, topologies: Mapping[str, str]) -> None:
+        """Topology -> phase, of all there are."""
+        for phase in PHASES:
+            self._topologies.labels(phase).set(sum(1 for one in topologies.values() if one == phase))
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

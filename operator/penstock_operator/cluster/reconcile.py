@@ -1,0 +1,512 @@
+"""The operator's loops: for each Topology one, and one for the node stores. Level-based.
+
+A turn looks at everything (mirror and stores), asks the pure decision, and carries it out. It runs when
+something that it looks at has changed, when the decision said so, and every few seconds anyway; nothing rests
+on an event. Each loop is a task of its own, so that one whose stores hang holds up no other. What a turn
+learned is in `_Work`; it may be lost at any time. Neighbours: `mirror` wakes, `observe` and `store_reader`
+look, `decide` and `node_stores` decide, `apply` and `topology_status` write, `health` watches the watchman.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from penstock.api.operator_config import OperatorConfig
+from penstock.errors import PenstockError, PermanentError, RetryError, SkipTickError
+from penstock_operator.cluster.actions import Decision, StoresDecision
+from penstock_operator.cluster.apply import Applier
+from penstock_operator.cluster.cluster_api import (
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    NODES,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    ClusterApi,
+    Kind,
+    NotAllowed,
+    Object,
+    name_of,
+    uid_of,
+    version_of,
+)
+from penstock_operator.cluster.decide import decide
+from penstock_operator.cluster.lease import LeaseLost
+from penstock_operator.cluster.memory import Memory
+from penstock_operator.cluster.mirror import WATCHED, Mirror
+from penstock_operator.cluster.names import disruption_budget_name
+from penstock_operator.cluster.node_stores import decide_stores
+from penstock_operator.cluster.observe import (
+    Request,
+    bound_where_pinned,
+    disruption_budget_min,
+    is_of,
+    is_store,
+    is_worker,
+    observe_node,
+    observe_pod,
+    observe_schedule,
+    observe_store,
+    observe_topology,
+    requests_by_node,
+)
+from penstock_operator.cluster.observed import (
+    Need,
+    Observed,
+    ObservedNode,
+    ObservedSchedule,
+    ObservedStore,
+    ObservedTopology,
+    Refused,
+    StoreReading,
+)
+from penstock_operator.cluster.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.store_reader import StoreReader
+from penstock_operator.cluster.topology_status import StatusWriter
+
+_LOG = logging.getLogger(__name__)
+
+STALLED_S = 60.0
+"""A loop without the end of a turn for so long does not work."""
+_GAP_S = 0.05
+"""Between two turns of a loop: what changes together is looked at together."""
+_LOOK_S_MAX = 5.0
+_RELIST_S = 60.0
+_FOREIGN_S = 30.0
+_BACKOFF_S_MIN = 0.5
+_BACKOFF_S_MAX = 15.0
+_STORES = "stores"
+_TOPOLOGY = "topology"
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """`monotonic_s` is what decisions reckon with, `wall_s` what people read."""
+
+    monotonic_s: Callable[[], float]
+    wall_s: Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """What this process leads by: its term, and its name in events."""
+
+    term: int
+    reporter: str
+
+
+@dataclass(slots=True)
+class _Work:
+    """One loop, and what its last turn left. All but `task` may be lost."""
+
+    wake: asyncio.Event
+    turned_s: float
+    task: asyncio.Task[None] | None = None
+    memory: Memory = field(default_factory=Memory)
+    status: StatusWriter | None = None
+    parsed: ObservedTopology | None = None
+    code: tuple[str, Mapping[str, str]] | None = None
+    """(resourceVersion and name, data) of the ConfigMap with the code."""
+    refused: dict[str, Refused] = field(default_factory=dict)
+    need: Need | None = None
+    phase: str = "Pending"
+
+
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What the namespace's pods take of each node, at one revision of the mirror; and the worker pods that
+    are pinned to a node and not bound yet, as if they were."""
+
+    revision: int
+    bound: Mapping[str, tuple[Request, ...]]
+    pinned: tuple[Object, ...]
+
+
+class Reconciler:
+    """Runs until cancelled, or until a write says that this process leads no more (LeaseLost)."""
+
+    def __init__(
+        self,
+        cluster: ClusterApi,
+        reader: StoreReader,
+        config: OperatorConfig,
+        leadership: Leadership,
+        clocks: Clocks,
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._cluster = cluster
+        self._reader = reader
+        self._config = config
+        self._leadership = leadership
+        self._clocks = clocks
+        self._metrics = metrics
+        self.mirror = Mirror(self._changed)
+        self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
+        self._topologies: dict[str, _Work] = {}
+        self._stores = self._new_work()
+        self._schedules: dict[str, ObservedSchedule] = {}
+        self._foreign: dict[str, tuple[Request, ...]] = {}
+        self._rooms = _Rooms(-1, {}, ())
+        self._names_changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Raises LeaseLost, PermanentError when the cluster cannot be looked at (in an ExceptionGroup)."""
+        await self._first_list()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._relist_forever())
+            group.create_task(self._foreign_forever())
+            self._stores.task = group.create_task(self._loop(_STORES, "node stores", self._stores))
+            while True:
+                self._names_changed.clear()
+                self._start_and_end_loops(group)
+                await self._names_changed.wait()
+
+    def stalled(self) -> str:
+        """Which loop does not come to the end of its turn, in a sentence; "" when all do."""
+        now_s = self._clocks.monotonic_s()
+        loops = {"the node stores": self._stores, **{f"topology {k}": v for k, v in self._topologies.items()}}
+        for what, work in loops.items():
+            if now_s - work.turned_s > STALLED_S:
+                return f"the loop of {what} has not ended a turn for {now_s - work.turned_s:.0f} s"
+        return ""
+
+    # --- loops
+
+    async def _first_list(self) -> None:
+        while not self.mirror.is_complete():
+            try:
+                await self._relist()
+            except RetryError as error:
+                _LOG.warning("objects could not be listed: %s", error)
+                await asyncio.sleep(_BACKOFF_S_MIN)
+
+    async def _relist(self) -> None:
+        for kind in WATCHED:
+            self.mirror.relisted(kind, await self._cluster.list(kind))
+
+    async def _relist_forever(self) -> None:
+        """What a watch lost is found here."""
+        while True:
+            await asyncio.sleep(_RELIST_S)
+            try:
+                await self._relist()
+            except (RetryError, SkipTickError) as error:
+                _LOG.warning("objects could not be listed: %s", error)
+            except PermanentError as error:
+                _LOG.error("objects cannot be listed: %s", error)
+
+    async def _foreign_forever(self) -> None:
+        """What pods of other namespaces take of the nodes. Without the right to see them it stays unknown:
+        a pod for which there is no room is then found by the scheduler's word alone."""
+        while True:
+            try:
+                listing = await self._cluster.list(PODS, everywhere=True, keep=_request_only)
+                own = self._cluster.namespace
+                others = (pod for pod in listing.items if pod["metadata"]["namespace"] != own)
+                self._foreign = requests_by_node(others)
+            except NotAllowed:
+                _LOG.info("pods of other namespaces cannot be seen; rooms on nodes are judged without them")
+                return
+            except PenstockError as error:
+                _LOG.warning("pods of other namespaces could not be listed: %s", error)
+            await asyncio.sleep(_FOREIGN_S)
+
+    def _start_and_end_loops(self, group: asyncio.TaskGroup) -> None:
+        there = {name_of(one) for one in self.mirror.all(TOPOLOGIES)}
+        for name in there - self._topologies.keys():
+            work = self._topologies[name] = self._new_work()
+            work.task = group.create_task(self._loop(_TOPOLOGY, name, work))
+        for name in self._topologies.keys() - there:
+            work = self._topologies.pop(name)
+            if work.task is not None:
+                work.task.cancel()
+            self._wake_all()  # there may be room now
+        uids = {one.topology_uid for one in self._schedules.values()}
+        uids |= {uid_of(one) for one in self.mirror.all(TOPOLOGIES)}
+        self._reader.keep_only({store.address for store in self._observed_stores()}, uids)
+
+    async def _loop(self, loop: str, name: str, work: _Work) -> None:
+        """Turn after turn. Only LeaseLost ends it."""
+        failures = 0
+        while True:
+            work.wake.clear()
+            began_s = self._clocks.monotonic_s()
+            try:
+                look_s = await (self._turn_stores() if loop == _STORES else self._turn(name, work))
+                failures = 0
+            except LeaseLost:
+                raise
+            except Exception as error:  # noqa: BLE001 - the edge of a turn: a bug in one must not end the others
+                failures += 1
+                look_s = min(_BACKOFF_S_MIN * 2 ** (failures - 1), _BACKOFF_S_MAX)
+                self._tell(loop, name, error, failures)
+            work.turned_s = self._clocks.monotonic_s()
+            self._metrics.turned(loop, work.turned_s - began_s)
+            self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
+            await asyncio.sleep(_GAP_S if not failures else look_s)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(work.wake.wait(), min(look_s, _LOOK_S_MAX))
+
+    def _tell(self, loop: str, name: str, error: Exception, failures: int) -> None:
+        kinds = ((RetryError, "retry"), (PermanentError, "permanent"), (SkipTickError, "skip"))
+        kind = next((word for type_, word in kinds if isinstance(error, type_)), "bug")
+        self._metrics.erred(loop, kind)
+        if kind == "bug":
+            _LOG.error("%s: a bug ended the turn", name, exc_info=error)
+        elif failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, ... in a row
+            _LOG.warning("%s: the turn ended: %s", name, error)
+
+    # --- turns
+
+    async def _turn(self, name: str, work: _Work) -> float:
+        """One look at a topology and what follows; seconds to the next one."""
+        manifest = self.mirror.get(TOPOLOGIES, name)
+        if manifest is None:
+            return _LOOK_S_MAX
+        topology = self._parse(work, manifest)
+        code = await self._code(work)
+        readings = await self._read(topology)
+        # From here to the writes nothing is awaited: one picture.
+        observed = self._observe(work, topology, code, readings)
+        decision = decide(observed, work.memory, self._clocks.monotonic_s())
+        await self._carry_out(work, manifest, decision)
+        return decision.next_look_s
+
+    async def _carry_out(self, work: _Work, manifest: Object, decision: Decision) -> None:
+        work.memory = decision.memory
+        if work.need != decision.need:
+            work.need = decision.need
+            self._wake_all()
+        work.phase = str(decision.status.get("phase", work.phase))
+        if work.status is None:
+            work.status = StatusWriter(
+                self._cluster, self._clocks.monotonic_s, self._clocks.wall_s, self._leadership.reporter
+            )
+        outcome = await self._applier.carry_out(decision.actions)
+        for name in outcome.created:
+            work.refused.pop(name, None)
+        for refused in outcome.refused:
+            work.refused[refused.name] = refused
+        if outcome.stopped or outcome.refused:
+            work.wake.set()
+        await work.status.write(manifest, decision)
+
+    async def _turn_stores(self) -> float:
+        schedules = list(self.mirror.all(SCHEDULES))
+        named = {store for one in schedules for store in _stores_named(one)}
+        decision: StoresDecision = decide_stores(
+            self._config,
+            self._observed_nodes(""),
+            self._observed_stores(),
+            named if self.mirror.is_complete() else None,
+        )
+        await self._applier.carry_out(decision.actions)
+        return _LOOK_S_MAX
+
+    # --- looking
+
+    def _parse(self, work: _Work, manifest: Object) -> ObservedTopology:
+        known = work.parsed
+        metadata = manifest["metadata"]
+        if known is None or (known.uid, known.generation) != (
+            uid_of(manifest),
+            metadata.get("generation", 0),
+        ):
+            work.parsed = known = observe_topology(manifest)
+        return replace(known, manifest=manifest, is_deleting="deletionTimestamp" in metadata)
+
+    async def _code(self, work: _Work) -> Mapping[str, str] | None:
+        """The data of the ConfigMap that the topology names; read when its version is another."""
+        name = _code_map(work)
+        held = self.mirror.get(CONFIG_MAPS, name) if name else None
+        if not name or held is None:
+            return None
+        version = f"{version_of(held)} {name}"
+        if work.code is None or work.code[0] != version:
+            now = await self._cluster.get(CONFIG_MAPS, name)
+            if now is None:
+                return None
+            work.code = (f"{version_of(now)} {name}", now.get("data") or {})
+        return work.code[1]
+
+    async def _read(self, topology: ObservedTopology) -> dict[str, StoreReading | None]:
+        """A reading of every store that this topology has something in."""
+        schedules = self._schedules_of(topology.name)
+        homes: dict[str, list[str]] = {}
+        wanted: set[str] = set()
+        for one in schedules:
+            wanted |= {store.id for store in one.schedule.stores}
+            for shard, place in one.schedule.shards.items():
+                homes.setdefault(place.home, []).append(shard)
+        nodes = {name_of(node) for node in self.mirror.all(NODES)}
+        wanted |= {observe_pod(pod, nodes).node for pod in self._pods_of(topology.name)} | homes.keys()
+        addresses = {store.id: store.address for store in self._observed_stores() if store.id in wanted}
+        readings = await self._reader.read(_state_uid(topology, schedules), addresses, homes)
+        for store, reading in readings.items():
+            if reading is None:
+                self._metrics.unread(store)
+        return readings
+
+    def _observe(
+        self,
+        work: _Work,
+        topology: ObservedTopology,
+        code: Mapping[str, str] | None,
+        readings: Mapping[str, StoreReading | None],
+    ) -> Observed:
+        nodes = self._observed_nodes(topology.name)
+        node_names = [node.name for node in nodes]
+        budget = self.mirror.get(DISRUPTION_BUDGETS, disruption_budget_name(topology.name))
+        return Observed(
+            topology=topology,
+            config=self._config,
+            term=self._leadership.term,
+            wall_time=datetime.fromtimestamp(self._clocks.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            pods=tuple(observe_pod(pod, node_names) for pod in self._pods_of(topology.name)),
+            schedules=self._schedules_of(topology.name),
+            nodes=nodes,
+            stores=self._observed_stores(),
+            readings=readings,
+            config_maps=tuple(
+                name_of(one) for one in self.mirror.all(CONFIG_MAPS) if is_of(one, topology.name)
+            ),
+            disruption_budget_min=disruption_budget_min(budget),
+            code=code,
+            needs=tuple(
+                one.need
+                for name, one in sorted(self._topologies.items())
+                if name != topology.name and one.need is not None
+            ),
+            refused=tuple(work.refused.values()),
+        )
+
+    def _pods_of(self, topology: str) -> list[Object]:
+        return [pod for pod in self.mirror.all(PODS) if is_worker(pod) and is_of(pod, topology)]
+
+    def _schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
+        return tuple(
+            self._schedule(one)
+            for one in self.mirror.all(SCHEDULES)
+            if one["spec"].get("topology") == topology
+        )
+
+    def _schedule(self, thing: Object) -> ObservedSchedule:
+        """To read one of 4 096 shards takes a while, and it is looked at often."""
+        name = name_of(thing)
+        known = self._schedules.get(name)
+        if known is None or (known.uid, known.resource_version) != (uid_of(thing), version_of(thing)):
+            known = self._schedules[name] = observe_schedule(thing)
+        return known
+
+    def _observed_nodes(self, topology: str) -> tuple[ObservedNode, ...]:
+        """With what is requested on each; worker pods of other topologies count where they are pinned to."""
+        rooms = self._rooms_now()
+        others = requests_by_node(pod for pod in rooms.pinned if not is_of(pod, topology))
+        return tuple(
+            observe_node(
+                node,
+                (*rooms.bound.get(name, ()), *others.get(name, ()), *self._foreign.get(name, ())),
+            )
+            for node in self.mirror.all(NODES)
+            for name in (name_of(node),)
+        )
+
+    def _rooms_now(self) -> _Rooms:
+        if self._rooms.revision != self.mirror.revision:
+            pods = list(self.mirror.all(PODS))
+            nodes = [name_of(node) for node in self.mirror.all(NODES)]
+            pinned = (pod for pod in pods if is_worker(pod) and not pod["spec"].get("nodeName"))
+            self._rooms = _Rooms(
+                self.mirror.revision,
+                requests_by_node(pods),
+                tuple(bound_where_pinned(pod, nodes) for pod in pinned),
+            )
+        return self._rooms
+
+    def _observed_stores(self) -> tuple[ObservedStore, ...]:
+        nodes = [name_of(node) for node in self.mirror.all(NODES)]
+        return tuple(
+            observe_store(one, self.mirror.get(PODS, f"{name_of(one)}-0"), nodes, self._config)
+            for one in self.mirror.all(STATEFUL_SETS)
+            if is_store(one)
+        )
+
+    # --- waking
+
+    def _changed(self, kind: Kind, thing: Object) -> None:
+        """Something that decisions look at is another one."""
+        if kind == TOPOLOGIES:
+            self._wake(name_of(thing))
+            self._names_changed.set()
+        elif kind == SCHEDULES:
+            self._wake(str(thing["spec"].get("topology")))
+            self._stores.wake.set()
+        elif kind in {NODES, STATEFUL_SETS} or is_store(thing):
+            self._stores.wake.set()
+            self._wake_all()
+        else:
+            for name, work in self._topologies.items():
+                if is_of(thing, name) or (kind == CONFIG_MAPS and _code_map(work) == name_of(thing)):
+                    work.wake.set()
+
+    def _wake(self, topology: str) -> None:
+        work = self._topologies.get(topology)
+        if work is not None:
+            work.wake.set()
+
+    def _wake_all(self) -> None:
+        for work in self._topologies.values():
+            work.wake.set()
+
+    def _new_work(self) -> _Work:
+        return _Work(asyncio.Event(), self._clocks.monotonic_s())
+
+
+def _state_uid(topology: ObservedTopology, schedules: tuple[ObservedSchedule, ...]) -> str:
+    """What its state goes by: its own uid, or that of a retained one which it goes on with."""
+    for one in schedules:
+        if one.owner_uid in {"", topology.uid} and not one.is_deleting:
+            return one.topology_uid
+    return topology.uid
+
+
+def _code_map(work: _Work) -> str | None:
+    """The ConfigMap that its topology's code comes from."""
+    topology = work.parsed.topology if work.parsed is not None else None
+    code = topology.spec.code if topology is not None else None
+    return code.config_map if code is not None else None
+
+
+def _stores_named(schedule: Object) -> set[str]:
+    spec = schedule["spec"]
+    return {str(one["id"]) for one in spec.get("stores") or ()} | {
+        str(one["home"]) for one in spec.get("shards") or ()
+    }
+
+
+def _request_only(pod: Object) -> Object:
+    """A pod without all that its request does not follow from: there may be thousands."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    kept = ("nodeName", "containers", "initContainers", "resources", "overhead")
+    containers = ("name", "resources", "restartPolicy")
+
+    def small(name: str) -> object:
+        if name not in {"containers", "initContainers"}:
+            return spec[name]
+        return [{key: one[key] for key in containers if key in one} for one in spec[name]]
+
+    running = [
+        {key: one[key] for key in ("name", "allocatedResources") if key in one}
+        for one in status.get("containerStatuses") or ()
+    ]
+    return {
+        "metadata": {"name": name_of(pod), "namespace": pod["metadata"]["namespace"]},
+        "spec": {name: small(name) for name in kept if name in spec},
+        "status": {"phase": status.get("phase"), "containerStatuses": running},
+    }

@@ -1,0 +1,89 @@
+"""Writes the status of a Topology when it differs from what stands there, and its events.
+
+Figures (rates, latencies, backlogs) differ at every look: by themselves they are written now and then only.
+Neighbour: `reconcile` calls after each decision.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock.errors import PenstockError
+from penstock_operator.cluster.actions import Decision
+from penstock_operator.cluster.cluster_api import EVENTS, TOPOLOGIES, ClusterApi, Object, Refusal, name_of
+from penstock_operator.cluster.events import event_object
+from penstock_operator.cluster.lease import LeaseLost
+
+_LOG = logging.getLogger(__name__)
+
+_FIGURES = {"ratePerSecond", "latencyP50Ms", "latencyP99Ms", "backlog"}
+_FIGURES_EVERY_S = 5.0
+
+
+class StatusWriter:
+    """For one topology. `clock_s` is monotonic; `wall_s` stamps events. `reporter` is this pod's name."""
+
+    def __init__(
+        self,
+        cluster: ClusterApi,
+        clock_s: Callable[[], float],
+        wall_s: Callable[[], float],
+        reporter: str,
+    ) -> None:
+        self._cluster = cluster
+        self._clock_s = clock_s
+        self._wall_s = wall_s
+        self._reporter = reporter
+        self._uid = ""
+        self._wished: Mapping[str, Any] | None = None
+        self._answered: Any = None
+        self._written_s = 0.0
+
+    async def write(self, topology: Object, decision: Decision) -> None:
+        """`topology` is the object as last seen. Raises the cluster's errors, but none about events."""
+        if self._is_due(topology, decision.status):
+            manifest = {
+                "apiVersion": TOPOLOGIES.api_version,
+                "kind": TOPOLOGIES.kind,
+                "metadata": {"name": name_of(topology)},
+                "status": decision.status,
+            }
+            answer = await self._cluster.apply_status(TOPOLOGIES, manifest)
+            if isinstance(answer, Refusal):
+                return
+            self._uid = str(answer["metadata"]["uid"])
+            self._wished, self._answered = decision.status, answer.get("status")
+            self._written_s = self._clock_s()
+        for number, event in enumerate(decision.events):
+            # Two of one moment would have one name.
+            now = datetime.fromtimestamp(self._wall_s() + number * 1e-6, UTC)
+            _LOG.info("%s: %s: %s", name_of(topology), event.reason, event.message)
+            try:
+                await self._cluster.create(EVENTS, event_object(event, topology, now, self._reporter))
+            except LeaseLost:
+                raise
+            except PenstockError as error:
+                _LOG.warning("the event %s of %s is lost: %s", event.reason, name_of(topology), error)
+
+    def _is_due(self, topology: Object, wished: Mapping[str, Any]) -> bool:
+        is_same = topology["metadata"]["uid"] == self._uid
+        if not wished or (is_same and wished == self._wished):
+            # Somebody else may have written over it.
+            return bool(wished) and self._is_old() and topology.get("status") != self._answered
+        if not is_same or self._wished is None:
+            return True
+        return self._is_old() or _without_figures(wished) != _without_figures(self._wished)
+
+    def _is_old(self) -> bool:
+        return self._clock_s() - self._written_s >= _FIGURES_EVERY_S
+
+
+def _without_figures(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_figures(part) for name, part in value.items() if name not in _FIGURES}
+    if isinstance(value, list | tuple):
+        return [_without_figures(part) for part in value]
+    return value
