@@ -85,3 +85,4 @@ clean: ## Remove what runs, tests and tools left behind; .venv stays
 
 -include bench/bench.mk
 -include images/images.mk
+-include e2e/kind.mk

@@ -7,3 +7,13 @@ kind-up: ## Bring up the kind cluster of the end-to-end tests (minutes the first
 .PHONY: kind-down
 kind-down: ## Take the kind cluster away; what was built stays cached
 	@e2e/cluster/down.sh
+
+.PHONY: e2e
+e2e: setup-tests ## Run the end-to-end tests on a real kind cluster; KEEP=1 leaves it up afterwards
+	@e2e/run.sh $(PYTEST_ARGS)
+	@tools/tier.sh --summary e2e
+
+.PHONY: kind-demo
+kind-demo: setup texts kind-up ## Install Penstock into the kind cluster and watch it count the words of real text
+	@e2e/provide_images.sh
+	@$(BIN)/python -m e2e.demo

@@ -1,0 +1,110 @@
+"""The end-to-end tests' cluster, installation and topologies; `make e2e` brings up what they need.
+
+The tests run in the order of `ORDER`, on one installation: what takes it away or replaces it comes last.
+Each test's own topologies are deleted at its end. After a failure the state of everything is kept in
+artifacts/e2e.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import pytest
+
+from e2e.harness.cluster import ROOT, Cluster
+from e2e.harness.evidence import gather
+from e2e.harness.installation import Installation
+from e2e.harness.shared_folder import SharedFolder
+from e2e.harness.topologies import Running, WordCount
+
+NAMESPACE = "penstock-e2e"
+ARTIFACTS = ROOT / "artifacts/e2e"
+TEST_TIMEOUT_S = 420
+ORDER = (
+    "refused",
+    "word_count",
+    "zipf_calculator",
+    "edits",
+    "life",
+    "process_faults",
+    "node_faults",
+    "release",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: ORDER.index(item.path.stem.removeprefix("test_")))
+    for item in items:
+        item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Gather evidence before the test's topologies are deleted."""
+    report = yield
+    if report.failed and call.when in ("setup", "call"):
+        folder = ARTIFACTS / re.sub(r"\W+", "-", item.name).strip("-")
+        gather(Cluster.found(NAMESPACE), folder)
+        report.sections.append(("evidence", f"events, logs and objects are in {folder.relative_to(ROOT)}"))
+    return report
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    return Cluster.found(NAMESPACE)
+
+
+@pytest.fixture(scope="session")
+def installation(cluster: Cluster) -> Iterator[Installation]:
+    """The chart, installed into a namespace at Pod Security `restricted`."""
+    found = Installation(cluster)
+    found.make_namespace()
+    found.install()
+    yield found
+    if os.environ.get("KEEP") != "1":
+        found.uninstall()
+
+
+@pytest.fixture(scope="session")
+def shared(cluster: Cluster, installation: Installation) -> Iterator[SharedFolder]:
+    folder = SharedFolder.made(cluster)
+    yield folder
+    if os.environ.get("KEEP") != "1":
+        folder.forget(cluster)
+
+
+@pytest.fixture
+def run(cluster: Cluster, installation: Installation) -> Iterator[Callable[[Running], None]]:
+    """Applies topologies, and deletes them at the test's end."""
+    applied: list[Running] = []
+
+    def apply(topology: Running) -> None:
+        applied.append(topology)
+        cluster.apply(topology.manifest)
+
+    yield apply
+    if not installation.is_installed():
+        return  # the test uninstalled it, and with it all topologies
+    for topology in applied:
+        topology.delete()
+    for topology in applied:
+        topology.wait_gone()
+
+
+@pytest.fixture
+def word_count(
+    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None]
+) -> Callable[..., WordCount]:
+    """Applies a word count; arguments are those of `WordCount.made`."""
+
+    def start(name: str, **settings: Any) -> WordCount:
+        made = WordCount.made(cluster, shared, name, **settings)
+        run(made)
+        return made
+
+    return start

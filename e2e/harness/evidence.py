@@ -1,0 +1,64 @@
+"""What a failed test leaves for whoever looks into it: objects, events, logs, and the stores' figures.
+
+Never Secrets, and no data of topologies: of the stores only counts.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from e2e.harness.cluster import Cluster
+from e2e.harness.commands import CommandFailed
+
+KINDS = (
+    "topologies,schedules,pods,statefulsets,deployments,jobs,configmaps,poddisruptionbudgets,"
+    "persistentvolumeclaims,services,endpointslices,leases"
+)
+DESCRIBED = "topologies,schedules,pods,statefulsets,jobs"
+LOG_LINES = 3000
+# Counts alone: how many keys there are of each kind, and the server's own figures.
+_FIGURES = """
+import collections, os, redis
+password = open(os.environ["PENSTOCK_STORE_PASSWORD_FILE"]).read().strip()
+store = redis.Redis(username="agent", password=password, socket_timeout=5)
+for part in ("server", "persistence", "memory", "stats", "clients"):
+    for name, value in sorted(store.info(part).items()):
+        print(part, name, value)
+kinds = collections.Counter(":".join(key.decode(errors="replace").split(":")[:3])
+                            for key in store.scan_iter(count=1000))
+for kind, count in sorted(kinds.items()):
+    print("keys", kind, count)
+"""
+
+
+def gather(cluster: Cluster, folder: Path) -> None:
+    """Write everything that is known into a folder; what cannot be had is said in its place."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def keep(name: str, ask: Callable[..., str], *arguments: str) -> None:
+        try:
+            text = ask(*arguments)
+        except (CommandFailed, subprocess.TimeoutExpired) as failed:
+            text = f"not to be had: {failed}\n"
+        (folder / name).write_text(text, encoding="utf-8")
+
+    keep("objects.txt", cluster.kubectl, "get", KINDS, "--output=wide")
+    keep("objects.yaml", cluster.kubectl, "get", "topologies,schedules,pods", "--output=yaml")
+    keep("described.txt", cluster.kubectl, "describe", DESCRIBED)
+    keep("events.txt", cluster.kubectl, "get", "events", "--sort-by=.lastTimestamp")
+    keep("nodes.txt", cluster.kubectl, "describe", "nodes")
+    try:
+        pods = cluster.all("pods")
+    except (CommandFailed, subprocess.TimeoutExpired):
+        return
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        for status in pod.get("status", {}).get("containerStatuses", []):
+            asked = ("logs", name, f"--container={status['name']}", f"--tail={LOG_LINES}", "--timestamps")
+            keep(f"{name}.{status['name']}.log", cluster.kubectl, *asked)
+            if status["restartCount"]:
+                keep(f"{name}.{status['name']}.previous.log", cluster.kubectl, *asked, "--previous")
+        if pod["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "node-store":
+            keep(f"{name}.figures.txt", cluster.execute, name, "agent", "python", "-c", _FIGURES)

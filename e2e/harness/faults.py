@@ -1,0 +1,77 @@
+"""Faults, as the tests make them happen: processes killed where they run, nodes stopped, leaders frozen.
+
+Processes are found in their node's own process table, by the container that holds them, and only those are
+signalled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from e2e.harness.cluster import Cluster
+from e2e.harness.watching import Object
+
+
+def kill_container(cluster: Cluster, pod: str, container: str, signal: str = "KILL") -> None:
+    """Send a signal to the processes of a pod's container: kubelet starts killed ones again."""
+    found = cluster.get("pods", pod)
+    node = str(found["spec"]["nodeName"])
+    (status,) = [each for each in found["status"]["containerStatuses"] if each["name"] == container]
+    identity = str(status["containerID"]).rpartition("/")[2]
+    processes = _processes(cluster, node, identity)
+    assert processes, f"container {container} of {pod} runs no process on {node}"
+    cluster.docker("exec", node, "kill", f"-{signal}", *processes)
+
+
+@contextmanager
+def frozen(cluster: Cluster, pod: str, container: str) -> Iterator[None]:
+    """Stop a container's processes where they stand, and let them go on afterwards."""
+    kill_container(cluster, pod, container, "STOP")
+    try:
+        yield
+    finally:
+        kill_container(cluster, pod, container, "CONT")
+
+
+def kill_pod(cluster: Cluster, pod: str) -> None:
+    """Delete a pod without giving it time."""
+    cluster.delete("pod", pod, "--grace-period=0", "--force")
+
+
+def stop_node(cluster: Cluster, node: str) -> None:
+    """End everything on a node at once."""
+    cluster.docker("kill", node)
+
+
+def start_node(cluster: Cluster, node: str, seconds: float = 120) -> None:
+    """Start a node that was stopped, and wait until it is ready."""
+    cluster.docker("start", node)
+    cluster.wait_node(node, True, seconds)
+
+
+@contextmanager
+def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
+    cluster.kubectl("cordon", node)
+    try:
+        yield
+    finally:
+        cluster.kubectl("uncordon", node)
+
+
+def _processes(cluster: Cluster, node: str, container: str) -> list[str]:
+    """The ids, in the node's table, of a container's processes."""
+    shown: Object = json.loads(cluster.docker("exec", node, "crictl", "inspect", container))
+    first = str(shown["info"]["pid"])
+    listed = cluster.docker("exec", node, "ps", "-e", "-o", "pid=,ppid=")
+    children: dict[str, list[str]] = {}
+    for line in listed.splitlines():
+        pid, parent = line.split()
+        children.setdefault(parent, []).append(pid)
+    family, rest = [], [first]
+    while rest:
+        pid = rest.pop()
+        family.append(pid)
+        rest += children.get(pid, [])
+    return family

@@ -1,0 +1,100 @@
+"""Edits of a topology that runs: sizes and pauses restart nothing, other settings roll worker by worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2e.harness.cluster import restarts
+from e2e.harness.topologies import Sizes, WordCount
+from e2e.harness.watching import Object, wait_until
+
+EDIT_S = 60
+ROLL_S = 150
+
+
+def uids(pods: list[Object]) -> set[str]:
+    return {str(pod["metadata"]["uid"]) for pod in pods}
+
+
+def tasks_ready(topology: Object) -> int:
+    return sum(int(each.get("tasksReady", 0)) for each in topology["status"].get("operators", []))
+
+
+def cpu_limits(pods: list[Object]) -> set[str]:
+    """What the kubelets have set, which is not what was asked for until it is done."""
+    return {
+        str(status.get("resources", {}).get("limits", {}).get("cpu"))
+        for pod in pods
+        for status in pod["status"]["containerStatuses"]
+    }
+
+
+def wait_tasks(counting: WordCount, count: int) -> None:
+    counting.cluster.wait(
+        "topology",
+        counting.name,
+        f"{count} tasks of {counting.name} are ready",
+        lambda found: tasks_ready(found) == count,
+        EDIT_S,
+    )
+
+
+def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
+    word_count: Callable[..., WordCount],
+) -> None:
+    """Two workers of four tasks each have room for all six; of two each, only for four."""
+    counting = word_count("resized", lines=900, sizes=Sizes(task_cpu="250m", tasks=4))
+    before = uids(counting.wait_workers(2))
+    wait_tasks(counting, 6)
+
+    counting.edit({"workers": {"cores": {"max": "500m"}}})
+    wait_tasks(counting, 4)
+    wait_until("limits are 500m", lambda: cpu_limits(counting.workers()) == {"500m"}, EDIT_S)
+
+    counting.edit({"workers": {"cores": {"max": "1"}}})
+    wait_tasks(counting, 6)
+    wait_until("limits are 1", lambda: cpu_limits(counting.workers()) == {"1"}, EDIT_S)
+
+    after = counting.workers()
+    assert uids(after) == before
+    assert [restarts(pod) for pod in after] == [0, 0]
+    counting.assert_exact()
+
+
+def test_a_paused_topology_holds_and_goes_on_exactly_where_it_was(
+    word_count: Callable[..., WordCount],
+) -> None:
+    counting = word_count("paused", lines=500)
+    counting.wait_rows()
+    before = uids(counting.workers())
+
+    counting.edit({"paused": True})
+    counting.wait_phase("Paused", EDIT_S)
+    held = len(counting.rows())
+    assert counting.faults(complete=False) == []
+    assert sum(1 for _ in counting.rows()) == held
+    assert uids(counting.workers()) == before
+
+    counting.edit({"paused": False})
+    counting.wait_rows(more_than=held)
+    counting.assert_exact()
+
+
+def test_other_pod_settings_roll_the_workers_one_by_one(word_count: Callable[..., WordCount]) -> None:
+    counting = word_count("rolled", lines=1500)
+    before = uids(counting.wait_workers(2))
+    counting.wait_rows()
+
+    pod = counting.manifest["spec"]["pod"] | {"env": [{"name": "GREETING", "value": "hello"}]}
+    counting.edit({"pod": pod})
+    rolled = counting.cluster.wait_all(
+        "pods",
+        counting.worker_selector,
+        "two new workers, and no old one",
+        lambda pods: len(pods) == 2 and not uids(pods) & before,
+        ROLL_S,
+    )
+    assert all(
+        {"name": "GREETING", "value": "hello"} in each["spec"]["containers"][0]["env"] for each in rolled
+    )
+    counting.assert_exact()

@@ -1,0 +1,61 @@
+"""Nodes stop and come back, or are drained, while words are counted: the totals are exact each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from e2e.harness.cluster import Cluster
+from e2e.harness.faults import cordoned, start_node, stop_node
+from e2e.harness.installation import STORES, Installation, node_of
+from e2e.harness.topologies import Sizes, WordCount
+
+LOST_S = 90
+DRAIN_S = 180
+AGAIN_S = 180
+
+
+def homes(counting: WordCount) -> set[str]:
+    return {part["home"] for each in counting.schedules() for part in each["spec"]["shards"]}
+
+
+def test_a_node_stops_and_starts_again(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    """Its shards wait; those of the other node go on."""
+    counting = word_count("node-stops", lines=1000, sizes=Sizes(durability="Disk"))
+    counting.wait_workers(2)
+    counting.wait_rows()
+    node = cluster.worker_nodes[1]
+    stop_node(cluster, node)
+    try:
+        cluster.wait_node(node, False, LOST_S)
+        condition = counting.wait_condition("StoreAvailable", "False", LOST_S)
+        assert node in condition["message"]
+    finally:
+        start_node(cluster, node)
+    installation.wait_stores(AGAIN_S)
+    counting.assert_exact(AGAIN_S)
+
+
+def test_a_node_is_drained_and_used_again(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("drained", lines=2000)
+    counting.wait_workers(2)
+    counting.wait_rows()
+    node, other = cluster.worker_nodes
+    with cordoned(cluster, node):
+        cluster.kubectl(
+            "drain",
+            node,
+            "--ignore-daemonsets",
+            "--delete-emptydir-data",
+            "--pod-selector=app.kubernetes.io/name=penstock",
+            f"--timeout={DRAIN_S}s",
+            seconds=DRAIN_S + 30,
+        )
+        assert homes(counting) == {other}
+        assert {node_of(pod) for pod in counting.workers()} == {other}
+        assert node not in {node_of(pod) for pod in cluster.all("pods", STORES)}
+        counting.assert_exact()
+    installation.wait_stores()

@@ -1,0 +1,126 @@
+"""Processes die, or stop and go on, while words are counted: the totals are exact each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from e2e.harness.cluster import Cluster
+from e2e.harness.faults import frozen, kill_container, kill_pod
+from e2e.harness.installation import OPERATORS, RELEASE, Installation, node_of
+from e2e.harness.topologies import Sizes, WordCount
+from e2e.harness.watching import wait_until
+
+BACK_S = 90
+LEASE_S = 15
+
+
+def test_a_worker_pod_is_deleted(cluster: Cluster, word_count: Callable[..., WordCount]) -> None:
+    counting = word_count("worker-dies", lines=700)
+    counting.wait_rows()
+    victim = counting.workers()[0]
+    kill_pod(cluster, victim["metadata"]["name"])
+    cluster.wait_all(
+        "pods",
+        counting.worker_selector,
+        "a worker comes in its place",
+        lambda pods: len(pods) == 2 and victim["metadata"]["uid"] not in [p["metadata"]["uid"] for p in pods],
+        BACK_S,
+    )
+    counting.assert_exact()
+
+
+def test_a_workers_processes_are_killed(cluster: Cluster, word_count: Callable[..., WordCount]) -> None:
+    counting = word_count("worker-killed", lines=700)
+    counting.wait_rows()
+    kill_container(cluster, counting.workers()[1]["metadata"]["name"], "worker")
+    counting.assert_exact()
+
+
+@pytest.mark.parametrize("durability", ["Process", "Disk"])
+def test_a_node_store_is_killed(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount], durability: str
+) -> None:
+    counting = word_count(f"store-killed-{durability.lower()}", lines=700, sizes=Sizes(durability=durability))
+    more_than = counting.wait_rows()
+    kill_container(cluster, installation.store_pod(node_of(counting.workers()[0])), "store")
+    counting.wait_rows(more_than)
+    counting.assert_exact()
+
+
+def test_an_agent_is_killed(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("agent-killed", lines=500)
+    more_than = counting.wait_rows()
+    for pod in installation.stores():
+        kill_container(cluster, pod, "agent")
+    counting.wait_rows(more_than)
+    counting.assert_exact()
+
+
+def test_the_operators_leader_is_killed(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("leader-killed", lines=700)
+    counting.wait_rows()
+    leader, term = installation.leader(), installation.term()
+    kill_pod(cluster, leader)
+    installation.wait_other_leader(leader)
+    assert installation.term() > term
+    counting.assert_exact()
+
+
+def test_data_flows_on_while_there_is_no_operator(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("no-operator", lines=500)
+    counting.wait_rows()
+    deployment = f"deployment/{RELEASE}-operator"
+    cluster.kubectl("scale", deployment, "--replicas=0")
+    cluster.wait_all("pods", OPERATORS, "no operator is left", lambda pods: not pods, BACK_S)
+    try:
+        wait_until("all totals are there", lambda: counting.faults() == [], BACK_S, every_s=1)
+    finally:
+        cluster.kubectl("scale", deployment, "--replicas=2")
+        installation.wait_ready()
+    counting.assert_exact()
+
+
+def test_a_leader_that_stood_still_past_its_lease_writes_no_schedule_afterwards(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("leader-frozen", lines=1500)
+    counting.wait_workers(2)
+    counting.wait_rows()
+    old, term = installation.leader(), installation.term()
+    started = {each["metadata"]["name"]: _starts(each) for each in cluster.all("pods", OPERATORS)}
+    with frozen(cluster, old, "operator"):
+        installation.wait_other_leader(old, LEASE_S * 4)
+        # Something to be written, by whoever leads.
+        counting.edit_operator("count", {"tasks": {"min": 1, "max": 4, "initial": 3}})
+        cluster.wait_all(
+            "schedules",
+            counting.selector,
+            "the new leader wrote a Schedule",
+            lambda found: any(each["spec"]["term"] > term for each in found),
+            BACK_S,
+        )
+    written = {each["metadata"]["name"]: each for each in counting.schedules()}
+    # Going on, it finds its lease lost and ends.
+    cluster.wait("pods", old, "the old leader ended", lambda pod: _starts(pod) != started[old], BACK_S)
+    now_term = installation.term()
+    assert now_term > term
+    for schedule in counting.schedules():
+        before = written[schedule["metadata"]["name"]]["spec"]
+        assert schedule["spec"]["term"] >= before["term"]
+        assert schedule["spec"]["term"] in (before["term"], now_term)
+        assert schedule["spec"]["version"] >= before["version"]
+    counting.assert_exact()
+
+
+def _starts(pod: dict[str, object]) -> str:
+    """Which start of its containers a pod is in."""
+    statuses = pod["status"]["containerStatuses"]  # type: ignore[index]
+    return ",".join(str(each.get("containerID")) for each in statuses)

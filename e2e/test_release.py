@@ -1,0 +1,65 @@
+"""The chart's release as a whole: tested, upgraded from the version before, and taken away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from e2e.harness.cluster import Cluster
+from e2e.harness.installation import CHART, PROCESS_VALUES, RELEASE, Installation
+from e2e.harness.previous_release import PreviousRelease
+from e2e.harness.topologies import WordCount
+
+UNINSTALLED_S = 60
+# What is left is somebody else's: Kubernetes', or the tests' own.
+NOT_OURS = {"kube-root-ca.crt", "default", "shared"}
+KINDS = (
+    "pods,statefulsets,deployments,jobs,configmaps,secrets,services,serviceaccounts,roles,rolebindings,"
+    "leases,poddisruptionbudgets,networkpolicies,persistentvolumeclaims"
+)
+CLUSTER_KINDS = "customresourcedefinitions,clusterroles,clusterrolebindings"
+
+
+def left_over(cluster: Cluster) -> set[str]:
+    """What belongs to Penstock, or to its namespace, as kind/name."""
+    inside = cluster.kubectl("get", KINDS, "--output=name").split()
+    outside = cluster.kubectl("get", CLUSTER_KINDS, "--output=name").split()
+    return {name for name in inside if name.rpartition("/")[2] not in NOT_OURS} | {
+        name for name in outside if "penstock" in name
+    }
+
+
+def test_helm_test_passes(cluster: Cluster, installation: Installation) -> None:
+    assert "Phase:          Succeeded" in cluster.helm("test", RELEASE)
+
+
+def test_uninstall_with_live_topologies_ends_soon_and_leaves_nothing(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("uninstalled", lines=5000, lines_per_second=10)
+    counting.wait_rows()
+    started = time.monotonic()
+    installation.uninstall()
+    took_s = time.monotonic() - started
+    assert left_over(cluster) == set()
+    assert took_s < UNINSTALLED_S
+
+
+def test_an_upgrade_from_the_version_before_keeps_a_topology_running(
+    cluster: Cluster,
+    installation: Installation,
+    word_count: Callable[..., WordCount],
+    tmp_path: Path,
+) -> None:
+    previous = PreviousRelease.packaged(cluster, tmp_path)
+    installation.install(previous.chart, {**PROCESS_VALUES, **previous.values})
+    counting = word_count("upgraded", lines=2500)
+    counting.wait_rows()
+    secret = cluster.get("secret", f"{RELEASE}-store-auth")["data"]
+
+    installation.install(CHART, PROCESS_VALUES)
+    assert cluster.get("secret", f"{RELEASE}-store-auth")["data"] == secret, "passwords are kept"
+    more_than = counting.wait_rows(len(counting.rows()))
+    assert more_than
+    counting.assert_exact(240)

@@ -1,0 +1,74 @@
+"""Elasticutor's micro-benchmark, with code that comes from a ConfigMap: no image of its own is built."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from e2e.harness.cluster import ROOT, Cluster
+from e2e.harness.plain_counts import faults_in_totals
+from e2e.harness.shared_folder import SharedFolder
+from e2e.harness.topologies import FINISH_S, Running, Sizes, example, share, sized
+from penstock.dataflow.plan import ZipfSource
+from penstock_worker.sources.zipf import ZipfReader
+
+RECORDS = 6000
+PER_SECOND = 400
+CODE = ROOT / "examples/zipf-calculator/zipf_calculator.py"
+
+
+def keys_counted_apart(source: ZipfSource) -> Counter[int]:
+    """How often each key comes: the records of all partitions, read in one pass."""
+    reader = ZipfReader("generator", source)
+    counts: Counter[int] = Counter()
+    for partition in range(source.partitions):
+        shard, position, finished = f"generator/{partition}", b"", False
+        reader.open(shard, position, 0)
+        while not finished:
+            batch = reader.read(shard, position, 4096, 1 << 24, 1 << 62)
+            counts.update(row[0] for row in batch.rows)
+            position, finished = batch.position, batch.finished
+    return counts
+
+
+def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_map(
+    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None]
+) -> None:
+    name = "zipf"
+    topology = share(sized(example("zipf-calculator"), name, Sizes()), ("out", "/out"))
+    spec = topology["spec"]
+    spec["code"] = {"configMap": "zipf-code"}
+    spec["operators"][0]["source"]["zipf"] |= {
+        "records": RECORDS,
+        "ratePerSecond": PER_SECOND,
+        "serviceTime": "500us",
+    }
+    spec["operators"][1]["shards"] = 32
+    spec["operators"][2]["sink"]["files"]["path"] = "/out"
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "zipf-code"},
+            "data": {CODE.name: CODE.read_text(encoding="utf-8")},
+        }
+    )
+    calculating = Running(cluster, topology, shared.fresh(name))
+    run(calculating)
+    calculating.wait_phase("Finished", FINISH_S)
+    zipf = spec["operators"][0]["source"]["zipf"]
+    expected = keys_counted_apart(
+        ZipfSource(
+            keys=zipf["keys"],
+            exponent=zipf["exponent"],
+            record_bytes=zipf["recordBytes"],
+            service_time_us=500,
+            rate_per_s=PER_SECOND,
+            records=RECORDS,
+            shuffles_per_minute=zipf["shufflesPerMinute"],
+            partitions=zipf["partitions"],
+            seed=zipf["seed"],
+        )
+    )
+    assert expected.total() == RECORDS
+    assert faults_in_totals(calculating.rows(), expected, "key") == []
