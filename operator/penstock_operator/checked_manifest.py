@@ -58,6 +58,13 @@ def check_manifest(path: Path, overrides: Sequence[str]) -> CheckedManifest:
     return CheckedManifest(manifest_text(manifest), plans)
 
 
+def check_for_cluster(path: Path, overrides: Sequence[str]) -> None:
+    """Check a manifest that is to be applied to a cluster. Raises InvalidManifest with all faults."""
+    manifest = load_manifest(path, overrides, runtime="cluster")
+    for topology in manifest.topologies:
+        compile_topology(topology, "cluster")
+
+
 def _check_code(path: Path, overrides: Sequence[str]) -> None:
     """Faults of names and of the code behind them; of two about one place the first says more."""
     faults: list[Fault] = []

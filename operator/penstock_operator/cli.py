@@ -161,17 +161,22 @@ def run(
 @click.argument("manifest", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--json", "as_json", is_flag=True, help='Faults as JSON: [{"path": ..., "message": ...}].')
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="As in `penstock run`.")
-def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...]) -> None:
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="As a cluster reads it; code is in an image or a ConfigMap, and not looked at.",
+)
+def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...], cluster: bool) -> None:
     """Check a manifest and the user code that it names; list every fault at once.
 
     Exit code 0 when it can be run, 2 when it cannot.
     """
     from penstock.api.faults import InvalidManifest
-    from penstock_operator.checked_manifest import check_manifest
+    from penstock_operator.checked_manifest import check_for_cluster, check_manifest
 
     faults: tuple[Fault, ...] = ()
     try:
-        check_manifest(manifest, overrides)
+        (check_for_cluster if cluster else check_manifest)(manifest, overrides)
     except InvalidManifest as invalid:
         faults = invalid.faults
     except PenstockError as error:

@@ -81,6 +81,19 @@ def test_every_fault_of_a_manifest_is_listed_at_once(invalid: Path) -> None:
         assert "Traceback" not in ended.output
 
 
+def test_a_manifest_for_a_cluster_may_have_its_code_in_a_config_map(manifest: Path) -> None:
+    spec = {**MANIFEST["spec"], "code": {"configMap": "code"}}  # type: ignore[dict-item]
+    manifest.write_text(yaml.safe_dump({**MANIFEST, "spec": spec}))
+    assert invoke("validate", str(manifest)).exit_code == EXIT_INVALID
+    ended = invoke("validate", "--cluster", str(manifest))
+    assert (ended.exit_code, ended.output) == (0, f"{manifest}: valid\n")
+    bad = {**spec, "pod": {"env": [{"name": "PENSTOCK_X", "value": "1"}]}}
+    manifest.write_text(yaml.safe_dump({**MANIFEST, "spec": bad}))
+    ended = invoke("validate", "--cluster", str(manifest))
+    assert ended.exit_code == EXIT_INVALID
+    assert "spec.pod.env[0] (PENSTOCK_X).name" in ended.output
+
+
 def test_faults_can_be_had_as_json(invalid: Path) -> None:
     ended = invoke("validate", "--json", str(invalid))
     assert ended.exit_code == EXIT_INVALID
