@@ -18,9 +18,11 @@ LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_COMPONENT = "app.kubernetes.io/component"
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 ANNOTATION_TEMPLATE = "penstock.dev/template"
+ANNOTATION_IDENTITY = "penstock.dev/identity"
 COMPONENT_WORKER = "worker"
 COMPONENT_STORE = "node-store"
 COMPONENT_PLAN = "plan"
+COMPONENT_SCHEDULE = "schedule"
 MANAGER = "penstock-operator"
 
 LABEL_VALUE_LENGTH_MAX = 63
@@ -50,6 +52,15 @@ def label_value(text: str) -> str:
     return fitted(text, LABEL_VALUE_LENGTH_MAX)
 
 
+def component_labels(component: str) -> dict[str, str]:
+    """What tells the operator's own objects from others."""
+    return {LABEL_NAME: "penstock", LABEL_COMPONENT: component, LABEL_MANAGED_BY: MANAGER}
+
+
+def topology_labels(topology: str, component: str) -> dict[str, str]:
+    return {**component_labels(component), LABEL_TOPOLOGY: topology}
+
+
 def store_name(release: str, node: str) -> str:
     """The StatefulSet of a node's store. Its pod is this name and "-0"."""
     return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)
@@ -63,6 +74,12 @@ def worker_name(topology: str, operator: str, index: int) -> str:
     """A worker pod; `operator` is "" where a worker runs several."""
     stem = f"{topology}-{operator}" if operator else topology
     return f"{fitted(stem, LABEL_VALUE_LENGTH_MAX - 6)}-w{index}"
+
+
+def worker_index(name: str) -> int:
+    """The number at the end of a worker's name; -1 for a name that has none."""
+    number = name.rpartition("-w")[2]
+    return int(number) if number.isdigit() else -1
 
 
 def schedule_name(topology: str, operator: str) -> str:

@@ -163,6 +163,10 @@ class ObservedSchedule:
     applied: tuple[AppliedPlace, ...] = ()
     owner_uid: str = ""
     is_deleting: bool = False
+    identity: str = ""
+    """Its annotation `penstock.dev/identity`: what of the operator its state goes by."""
+    store_memory_bytes: int | None = None
+    """Its spec.storeMemoryBytes."""
 
 
 @dataclass(frozen=True, slots=True)

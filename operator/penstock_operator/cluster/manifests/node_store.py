@@ -1,0 +1,229 @@
+"""The store of a node: a StatefulSet of one pod, pinned to it, with Redis and the node's agent.
+
+It is replaced by nobody but the operator (OnDelete): what it holds is elsewhere first. It stays through a
+cordon and through a node's absence, because its state is there. Passwords are mounted, to each container its
+own: Redis has the users' hashes, the agent its password. Only the agent has a token.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from penstock.api.document import cpu_millis, memory_bytes
+from penstock.api.operator_config import OperatorConfig
+from penstock_operator.cluster.manifests.pod_parts import (
+    CONTAINER_SECURITY,
+    POD_SECURITY,
+    STAYS_WHEN_CORDONED,
+    STAYS_WITH_ITS_NODE,
+    Part,
+    field_env,
+    millis,
+    pinned_to,
+    plain_all,
+    probe,
+)
+from penstock_operator.cluster.names import (
+    ANNOTATION_TEMPLATE,
+    COMPONENT_STORE,
+    LABEL_NODE,
+    component_labels,
+    label_value,
+    short_hash,
+    store_name,
+)
+
+STORE_PORT = 6379
+_AUTH_DIR = "/etc/penstock/store"
+_ACL = "users.acl"
+_PASSWORD = "agent-password"  # noqa: S105 - the key in the Secret
+_TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - where it is, not what
+_TOKEN_SECONDS = 3607
+_READABLE_BY_GROUP = 0o440
+_DATA = "data"
+_MAX_MEMORY_PERCENT = 70
+"""Of the container's memory: the rest is for copies while the log is rewritten, and for clients."""
+
+
+def node_store(node: str, hostname: str, config: OperatorConfig) -> dict[str, Any]:
+    """The StatefulSet's document; its annotation tells a later template from this one."""
+    labels = {**component_labels(COMPONENT_STORE), LABEL_NODE: label_value(node)}
+    template: Part = {
+        "metadata": {"labels": labels},
+        "spec": _pod_spec(node, hostname, config),
+    }
+    spec: Part = {
+        "replicas": 1,
+        "serviceName": config.store.headless_service,
+        "selector": {"matchLabels": labels},
+        "updateStrategy": {"type": "OnDelete"},
+        "template": template,
+    }
+    if config.store.storage_class_name is not None:
+        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Delete", "whenScaled": "Retain"}
+        spec["volumeClaimTemplates"] = [_claim(config, labels)]
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": store_name(config.fullname, node),
+            "namespace": config.namespace,
+            "labels": labels,
+            "annotations": {ANNOTATION_TEMPLATE: short_hash(json.dumps(spec, sort_keys=True))},
+        },
+        "spec": spec,
+    }
+
+
+def _pod_spec(node: str, hostname: str, config: OperatorConfig) -> Part:
+    tolerations = [*plain_all(config.store.tolerations), *STAYS_WITH_ITS_NODE, STAYS_WHEN_CORDONED]
+    spec: Part = {
+        "affinity": pinned_to(hostname),
+        "automountServiceAccountToken": False,
+        "containers": [_store(config), _agent(node, config)],
+        "enableServiceLinks": False,
+        "securityContext": dict(POD_SECURITY),
+        "serviceAccountName": config.store.service_account,
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": tolerations,
+        "volumes": _volumes(config),
+    }
+    if config.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": secret.name} for secret in config.image_pull_secrets]
+    if config.priority_class_name is not None:
+        spec["priorityClassName"] = config.priority_class_name
+    return spec
+
+
+def _store(config: OperatorConfig) -> Part:
+    memory = config.store.memory
+    tcp = {"tcpSocket": {"port": "store"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6}
+    return {
+        "name": "store",
+        "image": config.images.store,
+        "imagePullPolicy": config.image_pull_policy,
+        "args": redis_args(config),
+        "ports": [{"name": "store", "containerPort": STORE_PORT}],
+        "livenessProbe": tcp,
+        "resources": {
+            "requests": {"cpu": millis(cpu_millis(config.store.cpu)), "memory": memory},
+            "limits": {"memory": memory},
+        },
+        "securityContext": dict(CONTAINER_SECURITY),
+        "volumeMounts": [
+            {"name": _DATA, "mountPath": "/data"},
+            {"name": "acl", "mountPath": _AUTH_DIR, "readOnly": True},
+            {"name": "store-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+    }
+
+
+def redis_args(config: OperatorConfig) -> list[str]:
+    """redis-server with its settings. A Disk store syncs each write until its agent says otherwise."""
+    settings = {
+        "port": str(STORE_PORT),
+        "bind": "* -::*",
+        "protected-mode": "yes",
+        "aclfile": f"{_AUTH_DIR}/{_ACL}",
+        "dir": "/data",
+        "save": "",
+        "appendonly": "yes",
+        "appendfsync": "always" if config.store.durability == "Disk" else "no",
+        "maxmemory": str(memory_bytes(config.store.memory) * _MAX_MEMORY_PERCENT // 100),
+        "maxmemory-policy": "noeviction",
+    }
+    return ["redis-server", *(part for name, value in settings.items() for part in (f"--{name}", value))]
+
+
+def _agent(node: str, config: OperatorConfig) -> Part:
+    values = {
+        "PENSTOCK_NODE": node,
+        "PENSTOCK_STORE_ID": node,
+        "PENSTOCK_STORE_URL": f"redis://agent@127.0.0.1:{STORE_PORT}",
+        "PENSTOCK_STORE_PASSWORD_FILE": f"{_AUTH_DIR}/{_PASSWORD}",
+        "PENSTOCK_STORE_DURABILITY": config.store.durability,
+        "PENSTOCK_METRICS_PORT": str(config.metrics_ports.agent),
+    }
+    return {
+        "name": "agent",
+        "image": config.images.operator,
+        "imagePullPolicy": config.image_pull_policy,
+        "args": ["penstock", "agent"],
+        "env": [
+            *({"name": name, "value": value} for name, value in values.items()),
+            field_env("PENSTOCK_NAMESPACE", "metadata.namespace"),
+            field_env("PENSTOCK_POD_NAME", "metadata.name"),
+            field_env("PENSTOCK_POD_UID", "metadata.uid"),
+        ],
+        "ports": [{"name": "metrics", "containerPort": config.metrics_ports.agent}],
+        "startupProbe": probe("/healthz", "metrics", period_s=1, timeout_s=2, failures=120),
+        "readinessProbe": probe("/readyz", "metrics", period_s=2, timeout_s=2, failures=2),
+        "livenessProbe": probe("/healthz", "metrics", period_s=10, timeout_s=5, failures=3),
+        "resources": {
+            "requests": {
+                "cpu": millis(cpu_millis(config.agent.cpu)),
+                "memory": config.agent.memory,
+            },
+            "limits": {"memory": config.agent.memory},
+        },
+        "securityContext": dict(CONTAINER_SECURITY),
+        "volumeMounts": [
+            {"name": "agent-password", "mountPath": _AUTH_DIR, "readOnly": True},
+            {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
+            {"name": "agent-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+    }
+
+
+def _volumes(config: OperatorConfig) -> list[Part]:
+    volumes: list[Part] = [
+        _secret("acl", config.store.auth_secret, _ACL),
+        _secret("agent-password", config.store.auth_secret, _PASSWORD),
+        {"name": "store-tmp", "emptyDir": {"sizeLimit": "16Mi"}},
+        {"name": "agent-tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+        {
+            "name": "token",
+            "projected": {
+                "defaultMode": _READABLE_BY_GROUP,
+                "sources": [
+                    {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}},
+                    {
+                        "configMap": {
+                            "name": "kube-root-ca.crt",
+                            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                        }
+                    },
+                    {
+                        "downwardAPI": {
+                            "items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]
+                        }
+                    },
+                ],
+            },
+        },
+    ]
+    if config.store.storage_class_name is None:
+        volumes.append({"name": _DATA, "emptyDir": {"sizeLimit": config.store.size}})
+    return volumes
+
+
+def _secret(name: str, secret: str, key: str) -> Part:
+    items = [{"key": key, "path": key}]
+    return {
+        "name": name,
+        "secret": {"secretName": secret, "items": items, "defaultMode": _READABLE_BY_GROUP},
+    }
+
+
+def _claim(config: OperatorConfig, labels: dict[str, str]) -> Part:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": _DATA, "labels": labels},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": config.store.storage_class_name,
+            "resources": {"requests": {"storage": config.store.size}},
+        },
+    }

@@ -1,0 +1,235 @@
+"""The status of a Topology, and the events of its transitions, from what was seen and decided.
+
+A condition keeps its lastTransitionTime while its status stays; an event is posted when a condition's
+status or reason changes, so a look that changes nothing says nothing. Pure. Neighbours: `decide` gathers
+the `Verdict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.dataflow.plan import Fanout, Plan, Stage
+from penstock.schedule.record import OperatorSchedule
+from penstock_operator.cluster.actions import Event
+from penstock_operator.cluster.demand import counters_of, inbox_entries, is_source
+from penstock_operator.cluster.figures import Figures, Sample, figures_of_fused, figures_of_stage
+from penstock_operator.cluster.observed import Observed
+from penstock_operator.cluster.workers import ROW_AGE_US_MAX
+
+_MESSAGE_LENGTH_MAX = 1024
+_QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady")
+"""Their conditions come and go in the course of things: no event."""
+_GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One condition: whether it holds, a CamelCase word, a sentence."""
+
+    holds: bool
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What `decide` found. `tasks_wanted` is operator -> tasks, where there is no Schedule yet."""
+
+    phase: str
+    ready: Finding
+    progressing: Finding
+    store_available: Finding
+    metrics_unavailable: Finding
+    state_uid: str = ""
+    workers_desired: int = 0
+    workers_ready: int = 0
+    tasks_wanted: Mapping[str, int] = field(default_factory=dict)
+    shards_moving: Mapping[str, int] = field(default_factory=dict)
+
+
+def status_of(
+    observed: Observed,
+    verdict: Verdict,
+    schedules: Mapping[str, OperatorSchedule],
+    samples: tuple[Sample, ...],
+) -> dict[str, Any]:
+    """The whole status document."""
+    plan = observed.topology.plan
+    operators = _operators(observed, plan, verdict, schedules, samples) if plan is not None else []
+    status: dict[str, Any] = {
+        "observedGeneration": observed.topology.generation,
+        "phase": verdict.phase,
+        "conditions": _conditions(observed, verdict),
+        "workersDesired": verdict.workers_desired,
+        "workersReady": verdict.workers_ready,
+        "workers": f"{verdict.workers_ready}/{verdict.workers_desired}",
+        "shardsMoving": sum(verdict.shards_moving.values()),
+        "operators": operators,
+    }
+    if verdict.state_uid:
+        status["stateUid"] = verdict.state_uid
+    if plan is not None:
+        ready = sum(entry["tasksReady"] for entry in operators)
+        status["tasks"] = f"{ready}/{sum(entry['tasksDesired'] for entry in operators)}"
+        by_name = {entry["name"]: entry for entry in operators}
+        rates = [by_name[stage.operator].get("ratePerSecond") for stage in plan.stages if is_source(stage)]
+        if rates and None not in rates:
+            status["rate"] = f"{sum(rate for rate in rates if rate is not None):.0f}/s"
+        ends = [by_name[name].get("latencyP99Ms") for name in _sinks(plan)]
+        known = [latency for latency in ends if latency is not None]
+        if known:
+            status["latency"] = _latency_text(max(known))
+    return status
+
+
+def events_of(observed: Observed, status: Mapping[str, Any]) -> tuple[Event, ...]:
+    """What changed against the status that the Topology has now."""
+    former = observed.topology.manifest.get("status") or {}
+    before = {c["type"]: c for c in former.get("conditions", ())}
+    events = []
+    for condition in status["conditions"]:
+        old = before.get(condition["type"], {})
+        is_same = (old.get("status"), old.get("reason")) == (condition["status"], condition["reason"])
+        if is_same or condition["reason"] in _QUIET_REASONS:
+            continue
+        is_bad = _is_bad(condition)
+        message = condition["message"] or f"{condition['type']} is {condition['status']}"
+        events.append(Event("Warning" if is_bad else "Normal", condition["reason"], message))
+    unique = {(event.reason, event.message): event for event in events}
+    return tuple(unique.values())
+
+
+def _is_bad(condition: Mapping[str, Any]) -> bool:
+    if condition["type"] in ("Ready", "StoreAvailable"):
+        return condition["status"] == "False" and condition["reason"] not in _GOOD_REASONS
+    if condition["type"] == "MetricsUnavailable":
+        return bool(condition["status"] == "True")
+    return condition["reason"] in (
+        "WorkerLost",
+        "DeadlineExceeded",
+        "InsufficientResources",
+        "WorkersMissing",
+    )
+
+
+def _conditions(observed: Observed, verdict: Verdict) -> list[dict[str, Any]]:
+    findings = {
+        "Ready": verdict.ready,
+        "Progressing": verdict.progressing,
+        "StoreAvailable": verdict.store_available,
+        "MetricsUnavailable": verdict.metrics_unavailable,
+    }
+    former = observed.topology.manifest.get("status") or {}
+    before = {condition["type"]: condition for condition in former.get("conditions", ())}
+    conditions = []
+    for kind, finding in findings.items():
+        holds = "True" if finding.holds else "False"
+        old = before.get(kind, {})
+        is_same = old.get("status") == holds and old.get("lastTransitionTime")
+        conditions.append(
+            {
+                "type": kind,
+                "status": holds,
+                "observedGeneration": observed.topology.generation,
+                "lastTransitionTime": old["lastTransitionTime"] if is_same else observed.wall_time,
+                "reason": finding.reason,
+                "message": finding.message[:_MESSAGE_LENGTH_MAX],
+            }
+        )
+    return conditions
+
+
+# --- operators ----------------------------------------------------------------------------------
+
+
+def _operators(
+    observed: Observed,
+    plan: Plan,
+    verdict: Verdict,
+    schedules: Mapping[str, OperatorSchedule],
+    samples: tuple[Sample, ...],
+) -> list[dict[str, Any]]:
+    """In the order of the Topology."""
+    topology = observed.topology.topology
+    names = [operator.name for operator in topology.spec.operators] if topology is not None else []
+    stages = {stage.operator: stage for stage in plan.stages}
+    entries = []
+    for name in names:
+        if name in stages:
+            schedule = schedules.get(name)
+            entries.append(_stage(observed, stages[name], verdict, schedule, samples))
+        else:
+            entry = {"name": name, "tasksDesired": 0, "tasksReady": 0, "shards": 0, "shardsMoving": 0}
+            entries.append({**entry, **_shown(figures_of_fused(samples, name))})
+    return entries
+
+
+def _stage(
+    observed: Observed,
+    stage: Stage,
+    verdict: Verdict,
+    schedule: OperatorSchedule | None,
+    samples: tuple[Sample, ...],
+) -> dict[str, Any]:
+    name = stage.operator
+    entry: dict[str, Any] = {
+        "name": name,
+        "tasksDesired": schedule.tasks if schedule is not None else verdict.tasks_wanted.get(name, 0),
+        "tasksReady": 0,
+        "shards": len(schedule.shards) if schedule is not None else 0,
+        "shardsMoving": verdict.shards_moving.get(name, 0),
+    }
+    if schedule is None:
+        return entry
+    entry["tasksReady"] = _tasks_ready(observed, schedule)
+    entry.update(_shown(figures_of_stage(samples, name, schedule.shards)))
+    waiting = inbox_entries(counters_of(observed, schedule))
+    if waiting is not None and not is_source(stage):
+        entry["backlog"] = waiting
+    return entry
+
+
+def _tasks_ready(observed: Observed, schedule: OperatorSchedule) -> int:
+    """Resident tasks that run now, of those scheduled, as the main processes tell."""
+    places = {place.name: place for place in schedule.workers}
+    ready = 0
+    for executor in schedule.executors:
+        place = places[executor.worker]
+        reading = observed.readings.get(place.node)
+        row = reading.workers.get(place.name) if reading is not None else None
+        if reading is None or row is None or row.uid != place.uid:
+            continue
+        if reading.now_us - row.at_us <= ROW_AGE_US_MAX:
+            ready += min(row.tasks.get(executor.name, 0), executor.tasks)
+    return ready
+
+
+def _shown(figures: Figures) -> dict[str, float]:
+    values = {
+        "ratePerSecond": round(figures.rate_per_s, 1) if figures.rate_per_s is not None else None,
+        "latencyP50Ms": figures.p50_ms,
+        "latencyP99Ms": figures.p99_ms,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _latency_text(milliseconds: float) -> str:
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.1f}s"
+    return f"{milliseconds:.0f}ms" if milliseconds >= 10 else f"{milliseconds:.1f}ms"
+
+
+def _sinks(plan: Plan) -> Sequence[str]:
+    names: dict[str, None] = {}
+
+    def walk(fanout: Fanout) -> None:
+        names.update(dict.fromkeys(sink.name for sink in fanout.sinks))
+        for step in fanout.steps:
+            walk(step.out)
+
+    for stage in plan.stages:
+        walk(stage.out)
+    return tuple(names)
