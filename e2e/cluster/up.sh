@@ -82,7 +82,7 @@ write_configuration() {
         printf 'nodes:\n'
         for role in control-plane worker worker; do
             printf -- '- role: %s\n  image: "%s"\n  extraMounts:\n' "$role" "$image"
-            printf -- '  - {hostPath: "%s", containerPath: /penstock-shared}\n' "$shared_directory"
+            printf -- '  - {hostPath: "%s", containerPath: /penstock-shared, propagation: None}\n' "$shared_directory"
         done
     } >"$state/kind.yaml"
 }
@@ -171,13 +171,21 @@ EOF
 # --- ready ---------------------------------------------------------------------------------------------------
 
 wait_ready() {
-    local deadline=$((SECONDS + 180))
+    local node deadline=$((SECONDS + 180))
     until kubectl get --raw /readyz >/dev/null 2>&1; do
         ((SECONDS < deadline)) || fail "the API server does not answer after 180 s; docker logs ${nodes[0]} says more."
         sleep 0.5
     done
     kubectl wait --for=condition=Ready nodes --all --timeout=180s >/dev/null
     kubectl --namespace kube-system rollout status deployment/coredns daemonset/kube-proxy --timeout=180s >/dev/null
+    for node in "${nodes[@]}"; do
+        # What kube-proxy says of itself: 503 as long as its last writing of rules failed.
+        until docker exec "$node" bash -c 'exec 3<>/dev/tcp/127.0.0.1/10256
+            printf "GET /healthz HTTP/1.0\r\n\r\n" >&3; grep -q "200 OK" <&3' 2>/dev/null; do
+            ((SECONDS < deadline)) || fail "the Service rules of $node are not written; kube-proxy's log says why."
+            sleep 0.5
+        done
+    done
     kubectl --namespace local-path-storage rollout status deployment/local-path-provisioner --timeout=180s >/dev/null
 }
 
@@ -189,13 +197,13 @@ choose_way
 if [[ $way == offline ]]; then step "Docker engine" "$e2e_root/cluster/engine.sh" up; fi
 use_own_engine
 step "tools: kind, kubectl, helm, kubeconform" provide_tools
-if [[ $way == offline ]]; then step "programs of the nodes" provide_node_tools; fi
-step "node image" provide_image
 export KUBECONFIG=$kubeconfig
 if docker inspect "${nodes[@]}" >/dev/null 2>&1; then
     step "the cluster exists: its nodes run" start_nodes
     kind export kubeconfig --name "$cluster_name" --kubeconfig "$kubeconfig" --quiet
 else
+    if [[ $way == offline ]]; then step "programs of the nodes" provide_node_tools; fi
+    step "node image" provide_image
     raise_inotify_limit
     kind delete cluster --name "$cluster_name" --quiet 2>/dev/null
     write_configuration

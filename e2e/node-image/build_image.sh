@@ -19,7 +19,7 @@ readonly root_packages=(
     systemd systemd-sysv dbus mount util-linux procps hostname kmod bash jq          # the node as a machine
     containerd runc containernetworking-plugins                                      # what runs containers
     iptables nftables iproute2 conntrack ethtool socat ca-certificates               # network
-    busybox-static                                                                   # the shell image
+    busybox                                                                          # the shell image
 )
 readonly node_tools=(kubelet kubeadm kubectl crictl)
 readonly control_plane=(kube-apiserver kube-controller-manager kube-scheduler etcd)
@@ -38,12 +38,14 @@ readonly saved=$cache/images/node-$key.tar
 # `docker import` cannot say a stop signal; systemd wants its own.
 import() {
     docker import "$saved" "$image-root" >/dev/null
-    docker build --quiet --tag "$image" - >/dev/null <<EOF
+    # A client without BuildKit says so on every build: heard only when the build fails.
+    docker build --quiet --tag "$image" - >"$cache/images/build.log" 2>&1 <<EOF || { cat "$cache/images/build.log"; return 1; }
 FROM $image-root
 ENV container=docker PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 STOPSIGNAL SIGRTMIN+3
 ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]
 EOF
+    docker rmi "$image-root" >/dev/null
 }
 
 # --- Debian --------------------------------------------------------------------------------------
@@ -68,6 +70,34 @@ image_of() {
 # What kubeadm calls the image of a component, tag included.
 name_of() { grep "/$1:" "$work/kubeadm-images"; }
 
+# copy_programs FOLDER PROGRAM... [-- PATTERN...]: programs of the Debian root with the libraries they ask for,
+# and what else `find` finds by the patterns.
+copy_programs() {
+    local folder=$1
+    shift
+    # shellcheck disable=SC2016  # expanded by the shell in the new root
+    chroot "$root" bash -euc '
+        cd /
+        programs=()
+        while (($#)) && [[ $1 != -- ]]; do programs+=("$1"); shift; done
+        for pattern in "${@:2}"; do
+            find /usr /etc -path "$pattern"
+            # Extensions are loaded by name, and ask for libraries of their own.
+            programs+=($(find /usr -type f -path "$pattern.so"))
+        done
+        for program in "${programs[@]}"; do
+            echo "$program"
+            ldd "$program" | grep -o "/[^ ]*" | while read -r library; do
+                echo "$(realpath "${library%/*}")/${library##*/}"
+                realpath "$library"
+            done
+        done' copy "$@" |
+        sort -u | sed 's|^/||' >"$folder.files"
+    tar -c --no-recursion -C "$root" -T "$folder.files" | tar -x -C "$folder"
+    ln -s usr/lib "$folder/lib"
+    ln -s usr/lib64 "$folder/lib64"
+}
+
 make_component_images() {
     local tool folder
     "${binary[kubeadm]}" config images list --kubernetes-version "$kubernetes_version" >"$work/kubeadm-images"
@@ -83,36 +113,25 @@ make_component_images() {
     mkdir -m 1777 "$work/local-path-provisioner/tmp"
     image_of "$work/local-path-provisioner" "$provisioner_image" 'ENTRYPOINT ["/usr/local/bin/local-path-provisioner"]'
 
-    mkdir -p "$work/shell/bin" "$work/shell/etc"
+    mkdir -p "$work/shell/etc" "$work/shell/usr/bin"
     mkdir -m 1777 "$work/shell/tmp"
-    cp "$root/bin/busybox" "$work/shell/bin/busybox"
-    "$work/shell/bin/busybox" --list | while read -r tool; do
-        [[ $tool == busybox ]] || ln -s busybox "$work/shell/bin/$tool"
+    ln -s usr/bin "$work/shell/bin"
+    copy_programs "$work/shell" /usr/bin/busybox
+    chroot "$work/shell" /usr/bin/busybox --list | while read -r tool; do
+        [[ $tool == busybox ]] || ln -s busybox "$work/shell/usr/bin/$tool"
     done
     printf 'root:x:0:0:root:/:/bin/sh\n' >"$work/shell/etc/passwd"
-    image_of "$work/shell" "$shell_image" 'CMD ["/bin/sh"]' 'ENV PATH=/bin'
+    image_of "$work/shell" "$shell_image" 'CMD ["/bin/sh"]'
 
     # kube-proxy writes its rules with the same programs as the node.
     folder=$work/kube-proxy
-    # shellcheck disable=SC2016  # expanded by the shell in the new root
-    chroot "$root" bash -euc '
-        cd /
-        for tool in /usr/sbin/{xtables-nft-multi,xtables-legacy-multi,nft,conntrack}; do
-            echo "$tool"
-            ldd "$tool" | grep -o "/[^ ]*" | while read -r library; do
-                echo "$(realpath "${library%/*}")/${library##*/}"
-                realpath "$library"
-            done
-        done
-        find /usr/lib -path "*/xtables/*"
-        find /usr/sbin /etc/alternatives -type l -name "ip*tables*"' | sort -u | sed 's|^/||' >"$work/proxy-files"
-    tar -c -C "$root" -T "$work/proxy-files" | tar -x -C "$folder"
-    ln -s usr/lib "$folder/lib"
-    ln -s usr/lib64 "$folder/lib64"
+    copy_programs "$folder" /usr/sbin/{xtables-nft-multi,xtables-legacy-multi,nft,conntrack} -- \
+        '*/xtables/*' '/usr/sbin/ip*tables*' '/etc/alternatives/ip*tables*'
+    chroot "$folder" /usr/sbin/iptables --version >/dev/null
+    chroot "$folder" /usr/sbin/iptables --match statistic --help >/dev/null
+    chroot "$folder" /usr/sbin/nft --version >/dev/null
     mkdir -p "$folder/run"
     image_of "$folder" "$(name_of kube-proxy)"
-    chroot "$folder" /usr/sbin/iptables --version >/dev/null
-    chroot "$folder" /usr/sbin/nft --version >/dev/null
 
     mkdir -p "$root/kind/images"
     local names=()
