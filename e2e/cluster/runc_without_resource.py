@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stands in for runc where the machine itself lacks CAP_SYS_RESOURCE.
 
-A container cannot be given what its host has not got: `docker run --privileged` asks for every capability, and
-runc then stops with "unable to apply caps: operation not permitted". This takes out of what runc is asked for
+A container cannot be given what its host has not got: `docker run --privileged` asks for every capability,
+and runc then stops with "unable to apply caps: operation not permitted". This takes out of what runc is asked for
 all that needs the capability: the capability itself, resource limits above the host's own, a negative
 oom_score_adj. It then becomes runc. engine.sh makes it docker's default runtime, only when it is needed.
 """
@@ -48,7 +48,7 @@ def main(arguments: list[str]) -> None:
     elif "exec" in arguments and (process := option(arguments, "--process", "-p")):
         soften_file(Path(process), is_bundle=False)
     runc = os.environ.get("PENSTOCK_RUNC", "runc")
-    os.execvp(runc, [runc, *arguments])  # noqa: S606: replaces this process, on purpose
+    os.execvp(runc, [runc, *arguments])  # noqa: S606
 
 
 if __name__ == "__main__":
