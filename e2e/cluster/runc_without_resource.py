@@ -2,9 +2,10 @@
 """Stands in for runc where the machine itself lacks CAP_SYS_RESOURCE.
 
 A container cannot be given what its host has not got: `docker run --privileged` asks for every capability,
-and runc then stops with "unable to apply caps: operation not permitted". This takes out of what runc is asked for
-all that needs the capability: the capability itself, resource limits above the host's own, a negative
-oom_score_adj. It then becomes runc. engine.sh makes it docker's default runtime, only when it is needed.
+and runc then stops with "unable to apply caps: operation not permitted". This takes out of what runc is
+asked for all that needs the capability: the capability itself, resource limits above the host's own, a
+negative oom_score_adj. It then becomes runc. engine.sh makes it docker's default runtime, only when it is
+needed.
 """
 
 import json
@@ -48,7 +49,7 @@ def main(arguments: list[str]) -> None:
     elif "exec" in arguments and (process := option(arguments, "--process", "-p")):
         soften_file(Path(process), is_bundle=False)
     runc = os.environ.get("PENSTOCK_RUNC", "runc")
-    os.execvp(runc, [runc, *arguments])  # noqa: S606
+    os.execvp(runc, [runc, *arguments])
 
 
 if __name__ == "__main__":
