@@ -566,7 +566,7 @@ class _Turn:
         if away:
             return Finding(False, "StoreAway", "; ".join(away))
         if not self.schedules and not self.rooms.open_nodes():
-            return Finding(False, "StoresMissing", self.rooms.why_none(Size(0, 0)))
+            return Finding(False, "StoresMissing", self.rooms.why_closed())
         return Finding(True, "StoresReady")
 
     def _away(self) -> list[str]:

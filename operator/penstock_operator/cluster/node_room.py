@@ -153,6 +153,11 @@ class NodeRooms:
             parts.append(f"node {name} {refusal or self._lack(name, size)}")
         return f"a worker asks for {size}: {'; '.join(parts)}"
 
+    def why_closed(self) -> str:
+        """In words, why no node is open to a worker."""
+        parts = [f"node {name} {refusal}" for name in sorted(self._nodes) if (refusal := self.refusal(name))]
+        return f"no node can take a worker: {'; '.join(parts)}" if parts else "there are no nodes"
+
     def _lack(self, name: str, size: Size) -> str:
         lacks = []
         node = self._nodes[name]

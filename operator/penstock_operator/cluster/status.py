@@ -22,7 +22,7 @@ from penstock_operator.cluster.workers import ROW_AGE_US_MAX
 _MESSAGE_LENGTH_MAX = 1024
 _QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady")
 """Their conditions come and go in the course of things: no event."""
-_GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting")
+_GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting", "StoresMissing")
 
 
 @dataclass(frozen=True, slots=True)
