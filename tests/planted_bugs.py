@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
+from penstock.simulation.protocol.moving import Drive
 from penstock.simulation.protocol.node import BOUNDS, SimulatedNode
 from penstock.simulation.protocol.task import Held, SimulatedTask
 from penstock.simulation.protocol.workload import SINK
 from penstock.simulation.protocol.world import Parts
-from penstock.store.memory_node import Readiness, ShardRecord, Waiting
+from penstock.store.memory_node import Budget, MoveNote, Readiness, ShardRecord, Waiting
 from penstock.store.memory_store import MemoryStore
+from penstock.store.mover import MoveObstacle, MoveProgress, StoreOf, move_once
+from penstock.store.moves import Activate, Depart, Discard, Drop, Install, Move, ReadMove, Thaw
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
     Acknowledge,
@@ -29,9 +33,14 @@ from penstock.store.port import (
     NodeStore,
     Outgoing,
     ReadOutbox,
+    Request,
     ShardCounters,
+    ShardStatus,
+    StoreUnreachable,
 )
 from penstock.store.stranding import StrandingWatch
+
+A = TypeVar("A")
 
 
 class ClockNumbers(MemoryStore):
@@ -190,6 +199,108 @@ def acknowledge_first(
             home.pipeline([Append(producer, target, n, p, rows, us) for n, us, rows, p in waiting])
 
 
+# --- moves between stores
+
+
+class InstallNotDurable(SimulatedNode):
+    """A store that answers an install before it would outlive a crash."""
+
+    def kept_length(self) -> int:
+        kept = super().kept_length()
+        last = [type(call) for _, call in (self._memory.log or [])[:kept]][-6:]
+        return kept - len(last) + last.index(Install) if Install in last else kept
+
+
+class IncompleteCopyActivated(MemoryStore):
+    """Whatever of a copy is there is activated: nobody waits for the rest of it."""
+
+    def _activate(self, call: Activate) -> Answer:
+        record = self._data.shards.get(call.shard)
+        if record is not None and record.note is not None:
+            record.note.complete = True
+        return super()._activate(call)
+
+
+def depart_unseen(
+    source: NodeStore, store_of: StoreOf, shard: str, *, target_id: str, version: int, chunks_max: int
+) -> MoveProgress:
+    """A driver that sends the rest of a move without looking whether the copy arrived."""
+    progress = move_once(source, store_of, shard, target_id=target_id, version=version, chunks_max=chunks_max)
+    target = store_of(target_id)
+    if progress.obstacle is MoveObstacle.TARGET_UNREACHABLE and target is not None:
+        with suppress(StoreUnreachable):
+            state = source.call(ReadMove(shard))
+            if state is not None and state.move is not None:
+                source.call(Depart(shard, state.move))
+                target.call(Activate(shard, state.move))
+    return progress
+
+
+class NoToken(MemoryStore):
+    """Calls of a move are taken for the move that the shard is in now, whichever they belong to."""
+
+    def call(self, call: Request[A]) -> A:
+        if isinstance(call, (Install, Depart, Activate, Thaw, Drop, Discard)):
+            record = self._data.shards.get(call.shard)
+            if record is not None and record.note is not None and record.status is not ShardStatus.MOVED:
+                move = record.note.move
+                if record.status is ShardStatus.FROZEN:
+                    move = replace(move, generation=self._node.generation)
+                call = cast("Request[A]", replace(call, move=move))
+        return super().call(call)
+
+
+class InstallOverOldCopy(MemoryStore):
+    """A copy is begun over what an older one, or an earlier stay, left."""
+
+    def _begin(self, shard: str, record: ShardRecord | None, move: Move) -> ShardRecord:
+        begun = super()._begin(shard, record, move)
+        cast("MoveNote", begun.note).clearing = False
+        return begun
+
+
+class WaitersForgotten(MemoryStore):
+    """What waits for room in the inbox of a shard that leaves goes on waiting."""
+
+    def _send_waiters_out(self, shard: str, record: ShardRecord) -> None:
+        pass
+
+
+class AppendWhileFrozen(MemoryStore):
+    """A frozen shard takes entries, though it was copied."""
+
+    def _append(self, call: Append) -> Answer | Moved:
+        record = self._data.shards.get(call.target)
+        if record is None or record.status is not ShardStatus.FROZEN:
+            return super()._append(call)
+        record.status = ShardStatus.ACTIVE
+        answer = super()._append(call)
+        record.status = ShardStatus.FROZEN
+        return answer
+
+
+class EpochBeginsAnew(MemoryStore):
+    """The target mints epochs of its own, from the first one on."""
+
+    def _activate(self, call: Activate) -> Answer:
+        answer = super()._activate(call)
+        if answer is Answer.OK:
+            self._data.shards[call.shard].epoch = 1
+        return answer
+
+
+class NothingWakesTheTarget(MemoryStore):
+    """A copied outbox waits for its targets in the new store to look, which they have no reason to."""
+
+    def _move(
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
+    ) -> bool:
+        if source.status is ShardStatus.INSTALLING:
+            there.waiters[producer] = None
+            return False
+        return super()._move(producer, source, target, there, budget)
+
+
 BUGS = {
     "inbox numbers by the clock": Parts(store=ClockNumbers),
     "no commit number": Parts(store=NoCommitNumber),
@@ -203,4 +314,15 @@ BUGS = {
     "no look for stranded shards": Parts(task=NoLookForStranded),
     "sink from an old cursor": Parts(task=SinkFromAnOldCursor),
     "acknowledged before it is delivered": Parts(deliver=acknowledge_first),
+    "an install that is not durable": Parts(moves=True, node=InstallNotDurable),
+    "an incomplete copy activated": Parts(
+        moves=True, store=IncompleteCopyActivated, drive=Drive(move=depart_unseen)
+    ),
+    "departed before the copy was seen": Parts(moves=True, drive=Drive(move=depart_unseen)),
+    "no token check": Parts(moves=True, store=NoToken),
+    "installed over an old copy": Parts(moves=True, store=InstallOverOldCopy),
+    "waiters forgotten": Parts(moves=True, store=WaitersForgotten),
+    "appends while frozen": Parts(moves=True, store=AppendWhileFrozen),
+    "epochs begin anew": Parts(moves=True, store=EpochBeginsAnew),
+    "nothing wakes the target": Parts(moves=True, store=NothingWakesTheTarget),
 }

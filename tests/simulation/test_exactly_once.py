@@ -36,9 +36,15 @@ def test_a_seed_that_failed_once_does_not_fail_again(seed: int) -> None:
     fail_with([simulate(seed)])
 
 
-@pytest.mark.parametrize("first", range(0, 3000, SEEDS_PER_TEST))
+@pytest.mark.parametrize("first", range(0, 1500, SEEDS_PER_TEST))
 def test_every_promise_holds_whatever_fails(first: int) -> None:
     fail_with([simulate(seed) for seed in range(first, first + SEEDS_PER_TEST)])
+
+
+@pytest.mark.parametrize("first", range(0, 1000, SEEDS_PER_TEST))
+def test_every_promise_holds_while_shards_move_between_stores(first: int) -> None:
+    moving = Parts(moves=True)
+    fail_with([simulate(seed, moving) for seed in range(first, first + SEEDS_PER_TEST)])
 
 
 @pytest.mark.parametrize("bug", BUGS)
@@ -97,9 +103,12 @@ def test_runs_meet_everything_that_the_protocol_is_for() -> None:
 
     for seed in range(150):
         simulate(seed, Parts(store=Counting))
+    for seed in range(80):
+        simulate(seed, Parts(store=Counting, moves=True))
     expected = {
         "Claimed", "Claim STALE", "Commit OK", "Commit DONE", "Commit FENCED", "Append OK", "Append DUP",
         "Append GAP", "Append BUSY", "Acknowledge OK", "Publish STALE", "Enroll STALE", "SetTasks STALE",
-        "Load FENCED", "Create EXISTS",
+        "Load FENCED", "Create EXISTS", "Claim MOVING", "Append MOVING", "Freeze STALE", "Export STALE",
+        "Install STALE", "Depart DONE", "Activate DONE", "Drop MORE", "Thaw OK", "Discard OK",
     }  # fmt: skip
     assert expected <= met.keys(), f"never met: {expected - met.keys()}"

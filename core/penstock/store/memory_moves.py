@@ -12,6 +12,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.store.memory_node import (
+    Budget,
     Lane,
     MemoryNode,
     MoveNote,
@@ -63,6 +64,11 @@ class MemoryMoves:
         raise NotImplementedError
 
     def _unlist(self, shard: str, record: ShardRecord) -> None:
+        raise NotImplementedError
+
+    def _move(
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
+    ) -> bool:
         raise NotImplementedError
 
     # --- at the source
@@ -229,7 +235,8 @@ class MemoryMoves:
         if there is None or there.is_away:
             self._data.outgoing[shard, target] = None
         else:
-            there.waiters[shard] = None
+            # There may be room, and nothing else that would make the target look.
+            self._move(shard, record, target, there, Budget(self._bounds))
 
     def _activate(self, call: Activate) -> Answer:
         record = self._data.shards.get(call.shard)

@@ -168,6 +168,23 @@ class ShardRecord:
         return entry
 
 
+class Budget:
+    """What one commit may still move from outboxes into inboxes."""
+
+    __slots__ = ("bytes_left", "entries_left")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.entries_left = bounds.drain_entries_max
+        self.bytes_left = bounds.drain_bytes_max
+
+    def lasts(self) -> bool:
+        return self.entries_left > 0 and self.bytes_left > 0
+
+    def spend(self, entry: Waiting) -> None:
+        self.entries_left -= 1
+        self.bytes_left -= len(entry.payload)
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedSchedule:
     """One operator's schedule as a node's maps hold it."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from penstock.store.limits import check_limits
 from penstock.store.memory_moves import MemoryMoves, not_here
 from penstock.store.memory_node import (
+    Budget,
     Lane,
     MemoryNode,
     PublishedSchedule,
@@ -423,7 +424,7 @@ class MemoryStore(MemoryMoves):
 
         A producer that still waits afterwards goes to the end of the line, so that none starves.
         """
-        budget = _Budget(self._bounds)
+        budget = Budget(self._bounds)
         for producer in list(record.waiters):
             source = self._data.shards[producer]
             emptied = self._move(producer, source, shard, record, budget)
@@ -433,7 +434,7 @@ class MemoryStore(MemoryMoves):
 
     def _drain(self, shard: str, record: ShardRecord) -> None:
         """Move older entries of this outbox to the targets of this node that have room."""
-        budget = _Budget(self._bounds)
+        budget = Budget(self._bounds)
         for target, lane in record.lanes.items():
             if lane.waiting and not lane.external:
                 there = self._data.shards.get(target)
@@ -441,7 +442,7 @@ class MemoryStore(MemoryMoves):
                     self._move(shard, record, target, there, budget)
 
     def _move(
-        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: _Budget
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
     ) -> bool:
         """Move a pair's waiting entries into the inbox while room and budget last.
 
@@ -629,23 +630,6 @@ class MemoryStore(MemoryMoves):
             for name, collection in record.state.items()
             for field, value in collection.items()
         }
-
-
-class _Budget:
-    """What one commit may still move from outboxes into inboxes."""
-
-    __slots__ = ("bytes_left", "entries_left")
-
-    def __init__(self, bounds: Bounds) -> None:
-        self.entries_left = bounds.drain_entries_max
-        self.bytes_left = bounds.drain_bytes_max
-
-    def lasts(self) -> bool:
-        return self.entries_left > 0 and self.bytes_left > 0
-
-    def spend(self, entry: Waiting) -> None:
-        self.entries_left -= 1
-        self.bytes_left -= len(entry.payload)
 
 
 def _enrolled_incarnation(data: TopologyData, worker: str) -> str:

@@ -69,7 +69,7 @@ class RedisMoves:
     def _install(self, call: Install) -> Command:
         chunk, last = call.chunk, b"1" if call.chunk.is_last else b"0"
         head = self._begin("install", call)
-        return (*head, call.number, chunk.payload, chunk.resume, last, self._entries)
+        return (*head, call.number, chunk.payload, chunk.resume, last, self._entries, self._bounds)
 
     def _depart(self, call: Depart) -> Command:
         return self._begin("depart", call)

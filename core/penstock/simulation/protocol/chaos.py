@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
+
+from penstock.store.port import ShardStatus
 
 if TYPE_CHECKING:
     from penstock.simulation.protocol.task import SimulatedTask
@@ -19,7 +22,7 @@ class Chaos:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._events = (
+        self._events: tuple[tuple[float, Callable[[], None]], ...] = (
             (0.30, self._late_call_arrives),
             (0.08, self._task_stops_for_a_while),
             (0.40, self._owner_is_late),
@@ -30,6 +33,12 @@ class Chaos:
             (0.08, self._shard_moves),
             (0.08, self._worker_rebalances),
         )
+        if world.moves:
+            self._events += (
+                (0.2, self._move_is_taken_back),
+                (0.3, self._shard_moves),
+                (0.1, self._store_restarts),
+            )
         self._upto = list(accumulate(chance for chance, _ in self._events))
 
     def strike(self) -> None:
@@ -107,6 +116,17 @@ class Chaos:
     def _shard_moves(self) -> None:
         shards = list(self._world.homes)
         self._move(shards[self._pick(len(shards))])
+
+    def _move_is_taken_back(self) -> None:
+        """In the middle of a shard's way to another store, the schedule says otherwise."""
+        under_way = [
+            shard
+            for name, node in self._world.nodes.items()
+            for shard, record in node.records()
+            if record.status is ShardStatus.FROZEN and self._world.homes[shard] != name
+        ]
+        if under_way:
+            self._move(under_way[self._pick(len(under_way))])
 
     def _move(self, shard: str) -> None:
         self._world.move_shard(shard)

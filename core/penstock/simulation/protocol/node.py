@@ -32,6 +32,8 @@ BOUNDS = Bounds(
     entry_bytes_max=60,
     outputs_per_commit_max=8,
     commit_bytes_max=400,
+    chunk_bytes_max=40,
+    chunk_entries_max=3,
 )
 
 StoreFactory = Callable[[MemoryNode, str, Bounds], MemoryStore]

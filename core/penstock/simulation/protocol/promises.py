@@ -19,7 +19,7 @@ from penstock.simulation.protocol.workload import (
     expected_state,
 )
 from penstock.store.memory_node import ShardRecord
-from penstock.store.port import Commit, NodeStore, StateSnapshot
+from penstock.store.port import Commit, NodeStore, ShardStatus, StateSnapshot
 
 
 class PromiseBroken(Exception):
@@ -75,6 +75,16 @@ class Promises:
                 raise PromiseBroken(6, f"inbox of {shard}: {entries} entries, {size_bytes} bytes")
             if record.outbox_entries > BOUNDS.outbox_entries_max + BOUNDS.outputs_per_commit_max:
                 raise PromiseBroken(6, f"outbox of {shard}: {record.outbox_entries} entries")
+
+    def check_homes(self, records: dict[str, Iterable[tuple[str, ShardRecord]]]) -> None:
+        """No shard is active, or can become active, in two stores. `records` is store -> its records."""
+        lives: dict[str, str] = {}
+        for store, in_store in records.items():
+            for shard, record in in_store:
+                if record.status is ShardStatus.ACTIVE or record.status is ShardStatus.FROZEN:
+                    if shard in lives:
+                        raise PromiseBroken(1, f"{shard} lives in {lives[shard]} and in {store}")
+                    lives[shard] = store
 
     # --- at the end
 

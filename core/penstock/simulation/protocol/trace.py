@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from penstock.store.moves import Activate, Depart, Discard, Drop, Export, Freeze, Install, Thaw
 from penstock.store.port import (
     Acknowledge,
     Append,
@@ -90,6 +91,20 @@ def _call(call: Request[Any]) -> str:
             return f"set tasks {dict(call.mapping)}"
         case Tasks():
             return f"tasks of {call.executor}"
+        case _:
+            return _call_of_move(call)
+
+
+def _call_of_move(call: Request[Any]) -> str:
+    match call:
+        case Freeze():
+            return f"freeze {call.shard} for {call.target} version {call.version}"
+        case Export():
+            return f"export {call.shard} epoch {call.move.epoch} from {len(call.resume)} bytes"
+        case Install():
+            return f"install {call.shard} epoch {call.move.epoch} chunk {call.number}"
+        case Depart() | Activate() | Drop() | Thaw() | Discard():
+            return f"{type(call).__name__.lower()} {call.shard} epoch {call.move.epoch}"
         case _:
             return str(call)
 

@@ -16,6 +16,7 @@ from functools import partial
 from penstock.simulation.protocol.agent import Agent
 from penstock.simulation.protocol.chaos import Chaos
 from penstock.simulation.protocol.layout import HOMES, NODES, OPERATORS, WORKERS
+from penstock.simulation.protocol.moving import DRIVE, Drive, MovingAgent
 from penstock.simulation.protocol.node import (
     CALM,
     FaultRates,
@@ -36,6 +37,7 @@ from penstock.store.port import (
     Outgoing,
     Owner,
     Publish,
+    ShardStatus,
     StoreUnreachable,
 )
 from penstock.store.sender import deliver_once
@@ -54,6 +56,9 @@ class Parts:
     task: type[SimulatedTask] = SimulatedTask
     node: type[SimulatedNode] = SimulatedNode
     deliver: Callable[..., object] = deliver_once
+    drive: Drive = DRIVE
+    moves: bool = False
+    """Whether shards change their home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,10 @@ def simulate(seed: int, parts: Parts | None = None) -> Outcome:
     return Outcome(seed, world.trace.turn, "", "")
 
 
-def _roughness(rng: random.Random) -> Roughness:
+def _roughness(rng: random.Random, *, moves: bool) -> Roughness:
     level = rng.random() * 0.06
     return Roughness(
-        turns=80 + int(rng.random() * 200),
+        turns=80 + int(rng.random() * (300 if moves else 200)),
         rates=FaultRates(
             lost_call=level * rng.random(),
             lost_reply=level * 2 * rng.random(),
@@ -98,8 +103,8 @@ def _roughness(rng: random.Random) -> Roughness:
             run_twice=level * rng.random(),
             crash=0.3,
         ),
-        event_rate=0.02 + 0.12 * rng.random(),
-        rows_max=30,
+        event_rate=0.02 + (0.2 if moves else 0.12) * rng.random(),
+        rows_max=50 if moves else 30,
     )
 
 
@@ -109,16 +114,17 @@ class World:
     def __init__(self, seed: int, parts: Parts) -> None:
         self.rng = rng = random.Random(seed)  # noqa: S311 - a seeded run
         self.trace = Trace()
-        self.roughness = _roughness(rng)
+        self.roughness = _roughness(rng, moves=parts.moves)
         self.partitions = make_partitions(rng, self.roughness.rows_max)
         self.promises = Promises(self.partitions)
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
         self.agents = {
             name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
         }
-        self.homes = HOMES
+        self.homes = dict(HOMES)
         self.running: list[SimulatedWorker] = []
         self.paused: dict[str, int] = {}
+        self.moves = parts.moves
         self._parts = parts
         self._attempts = dict.fromkeys(WORKERS, 0)
         self._places = {
@@ -130,6 +136,18 @@ class World:
             name: {there: self.link(f"sender {name}", there, self._interleave) for there in NODES}
             for name in NODES
         }
+        self._moving = {
+            name: MovingAgent(
+                name,
+                {there: self.link(f"mover {name}", there, self._interleave_move) for there in NODES},
+                rng,
+                parts.drive,
+            )
+            for name in NODES
+        }
+        self._old_schedules = [dict(self.schedules)]
+        self._old_homes = [dict(self.homes)]
+        self._calm = False
         self.hurry: deque[Callable[[], None]] = deque()
         self._interleaving = 0
 
@@ -163,19 +181,24 @@ class World:
             workers=tuple((w, node, node, f"uid-{w}") for w, node in WORKERS.items()),
             executors=tuple((f"{operator}@{w}", w, 1) for w in WORKERS),
             shards=tuple(
-                (shard, f"{operator}@{self._places[shard]}", HOMES[shard])
-                for shard in HOMES
+                (shard, f"{operator}@{self._places[shard]}", self.homes[shard])
+                for shard in self.homes
                 if shard.startswith(operator)
             ),
         )
 
     def move_shard(self, shard: str) -> None:
-        """A new schedule version gives the shard to the node's other worker."""
-        self._places[shard] = next(
-            w for w, node in WORKERS.items() if node == HOMES[shard] and w != self._places[shard]
-        )
+        """A new schedule version gives the shard to the node's other worker, or to one of another node."""
+        home = self.homes[shard]
+        if self.moves and self.rng.random() < 0.7:
+            home = next(node for node in NODES if node != home)
+        workers = [w for w, node in WORKERS.items() if node == home and w != self._places[shard]]
+        self.homes[shard] = home
+        self._places[shard] = workers[0]
         operator = shard.split("/", 1)[0]
         self.schedules[operator] = self._schedule(operator, self.schedules[operator].version + 1)
+        self._old_schedules.append(dict(self.schedules))
+        self._old_homes.append(dict(self.homes))
         self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
 
     # --- what tasks tell
@@ -219,7 +242,7 @@ class World:
             self.check_bounds()
         self._calm_down()
         self._drain()
-        self.promises.check_results({shard: self.nodes[home].store for shard, home in HOMES.items()})
+        self.promises.check_results({shard: self.nodes[home].store for shard, home in self.homes.items()})
 
     def tasks(self) -> list[SimulatedTask]:
         return [task for worker in self.running for task in worker.tasks.values()]
@@ -247,6 +270,9 @@ class World:
         if self.hurry and self.rng.random() < 0.5:
             self.hurry.popleft()()
             return
+        if self.moves and self.rng.random() < 0.3 and (due := self._nodes_with_moves()):
+            self.step_mover(due[int(self.rng.random() * len(due))])
+            return
         draw = self.rng.random()
         if draw < 0.82:
             task = self._pick_task()
@@ -268,6 +294,23 @@ class World:
                 partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
             )
 
+    def _nodes_with_moves(self) -> list[str]:
+        """Nodes that have a shard to move."""
+        return [
+            name
+            for name, moving in self._moving.items()
+            if moving.due(
+                self.schedules, {shard: record.status for shard, record in self.nodes[name].records()}
+            )
+        ]
+
+    def step_mover(self, name: str) -> None:
+        """A part of a move, now and then by a driver that believes an old schedule."""
+        schedules = dict(self.schedules)
+        if not self._calm and self.rng.random() < 0.1:
+            schedules = self._old_schedules[int(self.rng.random() * len(self._old_schedules))]
+        self._moving[name].step(schedules)
+
     def step_task(self, task: SimulatedTask) -> None:
         task.step()
         if task.retired:
@@ -284,8 +327,12 @@ class World:
         """One pass of a node's sender; others take steps between its calls."""
         links = self._sender_links[name]
 
+        homes = self.homes
+        if self.moves and not self._calm and self.rng.random() < 0.3:
+            homes = self._old_homes[int(self.rng.random() * len(self._old_homes))]
+
         def home_of(target: str) -> NodeStore | None:
-            return links[HOMES[target]]
+            return links[homes[target]]
 
         try:
             self._parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
@@ -294,20 +341,30 @@ class World:
 
     def _interleave(self) -> None:
         """Between two calls of a sender anybody may act, another pass of the same sender too."""
-        if self._interleaving < 2 and self.rng.random() < 0.3:
+        if self._interleaving < 2 and self.rng.random() < (0.5 if self.moves else 0.3):
             self._interleaving += 1
             self.anybody_steps()
             self._interleaving -= 1
 
+    def _interleave_move(self) -> None:
+        """Likewise; and the agent may die here, so that another pass goes on some time later."""
+        for _ in range(int(self.rng.random() * 4)):
+            self._interleave()
+        if not self._calm and self.rng.random() < 0.08:
+            raise StoreUnreachable("the agent dies")
+
     def check_bounds(self) -> None:
         for node in self.nodes.values():
             self.promises.check_bounds(node.records())
+        if self.moves:
+            self.promises.check_homes({name: node.records() for name, node in self.nodes.items()})
 
     # --- the end
 
     def _calm_down(self) -> None:
         """No faults from here on; what is on its way arrives, who was stopped goes on."""
         self.trace.event("world", "calms down")
+        self._calm = True
         self.paused.clear()
         for node in self.nodes.values():
             node.rates = CALM
@@ -333,6 +390,9 @@ class World:
                 for name, node in self.nodes.items():
                     if node.store.call(Outgoing(1)):
                         self.send(name)
+                if self.moves:
+                    for name in self._nodes_with_moves():
+                        self._moving[name].step(dict(self.schedules))
                 self.check_bounds()
             left_over = self._left_over()
             if not left_over:
@@ -340,8 +400,23 @@ class World:
         raise PromiseBroken(5, left_over)
 
     def _left_over(self) -> str:
-        records = {shard: record for node in self.nodes.values() for shard, record in node.records()}
-        return self.promises.left_over(records, self._owners())
+        return self._moves_left() or self.promises.left_over(
+            {shard: dict(self.nodes[home].records())[shard] for shard, home in self.homes.items()},
+            self._owners(),
+        )
+
+    def _moves_left(self) -> str:
+        """A record that is not where it should be, or a copy that should be gone."""
+        for name, node in self.nodes.items():
+            records = dict(node.records())
+            for shard in self.homes:
+                if self.homes[shard] == name and shard not in records:
+                    return f"{shard} is not in {name}, its home"
+            for shard, record in records.items():
+                wanted = ShardStatus.ACTIVE if self.homes[shard] == name else ShardStatus.MOVED
+                if record.status is not wanted:
+                    return f"{shard} is {record.status} in {name}, its home is {self.homes[shard]}"
+        return ""
 
     def _owners(self) -> dict[str, list[int]]:
         owners: dict[str, list[int]] = {}

@@ -1286,12 +1286,21 @@ do
       record[OUT_ENTRIES], record[OUT_BYTES] = record[OUT_ENTRIES] + 1, record[OUT_BYTES] + #piece[i + 2]
     end
     if #piece == 3 or piece[3] == 1 then return end
-    if redis.call('SADD', p .. 'pending:' .. shard, target) == 0 then return end
-    record[PENDING] = record[PENDING] + 1
     local there = change_record(change, target)
-    local added = wait_in_line(p, target, shard)
+    record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
+    local added = redis.call('ZSCORE', p .. 'waiters:' .. target, shard) and 0 or wait_in_line(p, target, shard)
     if there then there[WAITERS], there[DIRTY] = there[WAITERS] + added, true end
-    if not there or there[STATUS] ~= ACTIVE then goes_out(p, target) end
+    if not there or there[STATUS] ~= ACTIVE then
+      goes_out(p, target)
+      return
+    end
+    -- there may be room, and nothing else that would make the target look
+    local field = '>' .. shard
+    there[FIELDS] = there[FIELDS] or {}
+    local taken = there[FIELDS][field] or tonumber(redis.call('HGET', there[KEY], field) or 0)
+    local _
+    _, there[FIELDS][field] = move_waiting(
+      change, shard, record, target, there, taken, {entries = #piece, bytes = math.huge})
   end
 
   -- Whether the shard may come here with this move: it is not here, and did not come or leave with it or a newer one.
@@ -1305,7 +1314,7 @@ do
   end
 
   -- install: take a chunk of a shard.
-  -- KEYS 1: prefix. ARGV: shard, token, number, packed pieces, resume, last (0, 1), entries.
+  -- KEYS 1: prefix. ARGV: shard, token, number, packed pieces, resume, last (0, 1), entries, bounds.
   -- Answers [chunks, resume, complete (0, 1)] or STALE, UNKNOWN.
   function install(keys, args)
     local p, shard, move = keys[1], args[1], token(args)
@@ -1338,7 +1347,7 @@ do
       return {0, '', 0}
     end
     if number == taken + 1 and complete == 0 then
-      local change = new_change(p)
+      local change = new_change(p, {struct.unpack(BOUNDS, args[11])})
       record[DIRTY] = true
       change.records[shard] = record
       for _, piece in ipairs(cmsgpack.unpack(args[7])) do WRITERS[piece[1]](change, shard, record, piece) end
