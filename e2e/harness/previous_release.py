@@ -17,7 +17,6 @@ from e2e.harness.installation import CHART
 
 VERSION = "0.0.1"
 TAG = "before"
-_REGISTRY = "docker.io/library"
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,11 @@ class PreviousRelease:
         """Package the chart into a folder, and give the nodes its images."""
         cluster.helm("package", str(CHART), f"--version={VERSION}", f"--destination={folder}")
         for node in cluster.worker_nodes:
+            images = ("exec", node, "ctr", "--namespace=k8s.io", "images")
             for image in ("penstock-operator", "penstock-worker"):
-                names = [f"{_REGISTRY}/{image}:{tag}" for tag in (version(), TAG)]
-                cluster.docker("exec", node, "ctr", "--namespace=k8s.io", "images", "tag", "--force", *names)
+                # containerd names it with a registry in front
+                (name,) = cluster.docker(*images, "ls", "-q", f"name~=/{image}:{version()}$").split()
+                cluster.docker(*images, "tag", "--force", name, f"{name.rpartition(':')[0]}:{TAG}")
         return cls(
             folder / f"penstock-{VERSION}.tgz",
             {"images.operator.tag": TAG, "images.worker.tag": TAG},

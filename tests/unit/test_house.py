@@ -16,7 +16,7 @@ REGISTRY_HOSTS = (
     "repo1.maven" + ".org",
     "repo.maven.apache" + ".org",
     "registry-1.docker" + ".io",
-    "docker" + ".io",
+    "docker" + ".io/",  # without the slash it is also the name of Debian's package
     "quay" + ".io",
     "ghcr" + ".io",
     "gcr" + ".io",
