@@ -265,9 +265,9 @@ class _Turn:
                 may_change=self.settled.may_change,
                 has_room=not is_short and (not made or self.rooms.has_room(size)),
             )
-            if hosts.treatment:
+            is_changing = self._write(group, hosts)
+            if hosts.treatment and (is_changing or hosts.reason != "ScalingOut"):
                 self.found.treatments.append((hosts.reason, hosts.treatment))
-            self._write(group, hosts)
         gone = pods_to_delete(
             group, workers, hosts, is_settled=self.settled.may_change, rooms=self.rooms, size=size
         )
@@ -349,15 +349,18 @@ class _Turn:
         )
         return True
 
-    def _write(self, group: Group, hosts: Hosts) -> None:
+    def _write(self, group: Group, hosts: Hosts) -> bool:
+        """The group's schedules; whether they change, or are about to."""
         wanted: list[Wish] = [self.wishes[name] for name in self._stages_of(group) if name in self.wishes]
         writer = ScheduleWriter(
             self.observed, self.observed.schedules, self.settled, self.tasks_per_worker, self.since
         )
-        for change in writer.changes(wanted, hosts):
+        changes = writer.changes(wanted, hosts)
+        for change in changes:
             seen = change.seen
             version = seen.resource_version if seen is not None else None
             self.actions.append(self._written(change.schedule, version))
+        return bool(changes or writer.warming)
 
     def _written(self, schedule: OperatorSchedule, resource_version: str | None) -> WriteSchedule:
         document = schedule_object(

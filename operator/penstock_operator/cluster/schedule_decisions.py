@@ -100,6 +100,8 @@ class ScheduleWriter:
         self._settled = settled
         self._room = tasks_per_worker
         self._since = since
+        self.warming: list[str] = []
+        """Operators whose new executors have yet to start their tasks."""
         self._stores = {
             store.id: StorePlace(store.id, store.node, store.address) for store in observed.stores
         }
@@ -146,6 +148,7 @@ class ScheduleWriter:
             return ScheduleChange(smaller, seen) if smaller.version > old.version else None
         news = [] if is_urgent else self._not_up(old, planned)
         if news and self._since.lasts_s(f"announced:{planned.operator}") < WARM_S:
+            self.warming.append(planned.operator)
             announced = announce(old, planned, term=self._observed.term)
             is_new = announced.version > old.version
             return ScheduleChange(announced, seen, is_announcement=True) if is_new else None
