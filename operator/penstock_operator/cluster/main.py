@@ -70,6 +70,7 @@ def operate(config: OperatorConfig, environment: Mapping[str, str]) -> NoReturn:
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # it has no signals, on purpose
     code = asyncio.run(_operate(config, environment))
     # Threads that wait for a store would keep a process that may not act any more, for seconds.
     sys.stderr.flush()

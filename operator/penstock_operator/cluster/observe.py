@@ -17,6 +17,7 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import applied_of, from_object, owner_of
 from penstock_operator.cluster.cluster_api import Object, name_of, uid_of, version_of
 from penstock_operator.cluster.names import (
+    ANNOTATION_IDENTITY,
     ANNOTATION_TEMPLATE,
     COMPONENT_STORE,
     COMPONENT_WORKER,
@@ -209,16 +210,20 @@ def observe_store(
 
 def observe_schedule(schedule: Object) -> ObservedSchedule:
     """Raises InvalidManifest for one that contradicts itself: somebody else wrote it."""
-    owners = schedule["metadata"].get("ownerReferences") or ()
+    metadata = schedule["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    owner = owner_of(schedule)
     return ObservedSchedule(
         name=name_of(schedule),
         uid=uid_of(schedule),
         resource_version=version_of(schedule),
-        topology_uid=owner_of(schedule).topology_uid,
+        topology_uid=owner.topology_uid,
         schedule=from_object(schedule),
         applied=applied_of(schedule),
         owner_uid=str(next((one["uid"] for one in owners if one.get("kind") == "Topology"), "")),
-        is_deleting="deletionTimestamp" in schedule["metadata"],
+        is_deleting="deletionTimestamp" in metadata,
+        identity=str((metadata.get("annotations") or {}).get(ANNOTATION_IDENTITY, "")),
+        store_memory_bytes=owner.store_memory_bytes,
     )
 
 

@@ -1,0 +1,293 @@
+"""The whole operator, from its Lease to its status, on the twin of the API and real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, operator_config, topology
+from penstock.store.port import Bounds
+from penstock_operator.cluster.cluster_api import (
+    CONFIG_MAPS,
+    EVENTS,
+    LEASES,
+    NODES,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    Kind,
+    Object,
+    name_of,
+    uid_of,
+)
+from penstock_operator.cluster.main import EXIT_LEASE_LOST, EXIT_STOPPED, Replica, Surroundings
+from penstock_operator.cluster.memory_cluster import MemoryCluster
+from penstock_operator.cluster.mirror import WATCHED
+from penstock_operator.cluster.names import COMPONENT_WORKER, LABEL_COMPONENT
+from penstock_operator.cluster.reconcile import Reconciler
+from running import run
+from store_fixtures import RedisBackend
+
+pytestmark = pytest.mark.integration
+
+Holds = Callable[[], Awaitable[bool]]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisBackend]:
+    backend = RedisBackend(tmp_path_factory.mktemp("nodes"))
+    yield backend
+    backend.stop()
+
+
+class Stage:
+    """A world, and replicas of the operator that run in it."""
+
+    def __init__(self, nodes: RedisBackend) -> None:
+        self.cluster = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
+        self.nodes = nodes
+        self.world = OperatorWorld(self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()))
+        self.port = 0
+        self._changes = asyncio.Event()
+        self.cluster.subscribe(lambda *_: self._changes.set())
+
+    def replica(self, name: str) -> tuple[Replica, asyncio.Event]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        around = Surroundings(self.cluster, self.world.open_store, self._watch, f"{name}-start", name)
+        return Replica(operator_config(self.port), around), asyncio.Event()
+
+    def _watch(self, reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
+        def take(kind: Kind, change: str, thing: Object) -> None:
+            if kind in WATCHED:
+                if change == "DELETED":
+                    reconciler.mirror.remove(kind, thing)
+                else:
+                    reconciler.mirror.put(kind, thing)
+
+        self.cluster.subscribe(take)
+        return lambda: None
+
+    async def until(self, holds: Holds) -> None:
+        """At each change of the cluster, look whether it holds."""
+        async with asyncio.timeout(30):
+            while not await holds():
+                self._changes.clear()
+                await self._changes.wait()
+
+    async def workers(self) -> list[Object]:
+        return list((await self.cluster.list(PODS, {LABEL_COMPONENT: COMPONENT_WORKER})).items)
+
+    async def status(self, name: str = "words") -> dict[str, Any]:
+        return (await self.cluster.get(TOPOLOGIES, name) or {}).get("status") or {}
+
+    async def until_phase(self, phase: str, name: str = "words") -> dict[str, Any]:
+        async def reached() -> bool:
+            return (await self.status(name)).get("phase") == phase
+
+        await self.until(reached)
+        return await self.status(name)
+
+
+def tell(nodes: RedisBackend, story: Callable[[Stage, Replica], Awaitable[None]]) -> None:
+    """Run `story` beside one replica, and end it."""
+
+    async def told() -> None:
+        stage = Stage(nodes)
+        replica, stop = stage.replica("one")
+        running = asyncio.create_task(replica.run(stop))
+        try:
+            await story(stage, replica)
+        finally:
+            stop.set()
+            assert await running == EXIT_STOPPED
+
+    try:
+        run(told())
+    finally:
+        nodes.empty()
+
+
+def test_an_applied_topology_comes_to_run_and_its_deletion_leaves_nothing(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        cluster = stage.cluster
+        applied = await cluster.create(TOPOLOGIES, topology())
+        assert isinstance(applied, dict)
+        status = await stage.until_phase("Running")
+        assert status["observedGeneration"] == 1
+        assert {one["type"]: one["status"] for one in status["conditions"]}["Ready"] == "True"
+        assert len((await cluster.list(STATEFUL_SETS)).items) == len(NODE_NAMES)
+        (worker,) = await stage.workers()
+        (schedule,) = (await cluster.list(SCHEDULES)).items
+        assert schedule["spec"]["term"] == 1
+        assert schedule["spec"]["workers"][0]["uid"] == uid_of(worker)
+        assert (await cluster.list(EVENTS)).items
+        assert await cluster.delete(TOPOLOGIES, "words", uid_of(applied)) is None
+
+        async def all_gone() -> bool:
+            left = (await cluster.list(SCHEDULES)).items + (await cluster.list(CONFIG_MAPS)).items
+            return not left and not await stage.workers()
+
+        await stage.until(all_gone)
+
+    tell(nodes, story)
+
+
+def test_a_scale_edit_resizes_the_pod_that_stays(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        applied = await stage.cluster.create(TOPOLOGIES, topology())
+        assert isinstance(applied, dict)
+        await stage.until_phase("Running")
+        (before,) = await stage.workers()
+        edited = await stage.cluster.get(TOPOLOGIES, "words")
+        assert edited is not None
+        edited["spec"]["operators"][0]["tasks"] = {"initial": 4}
+        assert isinstance(await stage.cluster.replace(TOPOLOGIES, edited), dict)
+
+        async def resized() -> bool:
+            (pod,) = await stage.workers()
+            (schedule,) = (await stage.cluster.list(SCHEDULES)).items
+            requests = pod["spec"]["containers"][0]["resources"]["requests"]
+            tasks = sum(one["tasks"] for one in schedule["spec"]["executors"])
+            # A little below the limit, so that the pod keeps its QoS class.
+            return tasks == 4 and requests["cpu"] == "3999m" and uid_of(pod) == uid_of(before)
+
+        await stage.until(resized)
+
+    tell(nodes, story)
+
+
+def test_a_worker_that_is_deleted_is_made_again_and_scheduled_anew(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        (before,) = await stage.workers()
+        stage.cluster.finish(PODS, name_of(before))
+
+        async def replaced() -> bool:
+            (schedule,) = (await stage.cluster.list(SCHEDULES)).items
+            uids = {one["uid"] for one in schedule["spec"]["workers"]}
+            return bool(uids) and uids == {uid_of(pod) for pod in await stage.workers()} != {uid_of(before)}
+
+        await stage.until(replaced)
+
+    tell(nodes, story)
+
+
+def test_a_topology_that_means_nothing_says_so_and_holds_up_no_other(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        stage.cluster.put(TOPOLOGIES, topology("huge", workers={"cores": {"min": "64", "max": "64"}}))
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        status = await stage.until_phase("Pending", "huge")
+        told = " ".join(one["message"] for one in status["conditions"])
+        assert "Insufficient cpu" in told
+
+    tell(nodes, story)
+
+
+def test_another_leader_goes_on_in_the_next_term(nodes: RedisBackend) -> None:
+    async def told() -> None:
+        stage = Stage(nodes)
+        one, stop_one = stage.replica("one")
+        first = asyncio.create_task(one.run(stop_one))
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        (worker,) = await stage.workers()
+        two, stop_two = stage.replica("two")
+        second = asyncio.create_task(two.run(stop_two))
+        stop_one.set()
+        assert await first == EXIT_STOPPED
+
+        async def led() -> bool:
+            lease = await stage.cluster.get(LEASES, "pen-operator")
+            return lease is not None and lease["spec"]["holderIdentity"] == "two-start"
+
+        await stage.until(led)
+        edited = await stage.cluster.get(TOPOLOGIES, "words")
+        assert edited is not None
+        edited["spec"]["operators"][0]["tasks"] = {"initial": 1}
+        await stage.cluster.replace(TOPOLOGIES, edited)
+
+        async def rewritten() -> bool:
+            (schedule,) = (await stage.cluster.list(SCHEDULES)).items
+            return int(schedule["spec"]["term"]) == 2
+
+        await stage.until(rewritten)
+        assert [uid_of(pod) for pod in await stage.workers()] == [uid_of(worker)]
+        stop_two.set()
+        assert await second == EXIT_STOPPED
+
+    try:
+        run(told())
+    finally:
+        nodes.empty()
+
+
+def test_a_leader_that_finds_a_later_term_in_a_schedule_ends_as_one_that_lost_its_lease(
+    nodes: RedisBackend,
+) -> None:
+    async def told() -> None:
+        stage = Stage(nodes)
+        replica, stop = stage.replica("one")
+        running = asyncio.create_task(replica.run(stop))
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        (schedule,) = (await stage.cluster.list(SCHEDULES)).items
+        schedule["spec"]["term"] = 7
+        assert isinstance(await stage.cluster.replace(SCHEDULES, schedule), dict)
+        edited = await stage.cluster.get(TOPOLOGIES, "words")
+        assert edited is not None
+        edited["spec"]["operators"][0]["tasks"] = {"initial": 1}
+        await stage.cluster.replace(TOPOLOGIES, edited)
+        assert await running == EXIT_LEASE_LOST
+
+    try:
+        run(told())
+    finally:
+        nodes.empty()
+
+
+def test_health_and_metrics_are_told_over_http(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, replica: Replica) -> None:
+        def fetch(path: str) -> tuple[int, str]:
+            with urllib.request.urlopen(f"http://127.0.0.1:{stage.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        status, text = await asyncio.to_thread(fetch, "/healthz")
+        assert (status, json.loads(text)["role"]) == (200, "leader")
+        assert (await asyncio.to_thread(fetch, "/readyz"))[0] == 200
+        _, text = await asyncio.to_thread(fetch, "/metrics")
+        assert "penstock_operator_leader 1.0" in text
+        assert 'penstock_operator_topologies{phase="Running"} 1.0' in text
+        assert 'penstock_operator_actions_total{action="CreatePod",outcome="done"} 1.0' in text
+        assert replica.health().fault == ""
+
+    tell(nodes, story)
+
+
+def test_an_api_server_that_is_away_for_a_while_costs_nothing(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        before = [uid_of(pod) for pod in await stage.workers()]
+        stage.cluster.is_away = True
+        await asyncio.sleep(1.5)
+        stage.cluster.is_away = False
+        node = next(one for one in (await stage.cluster.list(NODES)).items if name_of(one) == "n2")
+        stage.cluster.put(NODES, {**node, "spec": {"unschedulable": True}})
+        await stage.until_phase("Running")
+        assert [uid_of(pod) for pod in await stage.workers()] == before
+
+    tell(nodes, story)
