@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from penstock.store.mover import MoveObstacle, MoveProgress, MoveStep, go_back_once, move_once
+from penstock.store.mover import MoveProgress, MoveStep, go_back_once, move_once
 from penstock.store.moves import Chunk, Export, Freeze, Install, Installed, Move, MoveState, ReadMove
 from penstock.store.port import Answer, Moved, NodeStore, Publish
 from penstock.store.sender import deliver_once
-from store_backends import Backend
+from store_backends import Backend, LossyStore
 from store_scenario import SHARDS, SMALL, Scene
 
 CHUNKED = replace(SMALL, chunk_bytes_max=60, chunk_entries_max=4)
@@ -115,9 +115,7 @@ class MoveScene:
 
     def copy(self, shard: str, move: Move) -> None:
         """All chunks, each as often as the target clears what it had before."""
-        number = 0
-        for chunk in self.chunks(shard, move):
-            number += 1
+        for number, chunk in enumerate(self.chunks(shard, move), start=1):
             for _ in range(100):
                 answer = self.install(shard, move, chunk, number)
                 assert isinstance(answer, Installed), answer
@@ -158,6 +156,21 @@ class MoveScene:
                 return copied
         raise AssertionError(progress)
 
+    def move_with_a_loss(
+        self, shard: str, source: str, target: str, failing: str, fails_at: int, *, reply_lost: bool
+    ) -> int:
+        """A whole move whose driver loses a call to `failing`; answers how many it made there."""
+        lossy = LossyStore(self.at[failing].store, fails_at, reply_lost=reply_lost)
+        stores: dict[str, NodeStore] = {name: scene.store for name, scene in self.at.items()}
+        stores[failing] = lossy
+        for _ in range(500):
+            progress = move_once(
+                stores[source], stores.get, shard, target_id=target, version=self.version, chunks_max=2
+            )
+            if progress.step is MoveStep.DONE:
+                return lossy.calls
+        raise AssertionError(progress)
+
     def go_back(self, shard: str) -> MoveProgress:
         return go_back_once(self.a.store, self.store_of, shard)
 
@@ -168,7 +181,3 @@ class MoveScene:
             if not any(one.more for one in passes):
                 return
         raise AssertionError("a sender goes on for ever")
-
-
-def obstacle(progress: MoveProgress) -> MoveObstacle | None:
-    return progress.obstacle

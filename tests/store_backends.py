@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
-from penstock.store.port import Bounds, NodeStore, ShardStatus
+from penstock.store.port import Bounds, NodeStore, Request, ShardStatus, StoreUnreachable
 from store_scenario import SMALL
 
 
@@ -35,3 +36,32 @@ class MemoryBackend:
         record = self._nodes[node].topology(topology).shards[shard]
         word, _, record.home = status.partition(":")
         record.status = ShardStatus(word or "active")
+
+
+class LossyStore:
+    """A store whose call number `fails_at` (from 0) is lost: on its way there, or its reply."""
+
+    def __init__(self, store: NodeStore, fails_at: int, *, reply_lost: bool) -> None:
+        self._store = store
+        self._fails_at = fails_at
+        self._reply_lost = reply_lost
+        self.calls = 0
+
+    def call(self, call: Request[Any]) -> Any:
+        number = self.calls
+        self.calls += 1
+        if number != self._fails_at:
+            return self._store.call(call)
+        if self._reply_lost:
+            self._store.call(call)
+        raise StoreUnreachable
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        return [self.call(call) for call in calls]
+
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        answers = self.pipeline(calls)
+        return lambda: answers
+
+    def close(self) -> None:
+        self._store.close()

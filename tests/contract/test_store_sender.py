@@ -9,35 +9,10 @@ import pytest
 
 from penstock.store.port import Answer, Append, NodeStore, Request, StoreUnreachable
 from penstock.store.sender import Delivered, Obstacle, deliver_once
-from store_backends import Backend
+from store_backends import Backend, LossyStore
 from store_scenario import Scene, out, payloads
 
 MID = ("src/0", "mid/0")
-
-
-class LossyStore:
-    """A store whose call number `fails_at` (from 0) is lost: on its way there, or its reply."""
-
-    def __init__(self, store: NodeStore, fails_at: int, *, reply_lost: bool) -> None:
-        self._store = store
-        self._fails_at = fails_at
-        self._reply_lost = reply_lost
-        self.calls = 0
-
-    def call(self, call: Request[Any]) -> Any:
-        number = self.calls
-        self.calls += 1
-        if number != self._fails_at:
-            return self._store.call(call)
-        if self._reply_lost:
-            self._store.call(call)
-        raise StoreUnreachable
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        return [self.call(call) for call in calls]
-
-    def close(self) -> None:
-        self._store.close()
 
 
 class Pair:
