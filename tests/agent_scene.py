@@ -104,10 +104,11 @@ class Server:
                 stderr=log,
             )
 
-    def kill(self, number: int = signal.SIGKILL) -> None:
+    def kill(self, number: int = signal.SIGKILL, *, wait: bool = True) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(10)
+            if wait:
+                self._process.wait(10)
 
     def lose_everything(self) -> None:
         """What is on disk goes; while the server is down."""
@@ -155,6 +156,11 @@ class AgentProcess:
         self._process.terminate()
         code = self._process.wait(10)
         return code, time.monotonic() - began_s
+
+    def wait(self) -> int:
+        """Its exit code, once it ends by itself."""
+        assert self._process is not None
+        return self._process.wait(DEADLINE_S)
 
     def log(self) -> str:
         return self._log.read_text()
@@ -310,7 +316,8 @@ class AgentScene:
         self.servers = {node: Server(folder, node) for node in nodes}
         self.homes: dict[str, str] = {}
         self.version = 1
-        self.fresh_since = 1
+        self.born: dict[str, int] = {}
+        """Shard -> version that it is fresh since; once they are applied, nobody need say so any more."""
         self.rows = {f"src/{n}": _rows(f"src/{n}", rows) for n in range(2)}
         self.targets = {
             "mid": [f"mid/{n}" for n in range(4)],
@@ -324,12 +331,11 @@ class AgentScene:
         self.workers = {
             node: Worker(server, self.rows, self.targets) for node, server in self.servers.items()
         }
-        for number, shard in enumerate([*self.rows, *self.targets["mid"], *self.targets["end"]]):
+        for shard in [*self.rows, *self.targets["mid"], *self.targets["end"]]:
             # neighbours in the flow are on different nodes
             operator, part = shard.split("/")
-            shift = {"src": 0, "mid": 1, "end": 0}[operator]
-            self.homes[shard] = nodes[(int(part) + shift) % len(nodes)]
-            assert number >= 0
+            self.homes[shard] = nodes[(int(part) + (operator == "mid")) % len(nodes)]
+        self.born = dict.fromkeys(self.homes, 1)
 
     def start(self) -> AgentScene:
         for server in self.servers.values():
@@ -345,6 +351,7 @@ class AgentScene:
         for agent in self.agents.values():
             agent.stop()
         for server in self.servers.values():
+            server.kill(signal.SIGCONT, wait=False)
             server.kill(signal.SIGTERM)
         self.api.stop()
 
@@ -366,7 +373,7 @@ class AgentScene:
                 ExecutorPlace(f"{operator}-{node}", self.workers[node].name, 1) for node in nodes
             ),
             shards={
-                shard: ShardPlace(f"{operator}-{home}", home, self.fresh_since)
+                shard: ShardPlace(f"{operator}-{home}", home, self.born.get(shard, 0))
                 for shard, home in self.homes.items()
                 if shard.startswith(f"{operator}/")
             },

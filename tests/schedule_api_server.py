@@ -1,4 +1,4 @@
-"""A stand-in for the API server's part that node agents use: Schedules, listed, watched, their status applied.
+"""A stand-in for the API server's part that node agents use: Schedules, lists, watches, applied status.
 
 Real HTTP on loopback, in a thread, so that agents run as the processes that they are. It can be put out of
 reach, forget its history (410) and break its watches. `tests/contract/test_schedule_feed.py` also runs on a
@@ -39,6 +39,7 @@ class ScheduleApiServer:
         self._managed: dict[tuple[str, str], list[str]] = {}
         self._made = 0
         self.objects: dict[str, Object] = {}
+        self.refuse_reports = False
         self.lists = 0
         self.watches = 0
         self.reports: list[tuple[str, str, Object]] = []
@@ -182,6 +183,8 @@ class ScheduleApiServer:
         """Server-side apply of `status.applied`, by node."""
         name = request.match_info["name"]
         manager = request.query["fieldManager"]
+        if self.refuse_reports:
+            return web.json_response({"message": "not now"}, status=503)
         body = json.loads(await request.read())
         item = self.objects.get(name)
         if item is None:

@@ -78,8 +78,9 @@ class TopologyDelivery:
             link.stop()
 
     def join(self, deadline_s: float) -> None:
-        for thread in (self._thread, *(link.thread for link in self._links.values())):
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+        """Wait for passes that are under way; who listens to the bell does nothing that matters any more."""
+        for link in list(self._links.values()):
+            link.thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def routes_changed(self) -> None:
         """Pairs may belong to other links now."""

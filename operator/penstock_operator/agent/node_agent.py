@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 RESYNC_S = 1.0
 """N-Storm's T_S."""
-_STOP_S = 0.7
+_STOP_S = 0.4
 _REPORT_AGAIN_S = 0.5
 _TROUBLE_LOG_S = 10.0
 
@@ -74,6 +74,8 @@ class NodeAgent:
         self._addresses: dict[str, str] = {}
         server = StoreServer(settings.store_url, settings.store_id)
         self._keeper = StoreKeeper(server, settings.memory_bytes, self._store_changed)
+        self._server = StoreServer(settings.store_url, settings.store_id)
+        self._fsync: tuple[OpenedStore, bool] | None = None
         self._side = StoreSide(settings.node, settings.store_id, self._open_store)
         self._memory = ScheduleMemory(settings.store_url)
         self._movers = MoveDriver(settings.store_id, self._open_store, self._wake)
@@ -182,13 +184,14 @@ class NodeAgent:
                     _LOG.warning("the store is not up to date: %s", error)
         self._side.close()
         self._memory.close()
+        self._server.close()
 
     def _make_turn(self, opened: OpenedStore) -> None:
         snapshot = self._snapshot
         if not snapshot.listing:
             snapshot = ScheduleCache().recall(self._memory.recall())
         self._addresses.update(decisions.addresses_of(snapshot))
-        self._keeper.fsync = decisions.wants_fsync(snapshot, self._settings.durability)
+        self._set_fsync(snapshot, opened)
         self._route(snapshot)
         while self._confirmed:
             self._side.confirmed(*self._confirmed.popleft())
@@ -202,6 +205,16 @@ class NodeAgent:
         self._turned_at_s = self._clock_s()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._turned, turn)
+
+    def _set_fsync(self, snapshot: Snapshot, opened: OpenedStore) -> None:
+        """Before anything is published: what a topology asks for holds from its first record on."""
+        wanted = (opened, decisions.wants_fsync(snapshot, self._settings.durability))
+        if wanted != self._fsync:
+            self._server.set(appendfsync="always" if wanted[1] else "no")
+            self._fsync = wanted
+            _LOG.info(
+                "the store's log is %s", "synced with each write" if wanted[1] else "left to the kernel"
+            )
 
     def _route(self, snapshot: Snapshot) -> None:
         """Let deliveries know where shards are; begin those of topologies that are new here."""
@@ -239,7 +252,7 @@ class NodeAgent:
             delivery.join(deadline_s)
         self._movers.join(deadline_s)
         self._turns.join(max(0.0, deadline_s - time.monotonic()))
-        self._keeper.stop(max(0.0, deadline_s - time.monotonic()))
+        self._keeper.stop()
 
     # --- reports, on the event loop
 

@@ -60,9 +60,9 @@ class Routes:
             self._learned[shard] = store
 
     def _next(self, shard: str, asked: str, home: str) -> str:
-        """The candidate after `asked`: the home, the one before it, all others, and the home again."""
+        """The candidate after `asked`: the home before, the home, all others, and so on from the start."""
         before = self._before.get(shard)
-        candidates = [home, *([before] if before and before != home else [])]
+        candidates = [*([before] if before and before != home else []), home]
         candidates += [store for store in self._stores if store not in candidates]
         at = candidates.index(asked) + 1 if asked in candidates else 0
         return candidates[at % len(candidates)]

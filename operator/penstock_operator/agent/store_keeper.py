@@ -42,8 +42,6 @@ class StoreKeeper:
         self._changed = changed
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="store-keeper", daemon=True)
-        self.fsync: bool | None = None
-        """Whether the log shall be synced with each write; None leaves it as it is."""
         self.opened: OpenedStore | None = None
         self.fault = "not looked at yet"
         self.memory_used_bytes = 0
@@ -51,9 +49,9 @@ class StoreKeeper:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self, seconds: float) -> None:
+    def stop(self) -> None:
+        """Let the thread end by itself; does not wait."""
         self._stopped.set()
-        self._thread.join(seconds)
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -77,16 +75,9 @@ class StoreKeeper:
             self._server.set(maxmemory=str(self._memory_bytes))
         opened = OpenedStore(run_id, self._server.open(run_id))
         _LOG.info("the store is open, generation %d", opened.generation)
-        fsync: bool | None = None
         self.opened, self.fault = opened, ""
         self._changed(opened)
         while not self._stopped.is_set():
-            if self.fsync is not None and self.fsync != fsync:
-                fsync = self.fsync
-                self._server.set(appendfsync="always" if fsync else "no")
-                _LOG.info(
-                    "the store's log is %s", "synced with each write" if fsync else "left to the kernel"
-                )
             self.memory_used_bytes = self._server.memory_used_bytes()
             self._server.listen(_LISTEN_S)
             if self._server.run_id() != run_id:
