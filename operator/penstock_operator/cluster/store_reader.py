@@ -31,8 +31,6 @@ _LOG = logging.getLogger(__name__)
 
 _NOBODY = "-"
 """Of no worker: the answer says the store's generation."""
-_WAIT_S = 1.5
-"""How long a turn waits for a store."""
 _PAUSE_S_MIN = 0.5
 _PAUSE_S_MAX = 5.0
 """How long a store is left alone after it did not answer, growing with each time."""
@@ -61,6 +59,8 @@ class StoreReader:
     threads: Executor
     clock_s: Callable[[], float]
     wall_us: Callable[[], int]
+    wait_s: float = 1.5
+    """How long a turn waits for a store."""
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
 
     async def read(
@@ -94,7 +94,7 @@ class StoreReader:
             line.reading = loop.run_in_executor(self.threads, _look, line.store, shards, self.wall_us)
             line.reading.add_done_callback(_seen)
         try:
-            reading = await asyncio.wait_for(asyncio.shield(line.reading), _WAIT_S)
+            reading = await asyncio.wait_for(asyncio.shield(line.reading), self.wait_s)
         except (PenstockError, TimeoutError) as error:
             line.pause_s = min(max(2 * line.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
             line.not_before_s = self.clock_s() + line.pause_s
