@@ -33,10 +33,13 @@ from penstock_operator.cluster.groups import (
     Group,
     Hosts,
     NewPod,
+    avoids,
     choose_hosts,
     grouped,
+    misplaced,
     pods_to_delete,
     pods_to_make,
+    replaced_in_place,
 )
 from penstock_operator.cluster.identity import StateIdentity, stage_identity, state_identity
 from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
@@ -48,7 +51,7 @@ from penstock_operator.cluster.names import disruption_budget_name, plan_name, s
 from penstock_operator.cluster.node_room import NodeRooms, PlacementRules, Size, served_before
 from penstock_operator.cluster.observed import Need, Observed
 from penstock_operator.cluster.schedule_decisions import ScheduleWriter, Settling, settling
-from penstock_operator.cluster.status import Finding, Verdict, events_of, status_of
+from penstock_operator.cluster.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.template import template_hash
 from penstock_operator.cluster.workers import SinceWhen, Worker, WorkerState, judge_workers
 
@@ -56,6 +59,8 @@ STORES_PATIENCE_S = 20.0
 """So long the first workers wait for the stores of all nodes that could take some."""
 START_PATIENCE_S = 30.0
 """So long ready workers wait for the others before the first schedules."""
+AVOID_S = 60.0
+"""So long a node that did not take a pod is the last choice."""
 SOON_S = 1.0
 LATER_S = 2.0
 _FAILURE_LINES_MAX = 4
@@ -92,8 +97,9 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
-    status = status_of(observed, verdict, {}, ())
-    return Decision(memory, (), status, events_of(observed, status), None, LATER_S)
+    former = former_status(observed, memory.status)
+    status = status_of(observed, verdict, {}, (), former)
+    return Decision(replace(memory, status=status), (), status, events_of(former, status), None, LATER_S)
 
 
 @dataclass(slots=True)
@@ -104,7 +110,7 @@ class _Found:
     """(reason, sentence)"""
     missing_room: str = ""
     need: Need | None = None
-    starting: bool = False
+    is_handing_over: bool = False
     waits_for: str = ""
 
 
@@ -144,6 +150,7 @@ class _Turn:
         )
         self.wishes = wishes(observed, topology, plan, self.schedules, self.since)
         self.backlog = backlog(observed, plan, self.schedules)
+        self.former = former_status(observed, memory.status)
         self.is_finished = self._finished()
         self.task_cpu_millis = cpu_millis(topology.spec.task_cpu)
         self.limit_millis = cpu_millis(topology.spec.workers.cores.max)
@@ -159,7 +166,8 @@ class _Turn:
         self.groups = self._groups()
         self.found = _Found()
         self.actions: list[Action] = []
-        self.deletions: list[Action] = []
+        self.deletions: list[DeletePod | DeleteConfigMap] = []
+        self.resizes: list[Action] = []
         self.events: list[Event] = []
 
     # --- what is wanted -------------------------------------------------------------------------
@@ -167,7 +175,7 @@ class _Turn:
     def _finished(self) -> bool:
         """All input read, nothing waits, seen twice alike; and it stays so while the stores cannot be
         seen."""
-        was_finished = (self.observed.topology.manifest.get("status") or {}).get("phase") == "Finished"
+        was_finished = self.former.get("phase") == "Finished"
         if self.backlog is None:
             return was_finished and len(self.schedules) == len(self.plan.stages)
         if not (self.backlog.is_empty and self.backlog.are_sources_finished):
@@ -195,7 +203,8 @@ class _Turn:
         name = self.topology.metadata.name
         created = str((self.observed.topology.manifest.get("metadata") or {}).get("creationTimestamp", ""))
         first = served_before(self.observed.needs, name, self.topology.spec.priority, created)
-        return NodeRooms(self.observed.nodes, self.observed.stores, self.rules, counts, first)
+        avoided = {n.name for n in self.observed.nodes if self.since.recalls(avoids(n.name), AVOID_S)}
+        return NodeRooms(self.observed.nodes, self.observed.stores, self.rules, counts, first, avoided)
 
     def _size_for(self, group: Group, *, is_spare: bool = False) -> Size:
         """What a new worker asks for: its part of the group's tasks."""
@@ -263,14 +272,16 @@ class _Turn:
                 group,
                 workers,
                 may_change=self.settled.may_change,
-                has_room=not is_short and (not made or self.rooms.has_room(size)),
+                has_room=not is_short,
             )
             is_changing = self._write(group, hosts)
+            self.found.is_handing_over |= bool(hosts.leaving)
             if hosts.treatment and (is_changing or hosts.reason != "ScalingOut"):
                 self.found.treatments.append((hosts.reason, hosts.treatment))
-        gone = pods_to_delete(
-            group, workers, hosts, is_settled=self.settled.may_change, rooms=self.rooms, size=size
-        )
+        gone = pods_to_delete(group, workers, hosts, is_settled=self.settled.may_change)
+        gone += misplaced(group, workers, self.rooms, size, self.since)
+        if is_short and self.settled.may_change:
+            gone += replaced_in_place(hosts, self.rooms, size)
         for entry in gone:
             self._delete(entry.worker, entry.reason)
 
@@ -305,7 +316,6 @@ class _Turn:
         awaiting = self.rooms.nodes_without_ready_store()
         if not self.observed.pods and awaiting and self.since.lasts_s("stores") < STORES_PATIENCE_S:
             self.found.waits_for = f"the stores of {', '.join(awaiting)} are starting"
-            self.found.starting = True
             return False
         unplaced = 0
         last = self._size_for(group)
@@ -333,7 +343,6 @@ class _Turn:
                 self.config,
             )
             self.actions.append(CreatePod(entry.name, document))
-            self.found.starting = True
         if not unplaced:
             return False
         self.found.missing_room = self.rooms.why_none(last)
@@ -402,7 +411,7 @@ class _Turn:
             more = Size(max(0, wish - pod.cpu_request_millis), 0)
             if more.cpu_millis and self.rooms.is_reserved:
                 continue
-            self.actions.append(ResizePod(pod.name, pod.uid, wish, self.limit_millis))
+            self.resizes.append(ResizePod(pod.name, pod.uid, wish, self.limit_millis))
 
     def tidy(self) -> None:
         """Plans that no pod reads any more."""
@@ -418,7 +427,7 @@ class _Turn:
                 self._delete(worker, reason)
 
     def _delete(self, worker: Worker, reason: str) -> None:
-        if worker.pod is None:
+        if worker.pod is None or any(action.name == worker.name for action in self.deletions):
             return
         self.deletions.append(DeletePod(worker.name, worker.pod.uid, reason))
         self.events.append(Event("Normal", "WorkerRemoved", f"worker {worker.name} is removed: {reason}"))
@@ -427,12 +436,12 @@ class _Turn:
 
     def decision(self) -> Decision:
         samples = with_sample(self.memory.samples, self.observed, self.schedules.values(), self.now_s)
-        memory = Memory(
-            self.since.after, samples, self.backlog.fingerprint if self.backlog is not None else None
-        )
-        status = status_of(self.observed, self._verdict(), self.schedules, samples)
-        actions = (*self.actions, *self.deletions)
-        events = (*events_of(self.observed, status), *self.events)
+        status = status_of(self.observed, self._verdict(), self.schedules, samples, self.former)
+        fingerprint = self.backlog.fingerprint if self.backlog is not None else None
+        memory = Memory(self.since.after, samples, status, fingerprint)
+        # A resize that is refused must hold up nothing else: it comes last.
+        actions = (*self.actions, *self.deletions, *self.resizes)
+        events = (*events_of(self.former, status), *self.events)
         is_steady = status["phase"] in ("Running", "Finished", "Paused") and not actions
         next_look_s = LATER_S if is_steady and not self.settled.waits else SOON_S
         return Decision(memory, actions, status, events, self.found.need, next_look_s)
@@ -538,7 +547,10 @@ class _Turn:
     def _progressing(self, phase: str) -> Finding:
         if self.settled.is_overdue:
             return Finding(False, "DeadlineExceeded", "; ".join(self.settled.waits[:3]))
-        if self.found.missing_room:
+        if self.observed.refused:
+            first = self.observed.refused[0]
+            return Finding(False, "PodRefused", f"pod {first.name} is refused: {first.message}")
+        if self.found.missing_room and not self.found.is_handing_over:
             return Finding(False, "InsufficientResources", self.found.missing_room)
         if self.found.treatments:
             reason, message = self.found.treatments[0]

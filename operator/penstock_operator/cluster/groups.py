@@ -14,7 +14,9 @@ from dataclasses import dataclass
 
 from penstock_operator.cluster.names import worker_name
 from penstock_operator.cluster.node_room import NodeRooms, Size
-from penstock_operator.cluster.workers import Worker, WorkerState
+from penstock_operator.cluster.workers import SinceWhen, Worker, WorkerState
+
+UNSCHEDULABLE_GRACE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +185,17 @@ def pods_to_make(group: Group, workers: Sequence[Worker]) -> tuple[NewPod, ...]:
 
 
 def pods_to_delete(
-    group: Group, workers: Sequence[Worker], hosts: Hosts, *, is_settled: bool, rooms: NodeRooms, size: Size
-) -> tuple[GonePod, ...]:
+    group: Group, workers: Sequence[Worker], hosts: Hosts, *, is_settled: bool
+) -> list[GonePod]:
     """Pods that nobody needs: ended ones at once, those that hold nothing once all is settled."""
     gone = [
         GonePod(worker, f"it has ended: {worker.pod.reason or worker.pod.phase}")
         for worker in workers
         if worker.pod is not None and worker.pod.deletion_timestamp is None and worker.is_leaving
     ]
-    gone += [GonePod(w, "it cannot run on the node chosen for it") for w in _misplaced(workers, rooms, size)]
     if not is_settled:
-        return tuple(gone)
-    kept = {worker.name for worker in (*hosts.active, *hosts.pinned, *(entry.worker for entry in gone))}
+        return gone
+    kept = {worker.name for worker in (*hosts.active, *hosts.pinned)}
     idle = [
         worker
         for worker in workers
@@ -204,22 +205,18 @@ def pods_to_delete(
         and worker.name not in kept
         and worker.operator == group.operator
     ]
-    gone += [GonePod(w, _why_outdated(w)) for w in idle if w.must_go]
-    gone += _replaced_in_place(hosts, rooms, size)
+    gone += [GonePod(worker, _why_outdated(worker)) for worker in idle if worker.must_go]
     usable = [worker for worker in idle if not worker.must_go]
     surplus = sum(_counts(worker) for worker in workers) - group.pods_wanted
     usable.sort(key=lambda worker: (worker.state is WorkerState.READY, -worker.index))
-    return (*gone, *(GonePod(w, "fewer workers are wanted") for w in usable[: max(0, surplus)]))
+    gone += [GonePod(worker, "fewer workers are wanted") for worker in usable[: max(0, surplus)]]
+    return gone
 
 
-def _why_outdated(worker: Worker) -> str:
-    return f"node {worker.node} is cordoned" if worker.is_cordoned else "what it was made from has changed"
-
-
-def _replaced_in_place(hosts: Hosts, rooms: NodeRooms, size: Size) -> list[GonePod]:
+def replaced_in_place(hosts: Hosts, rooms: NodeRooms, size: Size) -> list[GonePod]:
     """The only worker, outdated, and no room for a second one beside it: it makes room itself, and its shards
     wait for the start of the next."""
-    if len(hosts.active) != 1 or hosts.leaving or rooms.has_room(size):
+    if len(hosts.active) != 1 or hosts.leaving:
         return []
     (worker,) = hosts.active
     if worker.is_current or worker.is_cordoned or worker.pod is None:
@@ -230,18 +227,30 @@ def _replaced_in_place(hosts: Hosts, rooms: NodeRooms, size: Size) -> list[GoneP
     return [GonePod(worker, f"{_why_outdated(worker)}, and there is no room for a second one beside it")]
 
 
-def _misplaced(workers: Sequence[Worker], rooms: NodeRooms, size: Size) -> list[Worker]:
-    """Pods that their node does not take, while another one would: it was full or closed after all."""
-    return [
-        worker
-        for worker in workers
-        if worker.pod is not None
-        and not worker.is_leaving
-        and not worker.pod.is_bound
-        and worker.pod.reason == "Unschedulable"
-        and not worker.executors
-        and rooms.has_room_beside(size, worker.node)
-    ]
+def misplaced(
+    group: Group, workers: Sequence[Worker], rooms: NodeRooms, size: Size, since: SinceWhen
+) -> list[GonePod]:
+    """Pods that their node does not take, while another one would: the scheduler knows what is not seen here.
+    The node is avoided for a while."""
+    gone = []
+    for worker in workers:
+        pod = worker.pod
+        if pod is None or pod.is_bound or pod.reason != "Unschedulable" or worker.is_leaving:
+            continue
+        is_refused = since.lasts_s(f"unschedulable:{pod.uid}") >= UNSCHEDULABLE_GRACE_S
+        if is_refused and worker.operator == group.operator and rooms.has_room_beside(size, worker.node):
+            since.mark(avoids(worker.node))
+            gone.append(GonePod(worker, f"node {worker.node} does not take it: {pod.message}"))
+    return gone
+
+
+def avoids(node: str) -> str:
+    """The name by which memory knows a node that did not take a pod."""
+    return f"avoid:{node}"
+
+
+def _why_outdated(worker: Worker) -> str:
+    return f"node {worker.node} is cordoned" if worker.is_cordoned else "what it was made from has changed"
 
 
 def _counts(worker: Worker) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock_operator.cluster.figures import Sample
 
@@ -19,5 +20,7 @@ class Memory:
 
     since_s: Mapping[str, float] = field(default_factory=dict)
     samples: tuple[Sample, ...] = ()
+    status: Mapping[str, Any] | None = None
+    """As last decided: what is read back may be older."""
     backlog: tuple[int, ...] | None = None
     """Fingerprint of the last look at all queues: two that are equal show that nothing was under way."""

@@ -78,9 +78,11 @@ class NodeRooms:
         stores: Sequence[ObservedStore],
         rules: PlacementRules,
         workers: Mapping[str, int],
-        before_us: Iterable[Need],
+        before_us: Iterable[Need] = (),
+        avoided: Collection[str] = (),
     ) -> None:
-        """`workers` is node -> this topology's workers there; `before_us` are needs that go first."""
+        """`workers` is node -> this topology's workers there; `before_us` are needs that go first, `avoided`
+        nodes the last choice."""
         self._nodes = {node.name: node for node in nodes}
         self._stores = {store.node: store for store in stores}
         self._rules = rules
@@ -88,6 +90,7 @@ class NodeRooms:
         self._cpu_free = {n.name: n.cpu_allocatable_millis - n.cpu_requested_millis for n in nodes}
         self._memory_free = {n.name: n.memory_allocatable_bytes - n.memory_requested_bytes for n in nodes}
         self._pods_free = {n.name: n.pods_allocatable - n.pods for n in nodes}
+        self._avoided = frozenset(avoided)
         self._first = ""
         for need in before_us:
             self._serve(need)
@@ -173,9 +176,12 @@ class NodeRooms:
 
     def _choose(self, size: Size, preferred: str, names: Collection[str]) -> str | None:
         able = [name for name in names if self._fits(name, size)] if not self._first else []
-        if preferred in able:
+        if preferred in able and preferred not in self._avoided:
             return preferred
-        return min(able, key=lambda name: (self._workers[name], -self._cpu_free[name], name), default=None)
+        return min(able, key=self._rank, default=None)
+
+    def _rank(self, name: str) -> tuple[bool, int, int, str]:
+        return name in self._avoided, self._workers[name], -self._cpu_free[name], name
 
     def _fits(self, name: str, size: Size) -> bool:
         return (

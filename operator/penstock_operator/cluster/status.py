@@ -55,14 +55,15 @@ def status_of(
     verdict: Verdict,
     schedules: Mapping[str, OperatorSchedule],
     samples: tuple[Sample, ...],
+    former: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole status document."""
+    """The whole status document. `former` is the one before."""
     plan = observed.topology.plan
     operators = _operators(observed, plan, verdict, schedules, samples) if plan is not None else []
     status: dict[str, Any] = {
         "observedGeneration": observed.topology.generation,
         "phase": verdict.phase,
-        "conditions": _conditions(observed, verdict),
+        "conditions": _conditions(observed, verdict, former),
         "workersDesired": verdict.workers_desired,
         "workersReady": verdict.workers_ready,
         "workers": f"{verdict.workers_ready}/{verdict.workers_desired}",
@@ -85,9 +86,13 @@ def status_of(
     return status
 
 
-def events_of(observed: Observed, status: Mapping[str, Any]) -> tuple[Event, ...]:
-    """What changed against the status that the Topology has now."""
-    former = observed.topology.manifest.get("status") or {}
+def former_status(observed: Observed, remembered: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The status decided last; after a start the one that stands in the Topology."""
+    return remembered if remembered is not None else observed.topology.manifest.get("status") or {}
+
+
+def events_of(former: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Event, ...]:
+    """What changed against the status before."""
     before = {c["type"]: c for c in former.get("conditions", ())}
     events = []
     for condition in status["conditions"]:
@@ -115,14 +120,13 @@ def _is_bad(condition: Mapping[str, Any]) -> bool:
     )
 
 
-def _conditions(observed: Observed, verdict: Verdict) -> list[dict[str, Any]]:
+def _conditions(observed: Observed, verdict: Verdict, former: Mapping[str, Any]) -> list[dict[str, Any]]:
     findings = {
         "Ready": verdict.ready,
         "Progressing": verdict.progressing,
         "StoreAvailable": verdict.store_available,
         "MetricsUnavailable": verdict.metrics_unavailable,
     }
-    former = observed.topology.manifest.get("status") or {}
     before = {condition["type"]: condition for condition in former.get("conditions", ())}
     conditions = []
     for kind, finding in findings.items():

@@ -93,6 +93,18 @@ class SinceWhen:
         self.after[what] = since_s
         return self.now_s - since_s
 
+    def mark(self, what: str) -> None:
+        """`what` happened now."""
+        self.after[what] = self.now_s
+
+    def recalls(self, what: str, for_s: float) -> bool:
+        """Whether `what` was marked less than `for_s` ago."""
+        at_s = self.before.get(what)
+        if at_s is None or self.now_s - at_s >= for_s:
+            return False
+        self.after[what] = at_s
+        return True
+
 
 def judge_workers(
     observed: Observed,
