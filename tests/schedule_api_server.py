@@ -119,6 +119,7 @@ class ScheduleApiServer:
     async def _open(self) -> None:
         app = web.Application()
         app.router.add_get(_PATH, self._get)
+        app.router.add_get(_PATH + "/{name}", self._get_one)
         app.router.add_patch(_PATH + "/{name}/status", self._patch)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
         await self._runner.setup()
@@ -160,6 +161,12 @@ class ScheduleApiServer:
             metadata["continue"] = str(first + limit)
         return web.json_response({"metadata": metadata, "items": items[first : first + limit]})
 
+    async def _get_one(self, request: web.Request) -> web.Response:
+        item = self.objects.get(request.match_info["name"])
+        if item is None:
+            return web.json_response({"message": "not found"}, status=404)
+        return web.json_response(item)
+
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         self.watches += 1
         since = int(request.query["resourceVersion"])
@@ -189,8 +196,8 @@ class ScheduleApiServer:
         item = self.objects.get(name)
         if item is None:
             return web.json_response({"message": "not found"}, status=404)
-        if body["metadata"].get("uid", item["metadata"]["uid"]) != item["metadata"]["uid"]:
-            return web.json_response({"message": "another uid"}, status=409)
+        if body["metadata"].get("resourceVersion", "") not in {"", item["metadata"]["resourceVersion"]}:
+            return web.json_response({"message": "the object has been modified"}, status=409)
         item = copy.deepcopy(item)
         entries = {entry["node"]: entry for entry in (item.get("status") or {}).get("applied", ())}
         for node in self._managed.get((name, manager), ()):

@@ -30,6 +30,7 @@ _PAGE = 500
 _TIMEOUT_S = 10.0
 _CONNECT_TIMEOUT_S = 5.0
 RELIST_S = 60.0
+_CONFLICTS_MAX = 20
 _AWAY_S_MIN = 0.2
 _AWAY_S_MAX = 5.0
 _EVENT_BYTES_MAX = 8 << 20
@@ -90,19 +91,30 @@ class KubernetesFeed:
                 _LOG.debug("lists all Schedules again: %s", why)
 
     async def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
-        body = {
-            "apiVersion": API_VERSION,
-            "kind": "Schedule",
-            "metadata": {"name": seen.name, "uid": seen.uid},
-            "status": {"applied": [applied_entry(applied)]},
-        }
+        path = f"{self._path}/{seen.name}"
         query = {"fieldManager": field_manager(applied.node), "force": "true"}
-        status, answer = await self._ask(
-            "PATCH", f"{self._path}/{seen.name}/status", query, body, "application/apply-patch+yaml"
-        )
-        # 404 and 409 (another uid): the object that this is about is gone
-        if status not in {200, 201, 404, 409}:
-            raise _error("report to", status, answer)
+        for _ in range(_CONFLICTS_MAX):
+            # A status takes no uid as a condition. An entry in another object of the same name would say of
+            # its shards that they were born; so it is written on the very version whose uid was seen.
+            status, there = await self._ask("GET", path, {})
+            if status == 404 or (status == 200 and there["metadata"]["uid"] != seen.uid):
+                return
+            if status != 200:
+                raise _error("read", status, there)
+            body = {
+                "apiVersion": API_VERSION,
+                "kind": "Schedule",
+                "metadata": {"name": seen.name, "resourceVersion": there["metadata"]["resourceVersion"]},
+                "status": {"applied": [applied_entry(applied)]},
+            }
+            status, answer = await self._ask(
+                "PATCH", f"{path}/status", query, body, "application/apply-patch+yaml"
+            )
+            if status in {200, 201, 404}:
+                return
+            if status != 409:
+                raise _error("report to", status, answer)
+        raise FeedAway(f"Schedule {seen.name} changes too often to write into it")
 
     async def _list(self, changed: Callable[[Snapshot], None]) -> str:
         items: list[Object] = []
