@@ -53,6 +53,7 @@ from penstock_operator.cluster.observed import (
     ObservedSchedule,
     ObservedStore,
     ObservedTopology,
+    Resize,
     StoreReading,
 )
 
@@ -151,6 +152,7 @@ class WorldPod:
     restarts: int = 0
     reason: str = ""
     phase: str = "Running"
+    resize: Resize = Resize.NONE
 
     @property
     def name(self) -> str:
@@ -182,6 +184,7 @@ class WorldPod:
             deletion_timestamp=None if self.deleted_in is None else "2026-01-01T00:00:00Z",
             restarts=self.restarts,
             reason=self.reason,
+            resize=self.resize,
         )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from cluster_world import World
+from dataclasses import replace
+
+from cluster_world import GIB, World, manifest
+from penstock_operator.cluster.memory import Memory
+from penstock_operator.cluster.observed import Need, Resize
 
 
 def started(**changes: object) -> World:
@@ -369,3 +373,148 @@ def test_what_does_not_settle_holds_nothing_up_for_ever() -> None:
     world.run(125)
     assert sum(world.tasks("count").values()) == 4
     assert world.condition("Progressing") == ("False", "DeadlineExceeded")
+
+
+def test_a_retained_topology_goes_on_with_its_state_under_its_first_uid() -> None:
+    world = started(spec__deletionPolicy="Retain")
+    assert {seen.owner_uid for seen in world.schedules.values()} == {""}
+    world.pods.clear()
+    world.config_maps.clear()
+    world.budget = None
+    world.memory = Memory()
+    world.document = manifest(metadata__uid="uid-second", spec__deletionPolicy="Retain")
+    world.run(20)
+    assert world.is_whole()
+    assert {seen.topology_uid for seen in world.schedules.values()} == {"uid-words"}
+    assert world.status["stateUid"] == "uid-words"
+    pod = next(iter(world.pods.values()))
+    env = {entry["name"]: entry.get("value") for entry in pod.document["spec"]["containers"][0]["env"]}
+    assert env["PENSTOCK_TOPOLOGY_UID"] == "uid-words"
+    assert pod.document["metadata"]["ownerReferences"][0]["uid"] == "uid-second"
+
+
+def test_retained_state_of_other_keys_is_refused_in_words() -> None:
+    world = started(spec__deletionPolicy="Retain")
+    world.pods.clear()
+    world.document = manifest(metadata__uid="uid-second", spec__operators__2__shards=16)
+    world.memory = Memory()
+    assert world.step().actions == ()
+    assert world.condition("Ready") == ("False", "RetainedStateDiffers")
+    assert "operator count has other keys, shards" in world.message("Ready")
+
+
+def test_a_topology_waits_until_its_namesakes_schedules_are_collected() -> None:
+    world = started()
+    world.pods.clear()
+    world.document = manifest(metadata__uid="uid-second")
+    world.memory = Memory()
+    assert world.step().actions == ()
+    assert world.condition("Ready") == ("False", "FormerTopologyLeaving")
+    world.schedules.clear()
+    for store in world.stores.values():
+        store.held.clear()
+        store.applied.clear()
+    world.run(15)
+    assert world.is_whole()
+
+
+def test_another_deletion_policy_or_quota_rewrites_schedules_once_and_moves_nothing() -> None:
+    world = started()
+    before = {name: seen.schedule for name, seen in world.schedules.items()}
+    world.edit(spec__deletionPolicy="Retain", spec__storeMemory="64Mi")
+    world.run(3)
+    assert {seen.owner_uid for seen in world.schedules.values()} == {""}
+    assert {seen.store_memory_bytes for seen in world.schedules.values()} == {64 << 20}
+    for name, seen in world.schedules.items():
+        assert seen.schedule.version == before[name].version + 1
+        assert seen.schedule.executors == before[name].executors
+    assert world.step().actions == ()
+
+
+def test_what_a_topology_of_higher_priority_waits_for_is_not_taken() -> None:
+    world = World(nodes=1)
+    world.nodes["node-a"].cpu_millis = 3000
+    world.needs = (Need("important", 5, "2026-01-02T00:00:00Z", 1, 2500, GIB),)
+    world.run(15)
+    assert world.status["phase"] == "Pending"
+    assert world.pods == {}
+    assert "0.5 of 3 cores free" in world.message("Ready")
+    assert "kept for important" in world.message("Ready")
+    world.needs = (Need("lowly", -5, "2025-01-02T00:00:00Z", 1, 2500, GIB),)
+    world.run(45)
+    assert world.status["phase"] == "Running"
+
+
+def test_a_pod_that_its_node_does_not_take_is_made_on_another_one() -> None:
+    world = World()
+    world.run(4)
+    pod = world.pods["words-w0"]
+    pod.is_bound, pod.ready, pod.ready_in = False, False, None
+    pod.phase, pod.reason = "Pending", "Unschedulable"
+    world.run(30)
+    assert world.deleted == ["words-w0"]
+    assert world.pods["words-w0"].node == "node-b"
+    assert world.status["phase"] == "Running"
+
+
+def test_a_pod_that_was_evicted_is_removed_and_made_again() -> None:
+    world = started()
+    pod = world.pods["words-w1"]
+    pod.phase, pod.ready, pod.ready_in, pod.reason = "Failed", False, None, "Evicted"
+    world.run(15)
+    assert world.deleted == ["words-w1"]
+    assert world.is_whole()
+
+
+def test_a_resize_that_its_node_can_never_give_sends_the_worker_elsewhere() -> None:
+    world = World(nodes=3)
+    world.run(15)
+    pod = world.pods["words-w0"]
+    pod.resize = Resize.INFEASIBLE
+    world.run(25)
+    assert "words-w0" in world.deleted
+    assert world.is_whole()
+
+
+def test_new_files_add_shards_and_files_that_are_gone_take_none_away() -> None:
+    world = started()
+    world.partitions = ("lines/texts/b.txt", "lines/texts/c.txt")
+    world.run(10)
+    schedule = world.schedules["words-lines"].schedule
+    assert set(schedule.shards) == {"lines/texts/a.txt", "lines/texts/b.txt", "lines/texts/c.txt"}
+    assert world.is_whole()
+
+
+def test_the_first_schedules_wait_for_the_source_partitions() -> None:
+    world = World()
+    partitions, world.partitions = world.partitions, ()
+    world.run(15)
+    assert world.schedules == {}
+    assert world.status["phase"] == "Starting"
+    assert "partitions of lines" in world.message("Ready")
+    world.partitions = partitions
+    world.run(5)
+    assert world.is_whole()
+
+
+def test_a_manifest_that_cannot_be_read_touches_nothing() -> None:
+    world = started()
+    seen = replace(world.observed().topology, topology=None, plan=None, faults=("spec: is missing",))
+    decision = world.step(look=lambda observed: replace(observed, topology=seen))
+    assert decision.actions == ()
+    assert world.condition("Ready") == ("False", "InvalidManifest")
+    world.run(2)
+    assert world.is_whole()
+
+
+def test_a_crash_between_two_schedules_is_gone_on_from() -> None:
+    world = World()
+    while not world.schedules:
+        decision = world.step()
+    del world.schedules["words-count"]
+    for store in world.stores.values():
+        store.held = {shard for shard in store.held if not shard.startswith("count")}
+        store.applied.pop("count", None)
+    assert decision.actions
+    world.run(10)
+    assert world.is_whole()

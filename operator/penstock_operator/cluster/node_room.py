@@ -92,6 +92,7 @@ class NodeRooms:
         self._pods_free = {n.name: n.pods_allocatable - n.pods for n in nodes}
         self._avoided = frozenset(avoided)
         self._first = ""
+        self._served: list[str] = []
         for need in before_us:
             self._serve(need)
 
@@ -154,7 +155,8 @@ class NodeRooms:
         for name in sorted(self._nodes):
             refusal = self.refusal(name)
             parts.append(f"node {name} {refusal or self._lack(name, size)}")
-        return f"a worker asks for {size}: {'; '.join(parts)}"
+        kept = f" (room is kept for {', '.join(self._served)}, which goes first)" if self._served else ""
+        return f"a worker asks for {size}: {'; '.join(parts)}{kept}"
 
     def why_closed(self) -> str:
         """In words, why no node is open to a worker."""
@@ -204,6 +206,8 @@ class NodeRooms:
             and node.memory_allocatable_bytes >= size.memory_bytes
             for node in healthy
         )
+        if could:
+            self._served.append(need.topology)
         for _ in range(need.pods if could else 0):
             able = [node.name for node in healthy if self._fits(node.name, size)]
             if not able:

@@ -143,7 +143,7 @@ def _agent(node: str, config: OperatorConfig) -> Part:
         "PENSTOCK_STORE_URL": f"redis://agent@127.0.0.1:{STORE_PORT}",
         "PENSTOCK_STORE_PASSWORD_FILE": f"{_AUTH_DIR}/{_PASSWORD}",
         "PENSTOCK_STORE_DURABILITY": config.store.durability,
-        "PENSTOCK_METRICS_PORT": str(config.metrics_ports.agent),
+        "PENSTOCK_AGENT_PORT": str(config.metrics_ports.agent),
     }
     return {
         "name": "agent",
@@ -157,9 +157,9 @@ def _agent(node: str, config: OperatorConfig) -> Part:
             field_env("PENSTOCK_POD_UID", "metadata.uid"),
         ],
         "ports": [{"name": "metrics", "containerPort": config.metrics_ports.agent}],
-        "startupProbe": probe("/healthz", "metrics", period_s=1, timeout_s=2, failures=120),
-        "readinessProbe": probe("/readyz", "metrics", period_s=2, timeout_s=2, failures=2),
-        "livenessProbe": probe("/healthz", "metrics", period_s=10, timeout_s=5, failures=3),
+        "startupProbe": probe("/livez", "metrics", period_s=1, timeout_s=2, failures=120),
+        "readinessProbe": probe("/healthz", "metrics", period_s=2, timeout_s=2, failures=2),
+        "livenessProbe": probe("/livez", "metrics", period_s=10, timeout_s=5, failures=3),
         "resources": {
             "requests": {
                 "cpu": millis(cpu_millis(config.agent.cpu)),
