@@ -11,8 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 use_own_engine
 
 load() {
-    "$state/bin/kind" load docker-image --quiet --name "$cluster_name" \
-        --nodes "$cluster_name-worker,$cluster_name-worker2" "$@"
+    python3 "$e2e_root/cluster/load_layers.py" "$cluster_name-worker,$cluster_name-worker2" "$@"
 }
 
 step "images loaded: $*" load "$@"
