@@ -3,7 +3,7 @@
 Thin: it reads options, calls, and turns errors into sentences and exit codes. Everything heavy is imported
 where it is used, so that `--help` is quick.
 Exit codes: 0 done, 1 the run failed, 2 the manifest or the command line is wrong, 3 the machine lacks
-something or the state cannot be used.
+something or the state cannot be used, 4 an operator has lost its Lease.
 """
 
 from __future__ import annotations

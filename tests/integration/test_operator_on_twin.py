@@ -16,6 +16,7 @@ from operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, operator_config
 from penstock.store.port import Bounds
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
     EVENTS,
     LEASES,
     NODES,
@@ -289,5 +290,21 @@ def test_an_api_server_that_is_away_for_a_while_costs_nothing(nodes: RedisBacken
         stage.cluster.put(NODES, {**node, "spec": {"unschedulable": True}})
         await stage.until_phase("Running")
         assert [uid_of(pod) for pod in await stage.workers()] == before
+
+    tell(nodes, story)
+
+
+def test_a_write_that_is_never_taken_is_told_on_the_topology(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        stage.cluster.forbidden = {DISRUPTION_BUDGETS}
+        await stage.cluster.create(TOPOLOGIES, topology())
+
+        async def told() -> bool:
+            reasons = [one["reason"] for one in (await stage.cluster.list(EVENTS)).items]
+            return reasons.count("WriteRefused") == 1 and "phase" in await stage.status()
+
+        await stage.until(told)
+        stage.cluster.forbidden = set()
+        await stage.until_phase("Running")
 
     tell(nodes, story)

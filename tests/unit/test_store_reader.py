@@ -33,7 +33,7 @@ class Scene:
         self.hanging: set[str] = set()
         self.let_go = threading.Event()
         self.looks = 0
-        self.reader = StoreReader(self._open, threads, lambda: self.now_s, lambda: 77, wait_s=0.2)
+        self.reader = StoreReader(self._open, threads, lambda: self.now_s, lambda: 77, wait_s=20)
 
     def store(self, node: str) -> NodeStore:
         return MemoryStore(self.nodes[node], "t1", SMALL)
@@ -109,12 +109,14 @@ def test_a_store_that_is_away_has_no_reading_and_is_left_alone_for_a_while() -> 
 def test_a_store_that_hangs_is_waited_for_a_moment_and_asked_by_one_thread_only() -> None:
     async def story(scene: Scene) -> None:
         scene.hanging = {"n2"}
+        scene.reader.wait_s = 0.1
         readings = await scene.read()
         assert readings["n1"] is not None
         assert readings["n2"] is None
         looks = scene.looks
         scene.let_go.set()
         scene.hanging = set()
+        scene.reader.wait_s = 20
         scene.now_s += 5
         assert (await scene.read())["n2"] is not None
         assert scene.looks <= looks + 2

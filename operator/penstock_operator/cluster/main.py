@@ -45,7 +45,7 @@ EXIT_LEASE_LOST = 4
 """This replica led and no longer does: start it again, as a standby."""
 
 POD_NAME = "PENSTOCK_POD_NAME"
-_STORE_THREADS = 16
+_STORE_THREADS = 32
 _RETRY_S = 5.0
 _STORE_USER = "operator"
 

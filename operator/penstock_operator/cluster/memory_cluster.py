@@ -30,6 +30,7 @@ from penstock_operator.cluster.cluster_api import (
     ClusterUnreachable,
     Kind,
     Listing,
+    NotAllowed,
     Object,
     ObjectInvalid,
     Refusal,
@@ -62,6 +63,8 @@ class MemoryCluster:
     namespace: str = "penstock"
     is_away: bool = False
     """While it is, every call raises ClusterUnreachable."""
+    forbidden: set[Kind] = field(default_factory=set)
+    """Kinds that this service account must not write: NotAllowed."""
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     """Every write: verb, kind, name."""
     _objects: dict[_Key, Object] = field(default_factory=dict)
@@ -206,6 +209,8 @@ class MemoryCluster:
     def _check(self, verb: str = "", kind: Kind | None = None, name: str = "") -> None:
         if self.is_away:
             raise ClusterUnreachable("the Kubernetes API does not answer: it is away")
+        if kind in self.forbidden:
+            raise NotAllowed(f"the Kubernetes API refuses to {verb} {kind.plural}")
         if kind is not None:
             self.calls.append((verb, kind.kind, name))
 

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError, SkipTickError
-from penstock_operator.cluster.actions import Decision, StoresDecision
+from penstock_operator.cluster.actions import Decision, Event, StoresDecision
 from penstock_operator.cluster.apply import Applier
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
@@ -116,6 +116,8 @@ class _Work:
     refused: dict[str, Refused] = field(default_factory=dict)
     need: Need | None = None
     phase: str = "Pending"
+    refusal: str = ""
+    """What the API server said to the last turn's write that it will never take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,12 @@ class Reconciler:
             work.status = StatusWriter(
                 self._cluster, self._clocks.monotonic_s, self._clocks.wall_s, self._leadership.reporter
             )
-        outcome = await self._applier.carry_out(decision.actions)
+        try:
+            outcome = await self._applier.carry_out(decision.actions)
+        except PermanentError as error:
+            await work.status.write(manifest, _with_refusal(decision, work, str(error)))
+            raise
+        work.refusal = ""
         for name in outcome.created:
             work.refused.pop(name, None)
         for refused in outcome.refused:
@@ -466,6 +473,14 @@ class Reconciler:
 
     def _new_work(self) -> _Work:
         return _Work(asyncio.Event(), self._clocks.monotonic_s())
+
+
+def _with_refusal(decision: Decision, work: _Work, message: str) -> Decision:
+    """The status is written all the same, and people are told once."""
+    if message == work.refusal:
+        return decision
+    work.refusal = message
+    return replace(decision, events=(*decision.events, Event("Warning", "WriteRefused", message)))
 
 
 def _state_uid(topology: ObservedTopology, schedules: tuple[ObservedSchedule, ...]) -> str:

@@ -34,6 +34,8 @@ _NOBODY = "-"
 _PAUSE_S_MIN = 0.5
 _PAUSE_S_MAX = 5.0
 """How long a store is left alone after it did not answer, growing with each time."""
+_LOOKS_MAX = 2
+"""Threads that may wait for one store."""
 _SHARD_ROWS = "shard:"
 
 OpenStoreClient = Callable[[str, str], NodeStore]
@@ -47,6 +49,13 @@ class _Line:
     store: NodeStore
     reading: asyncio.Future[StoreReading] | None = None
     asked: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Manners:
+    """How a store is treated, whatever topology asks."""
+
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_LOOKS_MAX))
     pause_s: float = 0.0
     not_before_s: float = 0.0
 
@@ -62,6 +71,7 @@ class StoreReader:
     wait_s: float = 1.5
     """How long a turn waits for a store."""
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
+    _manners: dict[str, _Manners] = field(default_factory=dict)
 
     async def read(
         self, topology_uid: str, addresses: Mapping[str, str], shards: Mapping[str, Collection[str]]
@@ -86,23 +96,28 @@ class StoreReader:
         line = self._lines.get((address, uid))
         if line is None:
             line = self._lines[address, uid] = _Line(self.open_client(address, uid))
+        manners = self._manners.setdefault(address, _Manners())
         if line.reading is None or line.reading.done():
-            if self.clock_s() < line.not_before_s:
+            if self.clock_s() < manners.not_before_s:
                 return None
-            loop = asyncio.get_running_loop()
             line.asked = shards
-            line.reading = loop.run_in_executor(self.threads, _look, line.store, shards, self.wall_us)
+            line.reading = asyncio.ensure_future(self._look(line.store, shards, manners.gate))
             line.reading.add_done_callback(_seen)
         try:
             reading = await asyncio.wait_for(asyncio.shield(line.reading), self.wait_s)
         except (PenstockError, TimeoutError) as error:
-            line.pause_s = min(max(2 * line.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
-            line.not_before_s = self.clock_s() + line.pause_s
+            manners.pause_s = min(max(2 * manners.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
+            manners.not_before_s = self.clock_s() + manners.pause_s
             _LOG.debug("store %s gives no reading: %s", address, error or "it takes too long")
             return None
-        line.pause_s = 0.0
+        manners.pause_s = 0.0
         # One that was begun in an earlier turn may have looked at other shards.
         return reading if line.asked == shards else None
+
+    async def _look(self, store: NodeStore, shards: tuple[str, ...], gate: asyncio.Semaphore) -> StoreReading:
+        async with gate:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self.threads, _look, store, shards, self.wall_us)
 
 
 def _seen(reading: asyncio.Future[StoreReading]) -> None:
