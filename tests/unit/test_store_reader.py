@@ -58,9 +58,11 @@ class Scene:
 
 def tell(story: Callable[[Scene], Any]) -> None:
     threads = ThreadPoolExecutor(4)
+    scene = Scene(threads)
     try:
-        run(story(Scene(threads)))
+        run(story(scene))
     finally:
+        scene.let_go.set()
         threads.shutdown()
 
 
@@ -109,7 +111,7 @@ def test_a_store_that_is_away_has_no_reading_and_is_left_alone_for_a_while() -> 
 def test_a_store_that_hangs_is_waited_for_a_moment_and_asked_by_one_thread_only() -> None:
     async def story(scene: Scene) -> None:
         scene.hanging = {"n2"}
-        scene.reader.wait_s = 0.1
+        scene.reader.wait_s = 1.0
         readings = await scene.read()
         assert readings["n1"] is not None
         assert readings["n2"] is None
