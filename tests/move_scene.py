@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from penstock.store.mover import MoveProgress, MoveStep, go_back_once, move_once
 from penstock.store.moves import Chunk, Export, Freeze, Install, Installed, Move, MoveState, ReadMove
-from penstock.store.port import Answer, Moved, NodeStore, Publish
+from penstock.store.port import Answer, Bounds, Moved, NodeStore, Publish
 from penstock.store.sender import deliver_once
 from store_backends import Backend, LossyStore
 from store_scenario import SHARDS, SMALL, Scene
@@ -25,12 +25,12 @@ WORKERS = {"s1": "w1", "s2": "w2"}
 class MoveScene:
     """All shards begin at s1 unless `homes` says otherwise, created and claimed."""
 
-    def __init__(self, backend: Backend, **homes: str) -> None:
+    def __init__(self, backend: Backend, *, bounds: Bounds = CHUNKED, **homes: str) -> None:
         self.version = 1
         self.homes = dict.fromkeys(SHARDS, "s1") | {name.replace("_", "/"): s for name, s in homes.items()}
         self.at = {
-            "s1": Scene(backend.open_store("n1", bounds=CHUNKED)),
-            "s2": Scene(backend.open_store("n2", bounds=CHUNKED)),
+            "s1": Scene(backend.open_store("n1", bounds=bounds)),
+            "s2": Scene(backend.open_store("n2", bounds=bounds)),
         }
         for store_id, scene in self.at.items():
             scene.open(store_id)

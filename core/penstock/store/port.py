@@ -94,7 +94,7 @@ class Bounds:
     """At about 9 microseconds an output this keeps a call under 5 ms."""
     commit_bytes_max: int = 2 << 20
     """At 2 to 3 nanoseconds a byte, likewise."""
-    chunk_bytes_max: int = 256 << 10
+    chunk_bytes_max: int = 128 << 10
     """About what one call of a move between stores reads, writes or drops: bytes,"""
     chunk_entries_max: int = 400
     """and fields or entries."""

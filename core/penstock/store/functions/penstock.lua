@@ -1111,18 +1111,21 @@ do
   -- Reading a shard part by part. `todo` is a stack of what is still to be read, each an array that begins with the
   -- name of its reader; `out` has the pieces read, and what is left of the budget.
 
-  -- How many fields to ask a scan for: their size shows only afterwards, so the first are few.
-  local function ask(out)
-    return math.max(1, math.min(out.entries, 256, math.floor(out.bytes / out.average)))
+  -- How many fields or entries to ask for, when those before were of `average` bytes. Their size shows only
+  -- afterwards, so the first are few.
+  local FIRST_AVERAGE = 65536
+  local function ask(out, average)
+    return math.max(1, math.min(out.entries, READ_CHUNK, math.floor(out.bytes / (average or FIRST_AVERAGE))))
   end
 
   -- Adds a piece; from index `from` on it holds `count` fields or entries, each of which costs `cost` entries.
+  -- Answers their average size.
   local function add(out, piece, from, count, cost)
     local bytes = 0
     for i = from, #piece do bytes = bytes + #piece[i] end
     out.pieces[#out.pieces + 1] = piece
     out.bytes, out.entries = out.bytes - bytes, out.entries - 1 - count * cost
-    if count > 0 then out.average = math.max(1, bytes / count) end
+    return count > 0 and math.max(1, bytes / count) or nil
   end
 
   local READERS = {}
@@ -1132,7 +1135,7 @@ do
   end
 
   function READERS.fields(p, shard, item, todo, out)
-    local found = redis.call('HSCAN', p .. 'shard:' .. shard, item[2], 'COUNT', ask(out))
+    local found = redis.call('HSCAN', p .. 'shard:' .. shard, item[2], 'COUNT', ask(out, item[3]))
     local piece = {'f'}
     for i = 1, #found[2], 2 do
       local field = found[2][i]
@@ -1140,8 +1143,8 @@ do
         piece[#piece + 1], piece[#piece + 2] = field, found[2][i + 1]
       end
     end
-    add(out, piece, 2, (#piece - 1) / 2, 1)
-    if found[1] ~= '0' then todo[#todo + 1] = {'fields', found[1]} end
+    local average = add(out, piece, 2, (#piece - 1) / 2, 1)
+    if found[1] ~= '0' then todo[#todo + 1] = {'fields', found[1], average} end
   end
 
   function READERS.collections(p, shard, item, todo, out)
@@ -1151,28 +1154,27 @@ do
   end
 
   function READERS.state(p, shard, item, todo, out)
-    local found = redis.call('HSCAN', collection_key(p, shard, item[3]), item[2], 'COUNT', ask(out))
-    local piece = {'s', item[3]}
+    local found = redis.call('HSCAN', collection_key(p, shard, item[3]), item[2], 'COUNT', ask(out, item[4]))
+    local piece, average = {'s', item[3]}, item[4]
     for _, part in ipairs(found[2]) do piece[#piece + 1] = part end
-    if #piece > 2 then add(out, piece, 3, (#piece - 2) / 2, 1) end
-    if found[1] ~= '0' then todo[#todo + 1] = {'state', found[1], item[3]} end
+    if #piece > 2 then average = add(out, piece, 3, (#piece - 2) / 2, 1) end
+    if found[1] ~= '0' then todo[#todo + 1] = {'state', found[1], item[3], average} end
   end
 
   function READERS.timers(p, shard, item, todo, out)
-    local count = ask(out)
+    local count = ask(out, item[3])
     local found = redis.call('ZRANGE', p .. 'timers:' .. shard, item[2], item[2] + count - 1, 'WITHSCORES')
     local piece = {'t'}
     for i = 1, #found, 2 do piece[#piece + 1], piece[#piece + 2] = found[i + 1], found[i] end
     if #found > 0 then
-      add(out, piece, 2, #found / 2, 1)
-      todo[#todo + 1] = {'timers', item[2] + #found / 2}
+      todo[#todo + 1] = {'timers', item[2] + #found / 2, add(out, piece, 2, #found / 2, 1)}
     end
   end
 
   -- Reads a stream from a number on: into `piece`, ids, fields and payloads. Answers how many, and the last number.
-  local function read_entries(key, from, out, piece)
+  local function read_entries(key, from, count, piece)
     local last
-    local entries = redis.call('XRANGE', key, string.format('%d-0', from), '+', 'COUNT', math.min(ask(out), READ_CHUNK))
+    local entries = redis.call('XRANGE', key, string.format('%d-0', from), '+', 'COUNT', count)
     for _, entry in ipairs(entries) do
       local at = #piece
       piece[at + 1], piece[at + 2], piece[at + 3] = entry[1], entry[2][1], entry[2][2]
@@ -1183,10 +1185,8 @@ do
 
   function READERS.inbox(p, shard, item, todo, out)
     local piece = {'i'}
-    local count, last = read_entries(p .. 'inbox:' .. shard, item[2], out, piece)
-    if count == 0 then return end
-    add(out, piece, 2, count, 2)
-    todo[#todo + 1] = {'inbox', last + 1}
+    local count, last = read_entries(p .. 'inbox:' .. shard, item[2], ask(out, item[3]), piece)
+    if count > 0 then todo[#todo + 1] = {'inbox', last + 1, add(out, piece, 2, count, 2)} end
   end
 
   function READERS.lanes(p, shard, item, todo, out)
@@ -1200,10 +1200,9 @@ do
     local target, from = item[3], item[2]
     local external = redis.call('HEXISTS', p .. 'shard:' .. shard, '!' .. target)
     local piece = {'o', target, external}
-    local count, last = read_entries(outbox_key(p, shard, target), from, out, piece)
+    local count, last = read_entries(outbox_key(p, shard, target), from, ask(out, item[4]), piece)
     if count > 0 then
-      add(out, piece, 4, count, 2)
-      todo[#todo + 1] = {'lane', last + 1, target}
+      todo[#todo + 1] = {'lane', last + 1, target, add(out, piece, 4, count, 2)}
     else
       out.entries = out.entries - 1
       -- all went: also what was read before
@@ -1225,7 +1224,7 @@ do
       {'fields', '0'}, {'head'},
     }
     if args[6] ~= '' then todo = cmsgpack.unpack(args[6]) end
-    local out = {pieces = {}, bytes = tonumber(args[7]), entries = tonumber(args[8]), average = 65536}
+    local out = {pieces = {}, bytes = tonumber(args[7]), entries = tonumber(args[8])}
     while #todo > 0 and out.bytes > 0 and out.entries > 0 do
       local item = table.remove(todo)
       READERS[item[1]](p, shard, item, todo, out)

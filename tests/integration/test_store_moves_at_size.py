@@ -1,0 +1,100 @@
+"""Large shards on real servers: no call of a move keeps a server long, whatever a shard is made of."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from move_scene import MoveScene
+from penstock.store.keys import Keys
+from penstock.store.port import Bounds, StateSnapshot, StateWrite, TimerWrite
+from penstock.store.redis_calls import PROTOCOL_VERSION
+from store_fixtures import RedisBackend
+from store_scenario import out
+
+_SERVER_TIME_US_MAX = 20_000
+"""Four times what a call may take on a quiet machine. The median counts: others use the machine too."""
+
+X = "mid/0"
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> Iterator[RedisBackend]:
+    backend = RedisBackend(tmp_path)
+    yield backend
+    backend.stop()
+
+
+@pytest.fixture
+def moving(backend: RedisBackend) -> MoveScene:
+    return MoveScene(backend, bounds=Bounds())
+
+
+def many_small_fields(moving: MoveScene) -> None:
+    for start in range(0, 60_000, 2_000):
+        writes = [StateWrite(b"", b"key %d" % n, b"v" * 50) for n in range(start, start + 2_000)]
+        moving.a.commit(X, state=writes)
+
+
+def large_values(moving: MoveScene) -> None:
+    for start in range(0, 48, 6):
+        writes = [StateWrite(b"c", b"%d" % n, b"v" * (256 << 10)) for n in range(start, start + 6)]
+        moving.a.commit(X, state=writes)
+
+
+def many_collections(moving: MoveScene) -> None:
+    for start in range(0, 20_000, 1_000):
+        names = [b"list %d" % n for n in range(start, start + 1_000)]
+        writes = [StateWrite(name, b"%d" % n, b"v" * 20) for name in names for n in range(3)]
+        moving.a.commit(X, state=writes)
+
+
+def many_timers(moving: MoveScene) -> None:
+    for start in range(0, 20_000, 2_000):
+        moving.a.commit(X, timers=[TimerWrite(b"timer %d" % n, n) for n in range(start, start + 2_000)])
+
+
+def full_queues(moving: MoveScene) -> None:
+    moving.a.fill(X, *[200] * 4_000)
+    for start in range(0, 4_000, 500):
+        moving.a.commit(X, *[out(f"far/{n % 1_000}", b"x" * 200) for n in range(start, start + 500)])
+
+
+def many_upstream_shards(moving: MoveScene) -> None:
+    for n in range(3_000):
+        moving.a.append(X, 1, b"x", producer=f"up/{n}")
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [many_small_fields, large_values, many_collections, many_timers, full_queues, many_upstream_shards],
+)
+def test_no_call_of_a_move_keeps_a_server_long(
+    moving: MoveScene, backend: RedisBackend, fill: Callable[[MoveScene], None]
+) -> None:
+    fill(moving)
+    before, counters = moving.a.store.call(StateSnapshot(X)), moving.a.measure(X)
+    servers = [backend.admin(node) for node in ("n1", "n2")]
+    for server in servers:
+        server.config_set("slowlog-max-len", 100_000)
+        server.config_set("slowlog-log-slower-than", 0)
+        server.slowlog_reset()
+    moving.move(X)
+    taken_us: dict[bytes, list[int]] = defaultdict(list)
+    for server in servers:
+        for entry in server.slowlog_get(100_000):
+            command = entry["command"].split()
+            if command[0] in {b"FCALL", b"FCALL_RO"}:
+                taken_us[command[1]].append(entry["duration"])
+    for name in ("export", "install", "drop"):
+        durations_us = taken_us[f"penstock_{name}_{PROTOCOL_VERSION}".encode()]
+        assert median(durations_us) < _SERVER_TIME_US_MAX, name
+    assert moving.b.store.call(StateSnapshot(X)) == before
+    after = moving.b.measure(X)
+    assert (after.inbox_bytes, after.outbox_bytes) == (counters.inbox_bytes, counters.outbox_bytes)
+    left = {key for key in servers[0].keys("penstock:t1:*") if b"mid/0" in key}
+    assert left == {Keys("t1").shard(X), Keys("t1").move(X)}
