@@ -252,20 +252,28 @@ def crds(directory: Path | None) -> None:
 @click.option("--namespace", envvar="PENSTOCK_NAMESPACE", required=True)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=45.0, show_default=True)
 @click.option("--keep-volumes", is_flag=True, help="Leave the stores' volumes and retained Schedules.")
+@click.option("--crds-go", is_flag=True, help="Refuse while other namespaces have Topologies.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Instead of the pod's service account.")
 def uninstall(
-    fullname: str, namespace: str, timeout_s: float, keep_volumes: bool, kubeconfig: str | None
+    fullname: str,
+    namespace: str,
+    timeout_s: float,
+    keep_volumes: bool,
+    crds_go: bool,
+    kubeconfig: str | None,
 ) -> None:
     """Delete all that the operator made in the namespace, as the hook before `helm uninstall` does."""
     import asyncio
     import time
 
     from penstock_operator.cluster.kubernetes_cluster import connect
-    from penstock_operator.cluster.uninstall import Uninstalled, run_uninstall
+    from penstock_operator.cluster.uninstall import Uninstalled, check_others, run_uninstall
 
     async def work() -> Uninstalled:
         cluster = await connect(namespace, kubeconfig)
         try:
+            if crds_go:
+                await check_others(cluster)
             return await run_uninstall(
                 cluster,
                 fullname,

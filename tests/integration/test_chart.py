@@ -240,8 +240,10 @@ def test_an_agent_reads_schedules_and_reports_on_them() -> None:
 
 
 def test_the_hooks_account_is_there_for_the_hook_only() -> None:
-    bound = [thing for thing in objects() if thing["metadata"]["name"] == "penstock-uninstall"]
-    assert {thing["kind"] for thing in bound} == {"ServiceAccount", "Role", "RoleBinding", "Job"}
+    bound = [thing for thing in objects() if thing["metadata"]["name"].endswith("penstock-uninstall")]
+    in_namespace = {"ServiceAccount", "Role", "RoleBinding", "Job"}
+    assert {thing["kind"] for thing in bound} == {*in_namespace, "ClusterRole", "ClusterRoleBinding"}
+    assert rules(f"{NAMESPACE}-penstock-uninstall", "ClusterRole") == {("topologies", "list")}
     for thing in bound:
         assert thing["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     assert not [thing for thing in objects("little") if "uninstall" in thing["metadata"]["name"]]
@@ -249,6 +251,11 @@ def test_the_hooks_account_is_there_for_the_hook_only() -> None:
     assert "--keep-volumes" in job["spec"]["template"]["spec"]["containers"][0]["args"]
     (job,) = objects("defaults", "Job")
     assert "--keep-volumes" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert "--crds-go" in job["spec"]["template"]["spec"]["containers"][0]["args"]
+    kept = [
+        thing for thing in objects("everything") if thing["metadata"]["name"].endswith("penstock-uninstall")
+    ]
+    assert {thing["kind"] for thing in kept} == in_namespace
 
 
 def test_passwords_are_random_and_the_stores_file_has_their_hashes() -> None:

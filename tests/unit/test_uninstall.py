@@ -21,7 +21,13 @@ from penstock_operator.cluster.cluster_api import (
     Object,
 )
 from penstock_operator.cluster.memory_cluster import MemoryCluster
-from penstock_operator.cluster.uninstall import DEPLOYMENTS, Uninstalled, run_uninstall
+from penstock_operator.cluster.uninstall import (
+    DEPLOYMENTS,
+    OthersWouldGo,
+    Uninstalled,
+    check_others,
+    run_uninstall,
+)
 from running import run
 
 KINDS = (DEPLOYMENTS, TOPOLOGIES, SCHEDULES, CONFIG_MAPS, PODS, STATEFUL_SETS, VOLUME_CLAIMS, LEASES)
@@ -218,3 +224,13 @@ def test_an_api_server_that_stays_away_is_an_error() -> None:
     scene.cluster.is_away = True
     with pytest.raises(ClusterUnreachable):
         scene.uninstall()
+
+
+def test_topologies_of_other_namespaces_are_not_taken_along_with_the_crds() -> None:
+    scene = Scene()
+    scene.release()
+    run(check_others(scene.cluster))
+    other = objects.topology()
+    scene.cluster.put(TOPOLOGIES, {**other, "metadata": {**other["metadata"], "namespace": "elsewhere"}})
+    with pytest.raises(OthersWouldGo, match="elsewhere"):
+        run(check_others(scene.cluster))

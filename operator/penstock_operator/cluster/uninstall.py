@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from penstock.errors import PermanentError
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
@@ -45,6 +46,11 @@ _POD_GRACE_S = 5
 """What workers would still retire is deleted with them."""
 _POLL_S = 0.5
 
+
+class OthersWouldGo(PermanentError):
+    """The CRDs are about to go, and with them Topologies of other namespaces."""
+
+
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -63,6 +69,20 @@ class Uninstalled:
 
     deleted: tuple[str, ...]
     ending: tuple[str, ...]
+
+
+async def check_others(cluster: ClusterApi) -> None:
+    """Raises OthersWouldGo when other namespaces have Topologies, which would go with the CRDs."""
+    try:
+        listing = await cluster.list(TOPOLOGIES, everywhere=True)
+    except KindUnknown:
+        return
+    others = sorted({str(thing["metadata"]["namespace"]) for thing in listing.items} - {cluster.namespace})
+    if others:
+        raise OthersWouldGo(
+            f"there are Topologies in other namespaces ({', '.join(others)}), and this release's CRDs would "
+            "take them along: upgrade it with crds.keep=true first, or delete them"
+        )
 
 
 async def run_uninstall(
