@@ -181,6 +181,8 @@ class Worker:
         self.uid = f"uid-{self.name}"
         self.faults: list[str] = []
         self.step_s = 0.0
+        self.part = 1.0
+        """How much of each source is let through."""
         self._store = RedisStore(server.url, UID)
         self._rows = rows
         self._targets = targets
@@ -254,7 +256,7 @@ class Worker:
         if operator == "src":
             rows = self._rows[one.shard]
             start = int(owned.position or b"0")
-            batch = rows[start : start + 5]
+            batch = rows[start : min(start + 5, int(self.part * len(rows)))]
             end = start + len(batch)
             commit = owned.commit(
                 time.time_ns() // 1000,

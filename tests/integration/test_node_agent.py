@@ -29,9 +29,10 @@ def scene(tmp_path: Path) -> Iterator[AgentScene]:
 
 
 def begin(scene: AgentScene, pace_s: float = 0.0) -> None:
-    """Everything runs; the workers take `pace_s` from batch to batch."""
+    """Everything runs; the workers take `pace_s` from batch to batch, and leave something for `finish`."""
     for worker in scene.workers.values():
         worker.step_s = pace_s
+        worker.part = 0.8 if pace_s else 1.0
     scene.publish()
     scene.wait_applied()
     scene.work()
@@ -41,7 +42,14 @@ def wait_under_way(scene: AgentScene, part: float = 0.2) -> None:
     """Until some of the rows have arrived."""
     total = scene.expected().total()
     eventually(lambda: scene.counts("end").total() >= part * total, "rows are under way")
-    assert scene.counts("end").total() < total
+
+
+def finish(scene: AgentScene) -> None:
+    """Let everything through, and see that it has arrived, once each."""
+    assert scene.counts("end").total() < scene.expected().total()
+    for worker in scene.workers.values():
+        worker.part = 1.0
+    scene.wait_done()
 
 
 def generation(scene: AgentScene, node: str) -> int:
@@ -115,7 +123,7 @@ def test_an_agent_that_is_killed_in_the_middle_of_deliveries_loses_and_doubles_n
         agent = scene.agents["ab"[number % 2]]
         agent.kill()
         agent.start()
-    scene.wait_done()
+    finish(scene)
     assert generation(scene, "a") == generation(scene, "b") == 1
 
 
@@ -125,7 +133,7 @@ def test_a_store_that_is_killed_comes_back_with_everything_and_a_new_generation(
     for node in ("a", "b"):
         scene.servers[node].kill()
         scene.servers[node].start()
-    scene.wait_done()
+    finish(scene)
     eventually(lambda: (generation(scene, "a"), generation(scene, "b")) == (2, 2), "the generations are told")
 
 
@@ -140,7 +148,7 @@ def test_an_outage_of_the_api_server_stops_nothing_even_when_agents_and_stores_s
         scene.servers[node].kill()
         scene.servers[node].start()
         scene.agents[node].start()
-    scene.wait_done()
+    finish(scene)
     scene.api.come_back()
     scene.version = 2
     scene.publish()
@@ -184,7 +192,7 @@ def test_homes_that_change_places_while_rows_flow_keep_every_row(scene: AgentSce
         scene.homes[shard] = other[home]
     scene.version, scene.born = 2, {}
     scene.publish()
-    scene.wait_done()
+    finish(scene)
     for shard, home in scene.homes.items():
         here, there = scene.counters(shard, home), scene.counters(shard, other[home])
         assert here is not None
@@ -211,7 +219,7 @@ def test_agents_that_are_killed_in_the_middle_of_moves_go_on_with_them(scene: Ag
         for agent in scene.agents.values():
             agent.kill()
             agent.start()
-    scene.wait_done()
+    finish(scene)
 
 
 # --- farewells
