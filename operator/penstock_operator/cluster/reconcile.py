@@ -37,6 +37,7 @@ from penstock_operator.cluster.cluster_api import (
     version_of,
 )
 from penstock_operator.cluster.decide import decide
+from penstock_operator.cluster.identity import state_identity
 from penstock_operator.cluster.lease import LeaseLost
 from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.mirror import WATCHED, Mirror
@@ -484,11 +485,9 @@ def _with_refusal(decision: Decision, work: _Work, message: str) -> Decision:
 
 
 def _state_uid(topology: ObservedTopology, schedules: tuple[ObservedSchedule, ...]) -> str:
-    """What its state goes by: its own uid, or that of a retained one which it goes on with."""
-    for one in schedules:
-        if one.owner_uid in {"", topology.uid} and not one.is_deleting:
-            return one.topology_uid
-    return topology.uid
+    if topology.plan is None:
+        return topology.uid
+    return state_identity(topology, topology.plan, schedules).uid
 
 
 def _code_map(work: _Work) -> str | None:
