@@ -20,8 +20,8 @@ TOPOLOGIES = b"penstock:topologies"
 """Set: uids of the topologies that have something in this store."""
 
 SCHEDULES = b"penstock:schedules"
-"""Hash: Schedule object -> its JSON, as the node agent last saw it. For an agent that starts while the API server
-is away; nobody else reads it."""
+"""Hash: Schedule object -> its JSON, as the node agent last saw it. For an agent that starts while the API
+server is away; nobody else reads it."""
 
 _UID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
