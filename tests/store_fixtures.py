@@ -63,6 +63,12 @@ class RedisBackend:
         """A plain client of a node that was opened before."""
         return redis.Redis.from_url(self._nodes[node].url)
 
+    def restart(self, node: str, store_id: str) -> None:
+        """A new run of a node's server, with what it held, which opens the store."""
+        self._nodes[node].stop()
+        self._nodes[node] = PrivateStore(self._folder / node, "Process", store_id=store_id)
+        self._nodes[node].start()
+
     def empty(self) -> None:
         """Forget everything: the next test begins with nodes that hold nothing."""
         for client in self._clients:

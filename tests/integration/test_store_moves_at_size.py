@@ -1,9 +1,10 @@
-"""Large shards on real servers: no call of a move keeps a server long, whatever a shard is made of."""
+"""Moves on real servers: no call keeps one long, whatever a shard is made of; a server that restarts."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -11,7 +12,8 @@ import pytest
 
 from move_scene import MoveScene
 from penstock.store.keys import Keys
-from penstock.store.port import Bounds, StateSnapshot, StateWrite, TimerWrite
+from penstock.store.moves import Export, Installed, Move
+from penstock.store.port import Answer, Bounds, StateSnapshot, StateWrite, StoreUnreachable, TimerWrite
 from penstock.store.redis_calls import PROTOCOL_VERSION
 from store_fixtures import RedisBackend
 from store_scenario import out
@@ -98,3 +100,22 @@ def test_no_call_of_a_move_keeps_a_server_long(
     assert (after.inbox_bytes, after.outbox_bytes) == (counters.inbox_bytes, counters.outbox_bytes)
     left = {key for key in servers[0].keys("penstock:t1:*") if b"mid/0" in key}
     assert left == {Keys("t1").shard(X), Keys("t1").move(X)}
+
+
+def test_a_copy_is_not_resumed_in_another_run_of_the_server(moving: MoveScene, backend: RedisBackend) -> None:
+    """A cursor would be taken for another place there."""
+    many_small_fields(moving)
+    move = moving.freeze(X)
+    first = next(moving.chunks(X, move))
+    assert isinstance(moving.install(X, move, first, 1), Installed)
+    backend.restart("n1", "s1")
+    with suppress(StoreUnreachable):
+        moving.state(X, "s1")
+    assert moving.a.store.call(Export(X, move, b"")) is Answer.STALE
+    anew = moving.try_freeze(X)
+    assert isinstance(anew, Move)
+    assert anew != move
+    assert moving.a.store.call(Export(X, anew, first.resume)) is Answer.STALE
+    moving.move(X)
+    expected = {(b"", b"key %d" % n): b"v" * 50 for n in range(60_000)}
+    assert moving.b.store.call(StateSnapshot(X)) == expected

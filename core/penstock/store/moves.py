@@ -14,7 +14,7 @@ A `Freeze` mints an epoch as a claim does, so (epoch, source's generation) names
 orders it after all earlier ones of the shard: that is the `Move`, the token that each later call carries
 and each store compares. Whatever comes twice, late or from a driver that others have overtaken meets
 another token or another step, and does nothing. `mover` drives these calls;
-`docs/decisions/0007-moves-between-stores.md` has the reasons. Neighbours: `port` has the answers and all
+`docs/decisions/0011-moves-between-stores.md` has the reasons. Neighbours: `port` has the answers and all
 other calls, `memory_moves` and `redis_moves` carry these out.
 """
 
@@ -67,7 +67,8 @@ class Chunk:
 class Export(Request[Chunk | Answer]):
     """Read a frozen shard: its record, state, timers, inbox and outbox, about `Bounds.chunk_*` at each call.
 
-    Starts with `resume` b"". A `Chunk`, or STALE (not frozen under this move), or UNKNOWN. Changes nothing.
+    Starts with `resume` b"". A `Chunk`, or STALE (not frozen under this move, or `resume` is of an earlier
+    run of the server), or UNKNOWN. Changes nothing.
     """
 
     shard: str

@@ -1210,7 +1210,12 @@ do
     end
   end
 
-  -- export: read a part of a frozen shard.
+  -- The server's own name for its run. A scan's cursor means nothing in another run, whose hashes lie otherwise.
+  local function run_id()
+    return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+  end
+
+  -- export: read a part of a frozen shard. `resume` is the run and `todo`, packed.
   -- KEYS 1: prefix. ARGV: shard, token, resume, bytes, entries. Answers [packed pieces, resume, last (0, 1)] or
   -- STALE, UNKNOWN.
   function export(keys, args)
@@ -1223,13 +1228,19 @@ do
       {'lanes', '0'}, {'inbox', record[OFFSET] + 1}, {'timers', 0}, {'collections', '0'}, {'state', '0', ''},
       {'fields', '0'}, {'head'},
     }
-    if args[6] ~= '' then todo = cmsgpack.unpack(args[6]) end
+    local run = run_id()
+    if args[6] ~= '' then
+      local begun
+      begun, todo = unpack(cmsgpack.unpack(args[6]))
+      -- a new generation follows as soon as the store is opened, and the copy begins anew
+      if begun ~= run then return 'STALE' end
+    end
     local out = {pieces = {}, bytes = tonumber(args[7]), entries = tonumber(args[8])}
     while #todo > 0 and out.bytes > 0 and out.entries > 0 do
       local item = table.remove(todo)
       READERS[item[1]](p, shard, item, todo, out)
     end
-    return {cmsgpack.pack(out.pieces), #todo > 0 and cmsgpack.pack(todo) or '', #todo == 0 and 1 or 0}
+    return {cmsgpack.pack(out.pieces), #todo > 0 and cmsgpack.pack({run, todo}) or '', #todo == 0 and 1 or 0}
   end
 
   -- Writing it part by part.
