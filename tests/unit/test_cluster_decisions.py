@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cluster_world import GIB, World, manifest
 from penstock_operator.cluster.memory import Memory
-from penstock_operator.cluster.observed import Need, Resize
+from penstock_operator.cluster.observed import Need, Observed, Resize
 
 
 def started(**changes: object) -> World:
@@ -517,4 +517,21 @@ def test_a_crash_between_two_schedules_is_gone_on_from() -> None:
         store.applied.pop("count", None)
     assert decision.actions
     world.run(10)
+    assert world.is_whole()
+
+
+def test_shards_that_their_home_may_still_have_to_make_stay_with_it_even_when_their_worker_dies() -> None:
+    world = World()
+    while not world.schedules:
+        world.step()
+    before = {s: p.home for s, p in world.schedules["words-count"].schedule.shards.items()}
+    world.delete_pod("words-w0")
+
+    def before_agents_told(seen: Observed) -> Observed:
+        return replace(seen, schedules=tuple(replace(one, applied=()) for one in seen.schedules))
+
+    world.step(look=before_agents_told)
+    after = {s: p.home for s, p in world.schedules["words-count"].schedule.shards.items()}
+    assert after == before
+    world.run(20)
     assert world.is_whole()

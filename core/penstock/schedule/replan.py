@@ -283,10 +283,10 @@ def _replanned(
         return _renewed(old, by_name, term)
     weights = tasks or _idle(old, free, active)
     names = _executor_names(old, wish.operator, weights)
-    held = {
-        names[worker]: [shard for shard in free if worker_of[old.shards[shard].executor] == worker]
-        for worker in weights
-    }
+    held: dict[str, list[str]] = {name: [] for name in names.values()}
+    for shard in free:
+        if (worker := worker_of[old.shards[shard].executor]) in names:
+            held[names[worker]].append(shard)
     runs = _share_out(
         [*free, *new_shards],
         {shard: old.shards[shard].home for shard in free},

@@ -7,6 +7,7 @@ dead before a grace is over: the picture may be old. Pure; `Memory.since_s` hold
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -117,6 +118,7 @@ def judge_workers(
     pods = {pod.name: pod for pod in observed.pods}
     places = _places(schedules)
     judge = _Judge(observed, since)
+    holdings = _holdings(schedules)
     cordoned = {node.name for node in observed.nodes if not node.schedulable}
     workers = []
     for name in sorted(
@@ -124,7 +126,7 @@ def judge_workers(
     ):
         pod, place = pods.get(name), places.get(name)
         node = pod.node if pod is not None else place.node if place is not None else ""
-        holding = _holding(schedules, name)
+        holding = holdings.get(name, _Holding())
         operator = (pod.labels if pod is not None else {}).get(LABEL_OPERATOR, "")
         has_failed_resize = pod is not None and pod.resize in (Resize.INFEASIBLE, Resize.ERROR)
         workers.append(
@@ -132,14 +134,14 @@ def judge_workers(
                 name=name,
                 operator=operator if pod is not None else _operator_of(schedules, name, observed),
                 node=node,
-                state=judge.state(name, pod, node, holds_executors=holding[0] > 0),
+                state=judge.state(name, pod, node, holds_executors=holding.executors > 0),
                 pod=pod,
                 is_current=pod is None
                 or (template_hash in (None, pod.template_hash) and not has_failed_resize),
                 is_cordoned=node in cordoned,
-                executors=holding[0],
-                shards=holding[1],
-                tasks=holding[2],
+                executors=holding.executors,
+                shards=holding.shards,
+                tasks=holding.tasks,
             )
         )
     return tuple(workers)
@@ -156,15 +158,26 @@ def _places(schedules: Sequence[ObservedSchedule]) -> dict[str, WorkerPlace]:
     return {place.name: place for seen in schedules for place in seen.schedule.workers}
 
 
-def _holding(schedules: Sequence[ObservedSchedule], worker: str) -> tuple[int, int, int]:
-    executors = shards = tasks = 0
+@dataclass(slots=True)
+class _Holding:
+    """What a worker has over all Schedules."""
+
+    executors: int = 0
+    shards: int = 0
+    tasks: int = 0
+
+
+def _holdings(schedules: Sequence[ObservedSchedule]) -> dict[str, _Holding]:
+    """By worker."""
+    found: dict[str, _Holding] = defaultdict(_Holding)
     for seen in schedules:
-        mine = [e for e in seen.schedule.executors if e.worker == worker]
-        executors += len(mine)
-        tasks += sum(e.tasks for e in mine)
-        names = {e.name for e in mine}
-        shards += sum(place.executor in names for place in seen.schedule.shards.values())
-    return executors, shards, tasks
+        counts = Counter(place.executor for place in seen.schedule.shards.values())
+        for executor in seen.schedule.executors:
+            holding = found[executor.worker]
+            holding.executors += 1
+            holding.tasks += executor.tasks
+            holding.shards += counts[executor.name]
+    return found
 
 
 def _operator_of(schedules: Sequence[ObservedSchedule], worker: str, observed: Observed) -> str:
