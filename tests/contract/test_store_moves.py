@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from move_scene import MoveScene
-from penstock.store.mover import MoveKind, MoveObstacle, MoveStep, moves_due, tidy_once
+from penstock.store.mover import MoveKind, MoveObstacle, MoveStep, move_once, moves_due, tidy_once
 from penstock.store.moves import (
     Activate,
     Chunk,
@@ -36,7 +36,7 @@ from penstock.store.port import (
     StateWrite,
     TimerWrite,
 )
-from store_backends import Backend
+from store_backends import Backend, LossyStore
 from store_scenario import out, payloads
 
 X = "mid/0"
@@ -672,8 +672,18 @@ def test_what_stands_in_the_way_of_a_move_is_named(moving: MoveScene) -> None:
     del moving.at["s2"]
     progress = moving.move_once(X)
     assert (progress.step, progress.target, progress.obstacle) == (
-        MoveStep.COPY, "s2", MoveObstacle.NO_SUCH_STORE,
+        MoveStep.FREEZE, "s2", MoveObstacle.NO_SUCH_STORE,
     )  # fmt: skip
+    assert moving.a.measure(X).status is ShardStatus.ACTIVE
+
+
+def test_a_shard_is_not_frozen_for_a_target_that_does_not_answer(moving: MoveScene) -> None:
+    moving.send_home(X, "s2")
+    away = LossyStore(moving.b.store, 0, reply_lost=False)
+    progress = move_once(moving.a.store, lambda _: away, X, target_id="s2", version=moving.version)
+    assert progress.obstacle is MoveObstacle.TARGET_UNREACHABLE
+    assert moving.a.measure(X).status is ShardStatus.ACTIVE
+    moving.a.commit(X, out("end/0"))
 
 
 @pytest.mark.parametrize("failing", ["s1", "s2"])

@@ -75,7 +75,7 @@ class MoveObstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """How far a move is after one call. `target` is the store that it is bound for ("" before the freeze);
+    """How far a move is after one call. `target` is the store that it is bound for ("" when unknown);
     `copied_bytes` were copied by this call. Without an obstacle and not at an end, go on at once."""
 
     shard: str
@@ -225,9 +225,12 @@ def _move(sight: _Sight, source: _End, store_of: StoreOf, freeze: Freeze, chunks
         sight.target = move.target
         sight.step = MoveStep.ACTIVATE if state.status is ShardStatus.DEPARTED else MoveStep.DONE
     else:
+        sight.target = freeze.target
+        target = _target(store_of(freeze.target))
+        # The target is asked before the freeze: a shard works on while there is nowhere to go.
+        there = target.state(sight.shard)
         move = _frozen(sight, source, freeze)
-        target = _target(store_of(move.target))
-        _copy(sight, source, target, move, chunks_max)
+        _copy(sight, source, target, move, there, chunks_max)
         if sight.step is MoveStep.DEPART:
             _depart(sight, source, move)
     if sight.step is MoveStep.ACTIVATE:
@@ -245,15 +248,18 @@ def _frozen(sight: _Sight, source: _End, freeze: Freeze) -> Move:
                 answer, MoveObstacle.UNKNOWN
             )
         )
-    sight.step, sight.target = MoveStep.COPY, answer.target
+    sight.step = MoveStep.COPY
     return answer
 
 
-def _copy(sight: _Sight, source: _End, target: _End, move: Move, chunks_max: int) -> None:
-    """Take the copy at the target further; the step is DEPART when the target has said that it is
-    complete."""
+def _copy(
+    sight: _Sight, source: _End, target: _End, move: Move, there: MoveState | None, chunks_max: int
+) -> None:
+    """Take the copy at the target further; the step is DEPART when the target has said that it is complete.
+
+    `there` is how the target stood before.
+    """
     shard = sight.shard
-    there = target.state(shard)
     installed = Installed(0, b"", complete=False)
     if there is not None and there.installed is not None and there.move == move:
         installed = there.installed
