@@ -13,10 +13,12 @@ EMPTY_S = 30
 
 
 def wait_stores_empty_of(installation: Installation, uid: str) -> None:
-    """Wait until no store holds a key of the topology with this state."""
+    """Wait until the stores hold nothing of the topology with this state but the mark that it is gone, which
+    keeps late calls out."""
+    tombstone = f"penstock:{uid}:tombstone"
     wait_until(
         f"no store holds keys of {uid}",
-        lambda: not any(installation.store_keys(uid).values()),
+        lambda: all(set(keys) <= {tombstone} for keys in installation.store_keys(uid).values()),
         EMPTY_S,
         every_s=1,
     )

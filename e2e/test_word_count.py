@@ -20,7 +20,7 @@ def test_workers_on_both_nodes_count_the_words_of_real_text_exactly(
     assert homes == nodes
     counting.assert_exact()
     assert counting.expected.total() > 50_000
-    assert counting.workers() == []
+    counting.wait_workers(0)
 
 
 def test_each_operator_may_have_workers_of_its_own(word_count: Callable[..., WordCount]) -> None:

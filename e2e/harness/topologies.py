@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -81,6 +82,12 @@ def share(topology: Object, *mounts: tuple[str, str]) -> Object:
         ],
     }
     return topology
+
+
+def _lines_of_real_text() -> Iterator[str]:
+    for path in sorted(_TEXTS.glob("*.txt")):
+        with path.open(encoding="utf-8") as text:
+            yield from text
 
 
 @dataclass(frozen=True)
@@ -214,9 +221,11 @@ class WordCount(Running):
     ) -> WordCount:
         """Write the texts (so many files of so many lines) and the manifest; nothing is applied yet."""
         folder = shared.fresh(name)
-        for source in sorted(_TEXTS.glob("*.txt"))[:files]:
-            with source.open(encoding="utf-8") as text:
-                (folder / "texts" / source.name).write_text("".join(islice(text, lines)), encoding="utf-8")
+        # Dealt out, for a paced source gives each file its part of the rate by its size.
+        dealt = list(islice(_lines_of_real_text(), files * lines))
+        for number in range(files):
+            part = "".join(dealt[number::files])
+            (folder / "texts" / f"text-{number}.txt").write_text(part, encoding="utf-8")
         topology = share(
             sized(example("word-count"), name, sizes), ("texts", "/app/texts"), ("out", "/app/out")
         )
