@@ -17,7 +17,7 @@ import yaml
 
 from penstock.api.compile import compile_topology
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.topology import Topology
+from penstock.api.topology import Topology, TopologyStatus
 from penstock.dataflow.plan import FilesSource
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import AppliedPlace
@@ -385,6 +385,7 @@ class World:
                     del self.stores[node]
 
     def apply(self, decision: Decision) -> None:
+        TopologyStatus.model_validate(dict(decision.status), by_alias=True, by_name=False)
         for action in decision.actions:
             if not self._apply(action):
                 return

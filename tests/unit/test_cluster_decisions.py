@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from cluster_world import GIB, World, manifest
 from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.observed import Need, Observed, Resize
@@ -535,3 +537,15 @@ def test_shards_that_their_home_may_still_have_to_make_stay_with_it_even_when_th
     assert after == before
     world.run(20)
     assert world.is_whole()
+
+
+@pytest.mark.parametrize(("first", "then"), [("Topology", "Operator"), ("Operator", "Topology")])
+def test_another_isolation_moves_everything_to_workers_of_the_other_kind(first: str, then: str) -> None:
+    world = started(spec__workers__isolation=first)
+    old = set(world.uids().values())
+    world.edit(spec__workers__isolation=then)
+    world.run(60)
+    assert not old & set(world.uids().values())
+    assert len(world.pods) == (4 if then == "Operator" else 2)
+    assert world.is_whole()
+    assert world.condition("Ready") == ("True", "Running")

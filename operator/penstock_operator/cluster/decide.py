@@ -61,6 +61,8 @@ START_PATIENCE_S = 30.0
 """So long ready workers wait for the others before the first schedules."""
 AVOID_S = 60.0
 """So long a node that did not take a pod is the last choice."""
+AT_ONCE_S = 0.25
+"""While an operator is without a task: its next record must not wait."""
 SOON_S = 1.0
 LATER_S = 2.0
 _FAILURE_LINES_MAX = 4
@@ -444,6 +446,8 @@ class _Turn:
         events = (*events_of(self.former, status), *self.events)
         is_steady = status["phase"] in ("Running", "Finished", "Paused") and not actions
         next_look_s = LATER_S if is_steady and not self.settled.waits else SOON_S
+        if any(not s.tasks and not s.is_source for s in self.schedules.values()) and not self.is_finished:
+            next_look_s = AT_ONCE_S
         return Decision(memory, actions, status, events, self.found.need, next_look_s)
 
     def _verdict(self) -> Verdict:
