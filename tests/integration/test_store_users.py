@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,15 +83,21 @@ class Store:
         return redis.Redis(unix_socket_path=str(self.socket), username=user, password=self.password(user))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    store = Store(tmp_path_factory.mktemp("users"))
+def made_store(folder: Path) -> Store:
+    """A folder with the chart's users and their passwords."""
+    store = Store(folder)
     acl = ACL.read_text(encoding="utf-8")
     for user in USERS:
         password = store.password(user)
         (store.folder / f"{user}-password").write_text(password, encoding="utf-8")
         acl = acl.replace(f"<hash of {user}-password>", hashlib.sha256(password.encode()).hexdigest())
     (store.folder / "users.acl").write_text(acl, encoding="utf-8")
+    return store
+
+
+@contextmanager
+def running(store: Store, *more: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A server in the store's folder, until the block ends."""
     settings = {
         "port": "0",
         "unixsocket": str(store.socket),
@@ -100,13 +107,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     }
     arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
     with (store.folder / "log").open("wb") as log:
-        process = subprocess.Popen([find_server(), *arguments], stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([find_server(), *arguments, *more], stdout=log, stderr=subprocess.STDOUT)
     try:
         _await_socket(process, store)
-        yield store
+        yield process
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    store = made_store(tmp_path_factory.mktemp("users"))
+    with running(store):
+        yield store
 
 
 def _await_socket(process: subprocess.Popen[bytes], store: Store) -> None:
@@ -279,6 +293,35 @@ def test_neither_workers_nor_the_operator_administer_the_store(
 def test_the_operator_has_no_command_that_writes(server: Store, command: str) -> None:
     with pytest.raises(redis.exceptions.NoPermissionError):
         server.plain("operator").execute_command(*command.split())
+
+
+def test_a_store_with_these_users_that_is_killed_comes_back_with_all_that_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server replays its log as the user `default`, and leaves out what that user may not do."""
+    store = made_store(tmp_path)
+    login = Login(store, monkeypatch)
+    logged = ("--appendonly", "yes", "--appendfsync", "no")
+    with running(store, *logged) as process:
+        load_functions(login.use("agent"))
+        scene = scene_of(login)
+        scene.claim("src/0")
+        scene.commit("src/0", out("mid/0", b"m"), position=b"7")
+        before = _content(store)
+        login.close()
+        process.kill()
+    store.socket.unlink()
+    with running(store, *logged):
+        assert _content(store) == before
+
+
+def _content(store: Store) -> dict[bytes, object]:
+    """Everything that a server holds; a hash has no order."""
+    agent = store.plain("agent")
+    return {
+        key: agent.hgetall(key) if agent.type(key) == b"hash" else agent.dump(key)
+        for key in agent.scan_iter()
+    }
 
 
 def test_nobody_enters_without_a_password(server: Store) -> None:
