@@ -66,7 +66,7 @@ def test_the_operators_leader_is_killed(
     counting = word_count("leader-killed", lines=700)
     counting.wait_rows()
     leader, term = installation.leader(), installation.term()
-    kill_pod(cluster, leader)
+    kill_container(cluster, installation.leading_pod(), "operator")
     installation.wait_other_leader(leader)
     assert installation.term() > term
     counting.assert_exact()
@@ -94,10 +94,11 @@ def test_a_leader_that_stood_still_past_its_lease_writes_no_schedule_afterwards(
     counting = word_count("leader-frozen", lines=1500)
     counting.wait_workers(2)
     counting.wait_rows()
-    old, term = installation.leader(), installation.term()
+    leader, term = installation.leader(), installation.term()
+    old = installation.leading_pod()
     started = {each["metadata"]["name"]: _starts(each) for each in cluster.all("pods", OPERATORS)}
     with frozen(cluster, old, "operator"):
-        installation.wait_other_leader(old, LEASE_S * 4)
+        installation.wait_other_leader(leader, LEASE_S * 4)
         # Something to be written, by whoever leads.
         counting.edit_operator("count", {"tasks": {"min": 1, "max": 4, "initial": 3}})
         cluster.wait_all(

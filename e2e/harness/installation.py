@@ -92,24 +92,27 @@ class Installation:
     # --- who is who ---------------------------------------------------------------------------------
 
     def leader(self) -> str:
-        """The pod of the operator that leads."""
-        holder = self.cluster.get("lease", f"{RELEASE}-operator")["spec"]["holderIdentity"]
-        (pod,) = [name for name in self.cluster.names("pods", OPERATORS) if holder.startswith(name)]
-        return pod
+        """The start of an operator that leads: its pod's name, and what tells starts apart."""
+        return str(self._lease()["spec"].get("holderIdentity", ""))
+
+    def leading_pod(self) -> str:
+        return self.leader().rpartition("_")[0]
 
     def term(self) -> int:
-        return int(self.cluster.get("lease", f"{RELEASE}-operator")["spec"]["leaseTransitions"])
+        return int(self._lease()["spec"]["leaseTransitions"])
 
-    def wait_other_leader(self, than: str, seconds: float = 60) -> str:
-        """Wait until another pod leads; answers it."""
+    def _lease(self) -> Object:
+        return self.cluster.get("lease", f"{RELEASE}-operator")
+
+    def wait_other_leader(self, than: str, seconds: float = 60) -> None:
+        """Wait until another start leads."""
         self.cluster.wait(
             "lease",
             f"{RELEASE}-operator",
             f"another leader than {than}",
-            lambda lease: not lease["spec"]["holderIdentity"].startswith(than),
+            lambda lease: lease["spec"].get("holderIdentity", "") not in ("", than),
             seconds,
         )
-        return self.leader()
 
     def store_pod(self, node: str) -> str:
         (pod,) = [each for each in self.cluster.all("pods", STORES) if node_of(each) == node]
