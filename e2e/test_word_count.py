@@ -26,5 +26,5 @@ def test_workers_on_both_nodes_count_the_words_of_real_text_exactly(
 def test_each_operator_may_have_workers_of_its_own(word_count: Callable[..., WordCount]) -> None:
     counting = word_count("apart", lines=400, sizes=Sizes(workers=1, isolation="Operator"))
     names = [pod["metadata"]["name"] for pod in counting.wait_workers(2)]
-    assert sorted(names) == ["apart-count-w0", "apart-lines-w0"]
+    assert [name.rsplit("-", 2)[0] for name in sorted(names)] == ["apart-count", "apart-lines"]
     counting.assert_exact()
