@@ -545,12 +545,12 @@ class World:
 
     def tasks(self, operator: str) -> dict[str, int]:
         """worker -> tasks."""
-        executors = self.schedules[f"words-{operator}"].schedule.executors
+        executors = self.schedules[f"words.{operator}"].schedule.executors
         return {executor.worker: executor.tasks for executor in executors}
 
     def nodes_of(self, operator: str) -> dict[str, int]:
         """node -> shards whose state is there."""
-        shards = self.schedules[f"words-{operator}"].schedule.shards
+        shards = self.schedules[f"words.{operator}"].schedule.shards
         return {
             name: count for name, store in self.stores.items() if (count := len(store.held & shards.keys()))
         }
@@ -567,7 +567,7 @@ class World:
         plan = read_topology(self.document).plan
         assert plan is not None
         for stage in plan.stages:
-            seen = self.schedules.get(f"words-{stage.operator}")
+            seen = self.schedules.get(f"words.{stage.operator}")
             if seen is None:
                 return False
             workers = {place.name: place for place in seen.schedule.workers}

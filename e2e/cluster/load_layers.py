@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from os.path import dirname, normpath
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 CONFIG = "application/vnd.docker.container.image.v1+json"
@@ -99,6 +100,13 @@ def saved(images: list[str], folder: Path, held_by_all: set[str]) -> dict[str, B
     return blobs | {path: blobs[target] for path, target in links.items()}
 
 
+def default_registry() -> str:
+    """The registry that a name without one means, as the engine says it."""
+    command = ["docker", "info", "--format", "{{.IndexServerAddress}}"]
+    address = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return str(urlsplit(address.strip()).hostname).removeprefix("index.")
+
+
 def described(blobs: dict[str, Blob], folder: Path) -> bytes:
     """Write a manifest for each image; answers the index that names them."""
     manifests = []
@@ -110,7 +118,7 @@ def described(blobs: dict[str, Blob], folder: Path) -> bytes:
         blob = Blob(f"sha256:{hashlib.sha256(data.encode()).hexdigest()}", len(data))
         (folder / blob.digest).write_text(data)
         for tag in entry["RepoTags"]:
-            name = tag if "/" in tag else f"docker.io/library/{tag}"
+            name = tag if "/" in tag else f"{default_registry()}/library/{tag}"
             manifests.append(blob.described(MANIFEST, annotations={"io.containerd.image.name": name}))
     return json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
 

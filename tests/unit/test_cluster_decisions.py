@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cluster_world import GIB, World, manifest
+from penstock.store.failure_names import failure_name
 from penstock_operator.cluster.memory import Memory
+from penstock_operator.cluster.names import ANNOTATION_TEMPLATE, worker_name
 from penstock_operator.cluster.observed import Need, Observed, Resize
 
 
@@ -23,7 +25,7 @@ def started(**changes: object) -> World:
 def test_a_topology_gets_workers_on_both_nodes_and_a_schedule_for_each_stage() -> None:
     world = started()
     assert world.ready_pods() == {"words-w0": "node-a", "words-w1": "node-b"}
-    assert set(world.schedules) == {"words-lines", "words-count"}
+    assert set(world.schedules) == {"words.lines", "words.count"}
     assert world.tasks("count") == {"words-w0": 1, "words-w1": 1}
     assert world.nodes_of("count") == {"node-a": 4, "node-b": 4}
     assert world.is_whole()
@@ -58,7 +60,7 @@ def test_a_new_worker_has_its_tasks_up_before_it_gets_shards() -> None:
     had_shards_before_tasks = []
     for _ in range(15):
         world.step()
-        schedule = world.schedules["words-count"].schedule
+        schedule = world.schedules["words.count"].schedule
         holding = [e for e in schedule.executors if e.worker == "words-w2"]
         had_shards_before_tasks.append(bool(holding) and bool(schedule.shards_of(holding[0].name)))
         if holding:
@@ -99,12 +101,12 @@ def test_a_pod_that_is_deleted_loses_its_shards_at_once_and_comes_back_by_the_sa
 
 def test_the_only_worker_that_is_deleted_is_made_anew_and_its_schedules_name_the_new_pod() -> None:
     world = started(spec__workers__min=1)
-    version = world.schedules["words-count"].schedule.version
+    version = world.schedules["words.count"].schedule.version
     world.delete_pod("words-w0")
     world.run(3)
     assert world.condition("Ready")[1] in ("WorkersStarting", "WorkersMissing")
     world.run(15)
-    schedule = world.schedules["words-count"].schedule
+    schedule = world.schedules["words.count"].schedule
     assert [place.uid for place in schedule.workers] == [world.uids()["words-w0"]]
     assert schedule.version > version
     assert world.is_whole()
@@ -225,15 +227,16 @@ def test_a_warm_worker_holds_nothing_and_takes_over_when_one_dies() -> None:
 
 def test_with_isolation_operator_each_stage_has_workers_of_its_own() -> None:
     world = started(spec__workers__isolation="Operator", spec__workers__min=1)
-    assert sorted(world.ready_pods()) == ["words-count-w0", "words-lines-w0"]
-    assert set(world.tasks("count")) == {"words-count-w0"}
-    assert set(world.tasks("lines")) == {"words-lines-w0"}
+    count, lines = worker_name("words", "count", 0), worker_name("words", "lines", 0)
+    assert sorted(world.ready_pods()) == [count, lines]
+    assert set(world.tasks("count")) == {count}
+    assert set(world.tasks("lines")) == {lines}
     assert world.is_whole()
 
 
 def test_paused_sources_have_no_tasks_and_resuming_restores_them() -> None:
     world = started()
-    before = world.schedules["words-lines"].schedule
+    before = world.schedules["words.lines"].schedule
     world.edit(spec__paused=True)
     world.inbox_entries = {"count": 3}
     world.run(3)
@@ -245,7 +248,7 @@ def test_paused_sources_have_no_tasks_and_resuming_restores_them() -> None:
     assert sum(world.tasks("count").values()) == 2
     world.edit(spec__paused=False)
     world.run(3)
-    after = world.schedules["words-lines"].schedule
+    after = world.schedules["words.lines"].schedule
     assert (after.executors, after.shards.keys()) == (before.executors, before.shards.keys())
     assert world.status["phase"] == "Running"
 
@@ -276,12 +279,21 @@ def test_an_idle_operator_gives_back_its_last_task_and_gets_it_again_with_input(
 
 def test_user_code_that_fails_is_shown_and_the_rest_goes_on() -> None:
     world = started()
-    world.failures = {"count": "Traceback\n  File words.py\nValueError: no such word"}
+    annotations = [pod.document["metadata"]["annotations"] for pod in world.pods.values()]
+    (template,) = {found[ANNOTATION_TEMPLATE] for found in annotations}
+    world.failures = {failure_name("count", template): "Traceback\n  File words.py\nValueError: no such word"}
     world.run(3)
     assert world.status["phase"] == "Failed"
     assert world.condition("Ready") == ("False", "UserCodeFailed")
     assert "no such word" in world.message("Ready")
     assert len(world.ready_pods()) == 2
+
+
+def test_a_failure_of_code_that_was_mended_is_history() -> None:
+    world = started()
+    world.failures = {failure_name("count", "01234567"): "ValueError: no such word"}
+    world.run(3)
+    assert world.status["phase"] == "Running"
 
 
 def test_without_room_it_is_pending_and_says_what_is_missing_in_figures() -> None:
@@ -353,10 +365,10 @@ def test_while_a_store_has_not_applied_a_version_only_the_dead_are_treated() -> 
     world.agents_work = False
     world.edit(spec__operators__2__tasks={"min": 3, "max": 8})
     world.run(3)
-    version = world.schedules["words-count"].schedule.version
+    version = world.schedules["words.count"].schedule.version
     world.edit(spec__operators__2__tasks={"min": 4, "max": 8})
     world.run(5)
-    assert world.schedules["words-count"].schedule.version == version
+    assert world.schedules["words.count"].schedule.version == version
     assert world.condition("Progressing") == ("True", "ApplyingSchedule")
     world.delete_pod("words-w0")
     world.run(2)
@@ -482,7 +494,7 @@ def test_new_files_add_shards_and_files_that_are_gone_take_none_away() -> None:
     world = started()
     world.partitions = ("lines/texts/b.txt", "lines/texts/c.txt")
     world.run(10)
-    schedule = world.schedules["words-lines"].schedule
+    schedule = world.schedules["words.lines"].schedule
     assert set(schedule.shards) == {"lines/texts/a.txt", "lines/texts/b.txt", "lines/texts/c.txt"}
     assert world.is_whole()
 
@@ -513,7 +525,7 @@ def test_a_crash_between_two_schedules_is_gone_on_from() -> None:
     world = World()
     while not world.schedules:
         decision = world.step()
-    del world.schedules["words-count"]
+    del world.schedules["words.count"]
     for store in world.stores.values():
         store.held = {shard for shard in store.held if not shard.startswith("count")}
         store.applied.pop("count", None)
@@ -526,14 +538,14 @@ def test_shards_that_their_home_may_still_have_to_make_stay_with_it_even_when_th
     world = World()
     while not world.schedules:
         world.step()
-    before = {s: p.home for s, p in world.schedules["words-count"].schedule.shards.items()}
+    before = {s: p.home for s, p in world.schedules["words.count"].schedule.shards.items()}
     world.delete_pod("words-w0")
 
     def before_agents_told(seen: Observed) -> Observed:
         return replace(seen, schedules=tuple(replace(one, applied=()) for one in seen.schedules))
 
     world.step(look=before_agents_told)
-    after = {s: p.home for s, p in world.schedules["words-count"].schedule.shards.items()}
+    after = {s: p.home for s, p in world.schedules["words.count"].schedule.shards.items()}
     assert after == before
     world.run(20)
     assert world.is_whole()

@@ -90,7 +90,7 @@ def test_samples_are_taken_once_a_second_and_kept_for_the_window() -> None:
         samples = with_sample(samples, seen_with(world, tick), schedules, tick / 2)
     assert samples[-1].at_s - samples[0].at_s >= WINDOW_S
     assert len(samples) <= WINDOW_S + 2
-    found = figures_of_stage(samples, "count", world.schedules["words-count"].schedule.shards)
+    found = figures_of_stage(samples, "count", world.schedules["words.count"].schedule.shards)
     assert found.rate_per_s == 16.0, "eight shards of two rows a second"
 
 

@@ -140,6 +140,12 @@ def test_a_worker_pod_is_this() -> None:
                             "name": "PENSTOCK_STORE_ID",
                             "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}},
                         },
+                        {
+                            "name": "PENSTOCK_TEMPLATE",
+                            "valueFrom": {
+                                "fieldRef": {"fieldPath": "metadata.annotations['penstock.dev/template']"}
+                            },
+                        },
                     ],
                     "ports": [{"name": "metrics", "containerPort": 9090}],
                     "startupProbe": http("/healthz", 1, 2, 180),
@@ -376,7 +382,7 @@ def test_a_schedule_object_is_this_and_without_owner_where_state_is_retained() -
         "apiVersion": "penstock.dev/v1alpha1",
         "kind": "Schedule",
         "metadata": {
-            "name": "words-count",
+            "name": "words.count",
             "namespace": "streams",
             "annotations": {"penstock.dev/identity": "identity"},
             "labels": {

@@ -52,7 +52,7 @@ def test_a_schedule_of_4096_shards_on_100_executors_stays_far_below_etcds_limit(
         {
             "apiVersion": "penstock.dev/v1alpha1",
             "kind": "Schedule",
-            "metadata": {"name": "word-count-count"},
+            "metadata": {"name": "word-count.count"},
             "spec": {
                 "topology": "word-count",
                 "topologyUid": "u",

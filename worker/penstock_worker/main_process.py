@@ -20,6 +20,7 @@ from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, unpack, worker_row_name
 from penstock.schedule.diff import update
+from penstock.store.failure_names import failures_of
 from penstock.store.port import (
     Answer,
     AssignedExecutor,
@@ -180,7 +181,7 @@ class MainProcess:
         assignment, failures, rows = self._store.pipeline(
             [Assignment(self._launch.worker), Failures(), ReadMetrics()]
         )
-        self._follow(assignment, failures)
+        self._follow(assignment, failures_of(failures, self._launch.template))
         if self._announcer is not None:
             self._announcer.under(assignment.generation)
         tasks, shard_rows = self._own_rows(rows)
@@ -244,6 +245,7 @@ class MainProcess:
                     base_dir=self._launch.base_dir,
                     durable=self._plan.durability != "Process",
                     bounds=Bounds(),
+                    template=self._launch.template,
                 )
             )
 

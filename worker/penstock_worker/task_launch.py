@@ -22,6 +22,8 @@ class TaskLaunch:
     durable: bool
     """Mode Disk: a sink's bytes are synced before they are acknowledged."""
     bounds: Bounds
+    template: str = ""
+    """Of the worker's code; its failures are reported under it."""
 
     @property
     def executor(self) -> str:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from penstock.dataflow.plan import Processor
+from penstock.store.failure_names import failure_name
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
     Acknowledge,
@@ -392,9 +393,8 @@ class TaskLoop:
 
     def _failed(self, owned: OwnedShard, message: str) -> None:
         """Report through the fence, then touch nothing more: the main process stops the operator."""
-        answer = self._store.call(
-            ReportFailure(owned.shard, owned.generation, owned.epoch, self._operator, message)
-        )
+        name = failure_name(self._operator, self._launch.template)
+        answer = self._store.call(ReportFailure(owned.shard, owned.generation, owned.epoch, name, message))
         if answer is Answer.FENCED or answer is Answer.UNKNOWN:
             self._lost(owned.shard)
             return

@@ -22,6 +22,7 @@ ENV_POD_UID = "PENSTOCK_POD_UID"
 ENV_STORE_ID = "PENSTOCK_STORE_ID"
 ENV_STORE_URL = "PENSTOCK_STORE_URL"
 ENV_METRICS_PORT = "PENSTOCK_METRICS_PORT"
+ENV_TEMPLATE = "PENSTOCK_TEMPLATE"
 _NEEDED = (
     ENV_TOPOLOGY_UID,
     ENV_MANIFEST,
@@ -58,6 +59,8 @@ class WorkerLaunch(BaseModel):
     metrics_port: int | None = None
     runtime: Runtime = "local"
     """In a cluster a worker that is not wanted waits, instead of leaving: its pod would be started again."""
+    template: str = ""
+    """What the worker was made from, in a cluster: a failure of other code is none of its business."""
 
 
 def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
@@ -83,4 +86,5 @@ def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
         store_url=environment[ENV_STORE_URL],
         metrics_port=int(port),
         runtime="cluster",
+        template=environment.get(ENV_TEMPLATE, ""),
     )

@@ -378,8 +378,8 @@ class Commit(Request[Answer]):
     another's, the shard frozen, or moved); CONFLICT (number is neither last nor last + 1, or the
     table version differs); UNKNOWN. Never BUSY.
 
-    `in_hand`: a Fetch handed the shard out under this epoch with entries (or as a source), and this is the first
-    commit since; so it is on no ready list, and is not looked for there.
+    `in_hand`: a Fetch handed the shard out under this epoch with entries (or as a source), and this is
+    the first commit since; so it is on no ready list, and is not looked for there.
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
     read to its end and will not be handed out again.

@@ -15,6 +15,7 @@ from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.replan import Wish
+from penstock.store.failure_names import failures_of
 from penstock_operator.cluster.actions import (
     Action,
     ApplyConfigMap,
@@ -532,7 +533,7 @@ class _Turn:
             operator: message
             for reading in self.observed.readings.values()
             if reading is not None
-            for operator, message in reading.failures.items()
+            for operator, message in failures_of(reading.failures, self.template).items()
         }
 
     def _failed_workers(self) -> str:

@@ -72,7 +72,8 @@ def store_address(release: str, node: str, headless_service: str, namespace: str
 
 def worker_name(topology: str, operator: str, index: int) -> str:
     """A worker pod; `operator` is "" where a worker runs several."""
-    stem = f"{topology}-{operator}" if operator else topology
+    # The hash tells "a-b" of topology "c" from "b" of "c-a".
+    stem = f"{topology}-{operator}-{short_hash(f'{topology}.{operator}')}" if operator else topology
     return f"{fitted(stem, LABEL_VALUE_LENGTH_MAX - 6)}-w{index}"
 
 
@@ -83,7 +84,8 @@ def worker_index(name: str) -> int:
 
 
 def schedule_name(topology: str, operator: str) -> str:
-    return fitted(f"{topology}-{operator}", 253)
+    """With a dot, which neither name holds."""
+    return f"{topology}.{operator}"
 
 
 def plan_name(topology: str, template_hash: str) -> str:

@@ -19,7 +19,7 @@ from penstock_operator.cluster.lease import LeaseLost
 
 _LOG = logging.getLogger(__name__)
 
-_FIGURES = {"ratePerSecond", "latencyP50Ms", "latencyP99Ms", "backlog"}
+_FIGURES = {"ratePerSecond", "latencyP50Ms", "latencyP99Ms", "backlog", "rate", "latency"}
 _FIGURES_EVERY_S = 5.0
 
 

@@ -160,6 +160,7 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Par
         field_env("PENSTOCK_POD_UID", "metadata.uid"),
         field_env("PENSTOCK_NODE", "spec.nodeName"),
         field_env("PENSTOCK_STORE_ID", "spec.nodeName"),
+        field_env("PENSTOCK_TEMPLATE", f"metadata.annotations['{ANNOTATION_TEMPLATE}']"),
     ]
 
 
