@@ -34,6 +34,7 @@ PASSWORD_FILE = "PENSTOCK_STORE_PASSWORD_FILE"  # noqa: S105 - the name of a var
 """The environment's name of the file that holds the password of the user in a store's URL."""
 
 _CONNECT_TIMEOUT_S = 2.0
+_CONNECTIONS_MAX = 1 << 62
 _READ_BYTES = 1 << 16
 _NOT_YET = object()
 
@@ -59,12 +60,15 @@ class Wire:
         self._pool = redis.ConnectionPool.from_url(
             address,
             credential_provider=login,
+            # The pool counts all that it ever made, and we make one anew after each break.
+            max_connections=_CONNECTIONS_MAX,
             protocol=3,
             retry=Retry(NoBackoff(), 0),
             socket_connect_timeout=_CONNECT_TIMEOUT_S,
             socket_timeout=timeout_s,
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
         )
+        self._made: Any = None
         self._connection: Any = None
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
 
@@ -140,7 +144,10 @@ class Wire:
         self._connection = self._line = None
 
     def _connect(self) -> tuple[socket.socket, hiredis.Reader]:
-        connection: Any = self._pool.make_connection()
+        if self._made is None:
+            # One for good, connected again and again: a pool makes no more than a hundred.
+            self._made = self._pool.make_connection()
+        connection = self._made
         try:
             connection.connect()
         except redis.AuthenticationError as error:
