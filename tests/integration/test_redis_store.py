@@ -38,6 +38,7 @@ from penstock.store.port import (
 from penstock.store.redis_calls import PROTOCOL_VERSION
 from penstock.store.redis_store import RedisStore, function_library, load_functions
 from penstock.store.wire import PASSWORD_FILE, ServerError
+from penstock_operator.local.private_store import PrivateStore
 from store_fixtures import RedisBackend
 from store_scenario import SHARDS, SMALL, Scene, incarnation, out
 
@@ -166,6 +167,23 @@ def test_only_some_small_entries_that_are_worked_off_stay_in_the_inbox(
         left.add(backend.admin().xlen(Keys("t1").inbox("mid/0")))
     assert max(left) == left_max
     assert min(left) == 0
+
+
+def test_a_store_that_was_away_for_hundreds_of_tries_is_found_again(tmp_path: Path) -> None:
+    server = PrivateStore(tmp_path, "Process")
+    server.start()
+    store = RedisStore(server.url, "t1")
+    try:
+        assert store.call(ReadMetrics()) == {}
+        server.stop()
+        for _ in range(300):
+            with pytest.raises(StoreUnreachable):
+                store.call(ReadMetrics())
+        server.start()
+        assert store.call(ReadMetrics()) == {}
+    finally:
+        store.close()
+        server.stop()
 
 
 def test_an_emptied_pair_leaves_nothing_behind(scene: Scene, admin: redis.Redis) -> None:
