@@ -34,7 +34,6 @@ PASSWORD_FILE = "PENSTOCK_STORE_PASSWORD_FILE"  # noqa: S105 - the name of a var
 """The environment's name of the file that holds the password of the user in a store's URL."""
 
 _CONNECT_TIMEOUT_S = 2.0
-_CONNECTIONS_MAX = 1 << 62
 _READ_BYTES = 1 << 16
 _NOT_YET = object()
 
@@ -60,8 +59,6 @@ class Wire:
         self._pool = redis.ConnectionPool.from_url(
             address,
             credential_provider=login,
-            # The pool counts all that it ever made, and we make one anew after each break.
-            max_connections=_CONNECTIONS_MAX,
             protocol=3,
             retry=Retry(NoBackoff(), 0),
             socket_connect_timeout=_CONNECT_TIMEOUT_S,
