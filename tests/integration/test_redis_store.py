@@ -179,6 +179,7 @@ def test_a_store_that_was_away_for_hundreds_of_tries_is_found_again(tmp_path: Pa
         for _ in range(300):
             with pytest.raises(StoreUnreachable):
                 store.call(ReadMetrics())
+        server = PrivateStore(tmp_path, "Process")
         server.start()
         assert store.call(ReadMetrics()) == {}
     finally:
