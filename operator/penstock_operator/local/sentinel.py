@@ -32,7 +32,7 @@ class Sentinel:
 
     def __init__(self, token: str, inherited: Sequence[int] = ()) -> None:
         """`inherited`: file descriptors it keeps open until its work is done (locks)."""
-        folder = str(Path(__file__).resolve().parent.parent)
+        folder = str(Path(__file__).resolve().parents[2])
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, folder, token],
             stdin=subprocess.PIPE,
