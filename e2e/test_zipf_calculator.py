@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+import pytest
 
 from e2e.harness.cluster import ROOT, Cluster
+from e2e.harness.installation import Installation
 from e2e.harness.plain_counts import faults_in_totals
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import FINISH_S, Running, Sizes, example, share, sized
@@ -31,13 +34,29 @@ def keys_counted_apart(source: ZipfSource) -> Counter[int]:
     return counts
 
 
+@pytest.fixture
+def code(cluster: Cluster, installation: Installation) -> Iterator[str]:
+    """A ConfigMap of the example's code; its name."""
+    name = "zipf-code"
+    cluster.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {CODE.name: CODE.read_text(encoding="utf-8")},
+        }
+    )
+    yield name
+    cluster.delete("configmap", name)
+
+
 def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_map(
-    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None]
+    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None], code: str
 ) -> None:
     name = "zipf"
     topology = share(sized(example("zipf-calculator"), name, Sizes()), ("out", "/out"))
     spec = topology["spec"]
-    spec["code"] = {"configMap": "zipf-code"}
+    spec["code"] = {"configMap": code}
     spec["operators"][0]["source"]["zipf"] |= {
         "records": RECORDS,
         "ratePerSecond": PER_SECOND,
@@ -45,14 +64,6 @@ def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_ma
     }
     spec["operators"][1]["shards"] = 32
     spec["operators"][2]["sink"]["files"]["path"] = "/out"
-    cluster.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "zipf-code"},
-            "data": {CODE.name: CODE.read_text(encoding="utf-8")},
-        }
-    )
     calculating = Running(cluster, topology, shared.fresh(name))
     run(calculating)
     calculating.wait_phase("Finished", FINISH_S)

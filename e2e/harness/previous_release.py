@@ -33,7 +33,10 @@ class PreviousRelease:
             images = ("exec", node, "ctr", "--namespace=k8s.io", "images")
             for image in ("penstock-operator", "penstock-worker"):
                 # containerd names it with a registry in front
-                (name,) = cluster.docker(*images, "ls", "-q", f"name~=/{image}:{version()}$").split()
+                ending = f"/{image}:{version()}"
+                (name,) = [
+                    each for each in cluster.docker(*images, "ls", "-q").split() if each.endswith(ending)
+                ]
                 cluster.docker(*images, "tag", "--force", name, f"{name.rpartition(':')[0]}:{TAG}")
         return cls(
             folder / f"penstock-{VERSION}.tgz",
