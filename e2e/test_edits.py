@@ -43,7 +43,7 @@ def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
     word_count: Callable[..., WordCount],
 ) -> None:
     """Two workers of four tasks each have room for all six; of two each, only for four."""
-    counting = word_count("resized", lines=900, sizes=Sizes(task_cpu="250m", tasks=4))
+    counting = word_count("resized", lines=600, sizes=Sizes(task_cpu="250m", tasks=4))
     before = uids(counting.wait_workers(2))
     wait_tasks(counting, 6)
 
@@ -64,7 +64,7 @@ def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
 def test_a_paused_topology_holds_and_goes_on_exactly_where_it_was(
     word_count: Callable[..., WordCount],
 ) -> None:
-    counting = word_count("paused", lines=500)
+    counting = word_count("paused", lines=400)
     counting.wait_rows()
     before = uids(counting.workers())
 
@@ -81,7 +81,7 @@ def test_a_paused_topology_holds_and_goes_on_exactly_where_it_was(
 
 
 def test_other_pod_settings_roll_the_workers_one_by_one(word_count: Callable[..., WordCount]) -> None:
-    counting = word_count("rolled", lines=1500)
+    counting = word_count("rolled", lines=900)
     before = uids(counting.wait_workers(2))
     counting.wait_rows()
 

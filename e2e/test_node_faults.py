@@ -22,7 +22,7 @@ def test_a_node_stops_and_starts_again(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
     """Its shards wait; those of the other node go on."""
-    counting = word_count("node-stops", lines=1000, sizes=Sizes(durability="Disk"))
+    counting = word_count("node-stops", lines=700, sizes=Sizes(durability="Disk"))
     counting.wait_workers(2)
     counting.wait_rows()
     node = cluster.worker_nodes[1]
@@ -40,7 +40,7 @@ def test_a_node_stops_and_starts_again(
 def test_a_node_is_drained_and_used_again(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("drained", lines=2000)
+    counting = word_count("drained", lines=1200)
     counting.wait_workers(2)
     counting.wait_rows()
     node, other = cluster.worker_nodes

@@ -16,10 +16,12 @@ BACK_S = 90
 LEASE_S = 15
 
 
-def test_a_worker_pod_is_deleted(cluster: Cluster, word_count: Callable[..., WordCount]) -> None:
-    counting = word_count("worker-dies", lines=700)
+def test_a_worker_pod_is_deleted_and_then_the_others_processes_are_killed(
+    cluster: Cluster, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("workers-die", lines=700)
     counting.wait_rows()
-    victim = counting.workers()[0]
+    victim, other = counting.workers()
     kill_pod(cluster, victim["metadata"]["name"])
     cluster.wait_all(
         "pods",
@@ -28,13 +30,7 @@ def test_a_worker_pod_is_deleted(cluster: Cluster, word_count: Callable[..., Wor
         lambda pods: len(pods) == 2 and victim["metadata"]["uid"] not in [p["metadata"]["uid"] for p in pods],
         BACK_S,
     )
-    counting.assert_exact()
-
-
-def test_a_workers_processes_are_killed(cluster: Cluster, word_count: Callable[..., WordCount]) -> None:
-    counting = word_count("worker-killed", lines=700)
-    counting.wait_rows()
-    kill_container(cluster, counting.workers()[1]["metadata"]["name"], "worker")
+    kill_container(cluster, other["metadata"]["name"], "worker")
     counting.assert_exact()
 
 
@@ -42,20 +38,9 @@ def test_a_workers_processes_are_killed(cluster: Cluster, word_count: Callable[.
 def test_a_node_store_is_killed(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount], durability: str
 ) -> None:
-    counting = word_count(f"store-killed-{durability.lower()}", lines=700, sizes=Sizes(durability=durability))
+    counting = word_count(f"store-killed-{durability.lower()}", lines=500, sizes=Sizes(durability=durability))
     more_than = counting.wait_rows()
     kill_container(cluster, installation.store_pod(node_of(counting.workers()[0])), "store")
-    counting.wait_rows(more_than)
-    counting.assert_exact()
-
-
-def test_an_agent_is_killed(
-    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
-) -> None:
-    counting = word_count("agent-killed", lines=500)
-    more_than = counting.wait_rows()
-    for pod in installation.stores():
-        kill_container(cluster, pod, "agent")
     counting.wait_rows(more_than)
     counting.assert_exact()
 
@@ -63,7 +48,7 @@ def test_an_agent_is_killed(
 def test_the_operators_leader_is_killed(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("leader-killed", lines=700)
+    counting = word_count("leader-killed", lines=500)
     counting.wait_rows()
     leader, term = installation.leader(), installation.term()
     kill_container(cluster, installation.leading_pod(), "operator")
@@ -72,7 +57,7 @@ def test_the_operators_leader_is_killed(
     counting.assert_exact()
 
 
-def test_data_flows_on_while_there_is_no_operator(
+def test_data_flows_on_while_there_is_no_operator_and_the_agents_are_killed(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
     counting = word_count("no-operator", lines=500)
@@ -81,6 +66,8 @@ def test_data_flows_on_while_there_is_no_operator(
     cluster.kubectl("scale", deployment, "--replicas=0")
     cluster.wait_all("pods", OPERATORS, "no operator is left", lambda pods: not pods, BACK_S)
     try:
+        for pod in installation.stores():
+            kill_container(cluster, pod, "agent")
         wait_until("all totals are there", lambda: counting.faults() == [], BACK_S, every_s=1)
     finally:
         cluster.kubectl("scale", deployment, "--replicas=2")
@@ -91,7 +78,7 @@ def test_data_flows_on_while_there_is_no_operator(
 def test_a_leader_that_stood_still_past_its_lease_writes_no_schedule_afterwards(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("leader-frozen", lines=1500)
+    counting = word_count("leader-frozen", lines=700)
     counting.wait_workers(2)
     counting.wait_rows()
     leader, term = installation.leader(), installation.term()

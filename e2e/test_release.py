@@ -54,7 +54,7 @@ def test_an_upgrade_from_the_version_before_keeps_a_topology_running(
 ) -> None:
     previous = PreviousRelease.packaged(cluster, tmp_path)
     installation.install(previous.chart, {**PROCESS_VALUES, **previous.values})
-    counting = word_count("upgraded", lines=2500)
+    counting = word_count("upgraded", lines=1200)
     counting.wait_rows()
     secret = cluster.get("secret", f"{RELEASE}-store-auth")["data"]
 

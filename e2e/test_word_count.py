@@ -11,7 +11,7 @@ from e2e.harness.topologies import Sizes, WordCount
 def test_workers_on_both_nodes_count_the_words_of_real_text_exactly(
     word_count: Callable[..., WordCount],
 ) -> None:
-    counting = word_count("both-nodes", files=8, lines=2000, lines_per_second=800)
+    counting = word_count("both-nodes", files=8, lines=1500, lines_per_second=700)
     workers = counting.wait_workers(2)
     nodes = {node_of(pod) for pod in workers}
     assert nodes == set(counting.cluster.worker_nodes)
