@@ -144,7 +144,8 @@ class Wire:
         if self._made is None:
             # One for good, connected again and again: a pool makes no more than a hundred.
             self._made = self._pool.make_connection()
-        connection = self._made
+        # Known before it connects: one that fails while it logs in has a socket, and must be closed.
+        connection = self._connection = self._made
         try:
             connection.connect()
         except redis.AuthenticationError as error:
@@ -154,7 +155,6 @@ class Wire:
             ) from error
         except redis.ResponseError as error:
             raise translate(str(error)) from error
-        self._connection = connection
         server = connection._sock  # noqa: SLF001 - redis-py has no public way to its socket
         self._line = server, hiredis.Reader(replyError=ServerError, notEnoughData=_NOT_YET)
         return self._line
