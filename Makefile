@@ -6,6 +6,7 @@
 .NOTPARALLEL:
 
 BIN := .venv/bin
+SCRIPTS := tools/*.sh images/*.sh e2e/*.sh e2e/cluster/*.sh e2e/node-image/*.sh .ci/run
 TIERS := unit contract simulation integration
 TIER_TESTS := $(addprefix test-,$(TIERS))
 LOCK_OPTIONS := --universal --python-version 3.11 --generate-hashes --extra operator --extra worker --extra dev \
@@ -57,7 +58,7 @@ lint: setup ## Check style, types, layers, shell scripts, the chart and document
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	@if command -v shellcheck >/dev/null; then echo shellcheck tools/*.sh images/*.sh .ci/run; shellcheck tools/*.sh images/*.sh .ci/run; \
+	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck -x $(SCRIPTS); \
 		else echo 'shellcheck is not installed: the shell scripts go unchecked'; fi
 	@if helm="$$(tools/helm.sh)"; then echo helm lint charts/penstock; \
 		"$$helm" lint --strict --quiet --kube-version 1.35.4 charts/penstock; fi

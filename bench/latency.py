@@ -22,6 +22,8 @@ from rich.table import Table
 from penstock.metrics.latency import LatencyHistogram
 
 RATES_PER_S = (1_000, 10_000)
+COUNT_TASKS = {1_000: 1, 10_000: 2}
+"""As many as Spark's shuffle partitions at the higher rate."""
 SECONDS = 15.0
 PENSTOCK_WARMUP_S = 6.0
 SPARK_WARMUP_S = 25.0
@@ -41,7 +43,13 @@ def main() -> None:
         for name, durability in MODES.items():
             with screen.step(f"Penstock, {durability}, {rate_per_s:,}/s"), scratch("penstock") as folder:
                 run = penstock_side.measure(
-                    float(rate_per_s), durability, 1, PENSTOCK_WARMUP_S, seconds, folder, screen.tell
+                    float(rate_per_s),
+                    durability,
+                    COUNT_TASKS[rate_per_s],
+                    PENSTOCK_WARMUP_S,
+                    seconds,
+                    folder,
+                    screen.tell,
                 )
             figures[name] = _penstock(run, durability)
             curves[rate_per_s][f"Penstock, {durability}"] = run.rows
