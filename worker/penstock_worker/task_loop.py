@@ -53,6 +53,9 @@ NAMED_WITHIN_US = 600_000_000
 """A task that no map names within this time retires: its main process has no use for it."""
 ACKNOWLEDGE_US = 100_000
 """What was written to sinks is acknowledged this often: an acknowledgement stands for all before it."""
+ACKNOWLEDGED_AT_ONCE = 16
+ACKNOWLEDGE_GAP_US = 5_000
+"""So many at a time, with such a gap: acknowledging all shards at once would hold up what comes next."""
 SYNC_LOOK_US = 20_000
 """While sink files are being synced, so often is looked whether they are."""
 RECLAIM_US = 50_000
@@ -273,13 +276,18 @@ class TaskLoop:
         now_us = self._clock.now_us()
         told: list[Request[Any]] = []
         if now_us >= self._acknowledge_us:
-            self._acknowledge_us = now_us + (SYNC_LOOK_US if self._sinks.is_syncing else ACKNOWLEDGE_US)
-            written, self._written = self._written, {}
-            told.extend(self._sinks.tellable(written.values()))
+            written = [self._written.pop(pair) for pair in list(self._written)[:ACKNOWLEDGED_AT_ONCE]]
+            told.extend(self._sinks.tellable(written))
+            self._acknowledge_us = now_us + self._acknowledge_pause_us()
         rows = self._metrics.due(now_us)
         if rows is not None:
             told.append(rows)
         return told
+
+    def _acknowledge_pause_us(self) -> int:
+        if self._written:
+            return ACKNOWLEDGE_GAP_US
+        return SYNC_LOOK_US if self._sinks.is_syncing else ACKNOWLEDGE_US
 
     def _send_told(self) -> None:
         told = self._take_told()
