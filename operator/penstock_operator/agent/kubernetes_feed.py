@@ -15,13 +15,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 import aiohttp
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.config import ConfigException
 
 from penstock.errors import PermanentError
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.applied_status import applied_entry, field_manager
 from penstock_operator.agent.schedule_feed import FeedAway, Object, ScheduleCache, SeenSchedule, Snapshot
+from penstock_operator.kubernetes_login import api_client
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,19 +44,7 @@ class _ListAgain(Exception):
 
 async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesFeed:
     """The cluster that this pod is in, or the one of the kubeconfig file. PermanentError: neither is."""
-    configuration = Configuration()
-    try:
-        if kubeconfig:
-            await kubernetes_config.load_kube_config(
-                config_file=kubeconfig, client_configuration=configuration
-            )
-        else:
-            kubernetes_config.load_incluster_config(client_configuration=configuration)
-    except (kubernetes_config.ConfigException, OSError) as error:
-        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
-        raise PermanentError(f"there is no way to the Kubernetes API by {where}: {error}") from error
-    configuration.retries = None
-    return KubernetesFeed(ApiClient(configuration), namespace)
+    return KubernetesFeed(await api_client(kubeconfig), namespace)
 
 
 class KubernetesFeed:
@@ -223,7 +212,7 @@ class KubernetesFeed:
             answer: Any = await self._client.call_api(*request, _request_timeout=timeout)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _away(error) from error
-        except kubernetes_config.ConfigException as error:
+        except ConfigException as error:
             raise FeedAway(f"the service account's token cannot be read: {error}") from error
         response: aiohttp.ClientResponse = answer.response
         return response

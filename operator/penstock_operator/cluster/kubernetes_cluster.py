@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client import ApiClient
+from kubernetes.aio.config import ConfigException
 
-from penstock.errors import PenstockError, PermanentError
+from penstock.errors import PenstockError
 from penstock_operator.cluster.cluster_api import (
     FIELD_MANAGER,
     PODS,
@@ -31,6 +31,7 @@ from penstock_operator.cluster.cluster_api import (
     Why,
     name_of,
 )
+from penstock_operator.kubernetes_login import api_client
 
 _CONNECT_TIMEOUT_S = 5.0
 _TIMEOUT_S = 10.0
@@ -43,19 +44,7 @@ _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount
 
 async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesCluster:
     """The cluster that this pod is in, or that of the kubeconfig file. PermanentError: neither is there."""
-    configuration = Configuration()
-    try:
-        if kubeconfig:
-            await kubernetes_config.load_kube_config(
-                config_file=kubeconfig, client_configuration=configuration
-            )
-        else:
-            kubernetes_config.load_incluster_config(client_configuration=configuration)
-    except (kubernetes_config.ConfigException, OSError) as error:
-        where = f"kubeconfig {kubeconfig}" if kubeconfig else "the pod's service account"
-        raise PermanentError(f"there is no way to the Kubernetes API by {where}: {error}") from error
-    configuration.retries = None
-    return KubernetesCluster(ApiClient(configuration), namespace)
+    return KubernetesCluster(await api_client(kubeconfig), namespace)
 
 
 def pod_namespace() -> str | None:
@@ -198,7 +187,7 @@ class KubernetesCluster:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             reason = str(error) or type(error).__name__
             raise ClusterUnreachable(f"the Kubernetes API does not answer: {reason}") from error
-        except kubernetes_config.ConfigException as error:
+        except ConfigException as error:
             raise ClusterUnreachable(f"the service account's token cannot be read: {error}") from error
         try:
             answer = json.loads(data) if data else {}
