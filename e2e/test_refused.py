@@ -85,7 +85,7 @@ def test_what_does_not_fit_waits_and_says_why_and_its_graph_is_fixed_for_life(
 ) -> None:
     huge = word_count("huge", files=1, lines=1, sizes=Sizes(cores_min="900", cores_max="900"))
     huge.wait_phase("Pending", PENDING_S)
-    condition = huge.wait_condition("Ready", "False", PENDING_S)
+    condition = huge.wait_condition("Ready", "False", PENDING_S, reason="InsufficientResources")
     assert "cpu" in condition["message"]
     assert huge.workers() == []
 

@@ -159,16 +159,16 @@ class Running:
             seconds,
         )
 
-    def wait_condition(self, kind: str, status: str, seconds: float) -> Object:
-        """Wait for a condition; answers it."""
+    def wait_condition(self, kind: str, status: str, seconds: float, reason: str = "") -> Object:
+        """Wait for a condition, with a certain reason if one is given; answers it."""
 
         def conditions(found: Object) -> list[Object]:
             return [
                 each for each in found.get("status", {}).get("conditions", [])
-                if each["type"] == kind and each["status"] == status
+                if each["type"] == kind and each["status"] == status and reason in ("", each["reason"])
             ]  # fmt: skip
 
-        what = f"topology {self.name} has {kind} {status}"
+        what = f"topology {self.name} has {kind} {status} {reason}".rstrip()
         found = self.cluster.wait("topology", self.name, what, lambda seen: bool(conditions(seen)), seconds)
         return conditions(found)[0]
 
