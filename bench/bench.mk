@@ -22,3 +22,8 @@ bench-spark-sweep: setup-tests ## Bench: find the peer's best settings anew and 
 .PHONY: bench-profile
 bench-profile: setup-tests ## Bench: where Penstock's tasks spend their time, by a sampling profiler from outside
 	@$(BENCH) bench.profile_tasks
+
+.PHONY: bench-schedule
+bench-schedule: setup-tests texts kind-up ## Bench: from a decision to work, on the kind cluster, and what the control side costs
+	@e2e/provide_images.sh >&2
+	@$(BENCH) bench.schedule

@@ -64,6 +64,8 @@ def installation(cluster: Cluster) -> Iterator[Installation]:
     """The chart, installed into a namespace at Pod Security `restricted`."""
     found = Installation(cluster)
     found.make_namespace()
+    if found.is_installed():
+        found.uninstall()  # a run before kept it, with values of its own
     found.install()
     yield found
     if os.environ.get("KEEP") != "1":
