@@ -6,6 +6,7 @@ counts again. A row that is lost, doubled or out of order shows at once, or in t
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
@@ -62,10 +63,19 @@ def eventually(holds: Callable[[], object], what: str = "", seconds: float = DEA
         time.sleep(0.01)
 
 
+_PORTS = itertools.cycle(range(20_000 + os.getpid() % 8_000, 32_000))
+"""Below those that the kernel gives to connections; no port comes twice within a run."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    for port in _PORTS:
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("there is no end of ports")
 
 
 class Server:

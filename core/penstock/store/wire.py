@@ -97,7 +97,13 @@ class Wire:
         """Drop a connection that broke, or that was left in the middle of something."""
         try:
             yield
-        except (OSError, redis.ConnectionError, redis.TimeoutError, hiredis.ProtocolError) as error:
+        except (
+            OSError,
+            redis.ConnectionError,
+            redis.TimeoutError,
+            redis.InvalidResponse,  # something else listens there
+            hiredis.ProtocolError,
+        ) as error:
             self.close()
             raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
         except BaseException:
