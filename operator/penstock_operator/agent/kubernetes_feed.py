@@ -1,14 +1,12 @@
-"""The feed over the API server, by kubernetes.aio: list, then watch from there; list again when in doubt.
+"""The feed over the API server, by `kubernetes_json`: list, then watch from there; list again when in doubt.
 
-In doubt means: the watch was told 410 or ended badly, a minute went by, or somebody asked. The client's
-generated models are left aside: objects are JSON here. Neighbours: `schedule_feed` is the port, `memory_feed`
-the twin.
+In doubt means: the watch was told 410 or ended badly, a minute went by, or somebody asked. Neighbours:
+`schedule_feed` is the port, `memory_feed` the twin.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,20 +14,18 @@ from typing import Any
 
 import aiohttp
 from kubernetes.aio.client import ApiClient
-from kubernetes.aio.config import ConfigException
 
 from penstock.errors import PermanentError
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.applied_status import applied_entry, field_manager
 from penstock_operator.agent.schedule_feed import FeedAway, Object, ScheduleCache, SeenSchedule, Snapshot
+from penstock_operator.kubernetes_json import APPLY, CONNECT_TIMEOUT_S, KubernetesJson, parsed
 from penstock_operator.kubernetes_login import api_client
 
 _LOG = logging.getLogger(__name__)
 
 API_VERSION = "penstock.dev/v1alpha1"
 _PAGE = 500
-_TIMEOUT_S = 10.0
-_CONNECT_TIMEOUT_S = 5.0
 RELIST_S = 60.0
 _CONFLICTS_MAX = 20
 _AWAY_S_MIN = 0.2
@@ -51,14 +47,14 @@ class KubernetesFeed:
     """Keeps the port `ScheduleFeed`. Belongs to one event loop."""
 
     def __init__(self, client: ApiClient, namespace: str, relist_s: float = RELIST_S) -> None:
-        self._client = client
+        self._api = KubernetesJson(client, FeedAway)
         self._path = f"/apis/{API_VERSION}/namespaces/{namespace}/schedules"
         self._relist_s = relist_s
         self._cache = ScheduleCache()
         self._list_now = asyncio.Event()
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._api.close()
 
     def list_again(self) -> None:
         self._list_now.set()
@@ -85,7 +81,7 @@ class KubernetesFeed:
         for _ in range(_CONFLICTS_MAX):
             # A status takes no uid as a condition. An entry in another object of the same name would say of
             # its shards that they were born; so it is written on the very version whose uid was seen.
-            status, there = await self._ask("GET", path, {})
+            status, there = await self._api.ask("GET", path)
             if status == 404 or (status == 200 and there["metadata"]["uid"] != seen.uid):
                 return
             if status != 200:
@@ -96,9 +92,7 @@ class KubernetesFeed:
                 "metadata": {"name": seen.name, "resourceVersion": there["metadata"]["resourceVersion"]},
                 "status": {"applied": [applied_entry(applied)]},
             }
-            status, answer = await self._ask(
-                "PATCH", f"{path}/status", query, body, "application/apply-patch+yaml"
-            )
+            status, answer = await self._api.ask("PATCH", f"{path}/status", query, body, APPLY)
             if status in {200, 201, 404}:
                 return
             if status != 409:
@@ -110,7 +104,7 @@ class KubernetesFeed:
         query = {"limit": str(_PAGE)}
         version = ""
         while True:
-            status, answer = await self._ask("GET", self._path, query)
+            status, answer = await self._api.ask("GET", self._path, query)
             if status != 200:
                 raise _error("list", status, answer)
             items.extend(answer["items"])
@@ -131,11 +125,11 @@ class KubernetesFeed:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(int(self._relist_s) + 1),
         }
-        timeout = aiohttp.ClientTimeout(total=None, connect=_CONNECT_TIMEOUT_S)
-        response = await self._call("GET", self._path, query, None, timeout)
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
+        response = await self._api.open("GET", self._path, timeout, query)
         try:
             if response.status != 200:
-                raise _error("watch", response.status, _parsed(await response.read()))
+                raise _error("watch", response.status, parsed(await response.read()))
             lines = _lines(response.content)
             asked = asyncio.ensure_future(self._list_now.wait())
             following = asyncio.ensure_future(anext(lines))
@@ -147,7 +141,7 @@ class KubernetesFeed:
                     )
                     if following not in done:
                         raise _ListAgain("asked for" if asked in done else "time has passed")
-                    self._take(_parsed(following.result()), changed)
+                    self._take(parsed(following.result()), changed)
                     following = asyncio.ensure_future(anext(lines))
             finally:
                 asked.cancel()
@@ -172,51 +166,6 @@ class KubernetesFeed:
             case _:
                 raise _ListAgain(f"the watch was told {item.get('code')}: {item.get('message')}")
 
-    async def _ask(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Object | None = None,
-        content: str = "application/json",
-    ) -> tuple[int, dict[str, Any]]:
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
-        response = await self._call(verb, path, query, body, timeout, content)
-        try:
-            data = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _away(error) from error
-        return int(response.status), _parsed(data)
-
-    async def _call(
-        self,
-        verb: str,
-        path: str,
-        query: Mapping[str, str],
-        body: Object | None,
-        timeout: aiohttp.ClientTimeout,
-        content: str = "application/json",
-    ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json"}
-        if body is not None:
-            headers["Content-Type"] = content
-        try:
-            request = await self._client.param_serialize(
-                verb,
-                path,
-                query_params=list(query.items()),
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-            )
-            answer: Any = await self._client.call_api(*request, _request_timeout=timeout)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _away(error) from error
-        except ConfigException as error:
-            raise FeedAway(f"the service account's token cannot be read: {error}") from error
-        response: aiohttp.ClientResponse = answer.response
-        return response
-
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
     """The stream line by line; aiohttp's own reader refuses lines of more than 64 KiB."""
@@ -228,18 +177,6 @@ async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
                 yield line
         if len(rest) > _EVENT_BYTES_MAX:
             raise aiohttp.ClientPayloadError("an event is too large")
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    try:
-        answer = json.loads(data) if data else {}
-    except ValueError:
-        answer = {"message": data[:200].decode(errors="replace")}
-    return answer if isinstance(answer, dict) else {"message": str(answer)}
-
-
-def _away(error: Exception) -> FeedAway:
-    return FeedAway(f"the Kubernetes API does not answer: {str(error) or type(error).__name__}")
 
 
 def _error(verb: str, status: int, answer: Mapping[str, Any]) -> FeedAway | PermanentError:

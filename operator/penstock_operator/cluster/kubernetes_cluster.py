@@ -1,20 +1,15 @@
-"""The Kubernetes API behind the port `cluster_api`, over kubernetes.aio: JSON in, JSON out.
+"""The Kubernetes API behind the port `cluster_api`, by `kubernetes_json`: JSON in, JSON out.
 
-Its generated models are left aside: an object that goes through them loses what they do not know, and the
-tick has no use for ten thousand attributes. What is used is the client's own: configuration, renewal of
-tokens, TLS, paths. Nothing is retried here; what an answer means is `_outcome` and `_error`.
+What an answer means is `_outcome` and `_error`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 from kubernetes.aio.client import ApiClient
-from kubernetes.aio.config import ConfigException
 
 from penstock.errors import PenstockError
 from penstock_operator.cluster.cluster_api import (
@@ -31,14 +26,11 @@ from penstock_operator.cluster.cluster_api import (
     Why,
     name_of,
 )
+from penstock_operator.kubernetes_json import APPLY, JSON, KubernetesJson
 from penstock_operator.kubernetes_login import api_client
 
-_CONNECT_TIMEOUT_S = 5.0
-_TIMEOUT_S = 10.0
 _PAGE = 500
-_APPLY = "application/apply-patch+yaml"
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
-_JSON = "application/json"
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -59,7 +51,7 @@ class KubernetesCluster:
     """Keeps the port `ClusterApi`. Belongs to one event loop."""
 
     def __init__(self, client: ApiClient, namespace: str) -> None:
-        self._client = client
+        self._api = KubernetesJson(client, ClusterUnreachable)
         self._namespace = namespace
 
     @property
@@ -67,7 +59,7 @@ class KubernetesCluster:
         return self._namespace
 
     async def close(self) -> None:
-        await self._client.close()
+        await self._api.close()
 
     async def list(
         self,
@@ -115,14 +107,14 @@ class KubernetesCluster:
         return _outcome("update", kind, status, answer, conflict=Why.CHANGED)
 
     async def apply(self, kind: Kind, manifest: Object) -> Object:
-        status, answer = await self._send("PATCH", self._path(kind, name_of(manifest)), manifest, _APPLY)
+        status, answer = await self._send("PATCH", self._path(kind, name_of(manifest)), manifest, APPLY)
         if status not in {200, 201}:
             raise _error("patch", kind, status, answer)
         return answer
 
     async def apply_status(self, kind: Kind, manifest: Object) -> Object | Refusal:
         path = f"{self._path(kind, name_of(manifest))}/status"
-        status, answer = await self._send("PATCH", path, manifest, _APPLY)
+        status, answer = await self._send("PATCH", path, manifest, APPLY)
         return _outcome("patch the status of", kind, status, answer, conflict=Why.CHANGED)
 
     async def delete(self, kind: Kind, name: str, uid: str, grace_s: int | None = None) -> Refusal | None:
@@ -162,38 +154,13 @@ class KubernetesCluster:
         verb: str,
         path: str,
         body: Object | None = None,
-        content: str = _JSON,
+        content: str = JSON,
         query: Mapping[str, str] | None = None,
     ) -> tuple[int, Object]:
         parameters = dict(query or {})
-        if content == _APPLY:
+        if content == APPLY:
             parameters |= {"fieldManager": FIELD_MANAGER, "force": "true"}
-        headers = {"Accept": _JSON}
-        if body is not None:
-            headers["Content-Type"] = content
-        try:
-            request = await self._client.param_serialize(
-                verb,
-                path,
-                query_params=list(parameters.items()),
-                header_params=headers,
-                body=body,
-                auth_settings=["BearerToken"],
-            )
-            timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
-            response = await self._client.call_api(*request, _request_timeout=timeout)
-            data = await response.read()
-            status = int(response.status)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise ClusterUnreachable(f"the Kubernetes API does not answer: {reason}") from error
-        except ConfigException as error:
-            raise ClusterUnreachable(f"the service account's token cannot be read: {error}") from error
-        try:
-            answer = json.loads(data) if data else {}
-        except ValueError:
-            answer = {"message": data[:200].decode(errors="replace")}
-        return status, answer if isinstance(answer, dict) else {"message": str(answer)}
+        return await self._api.ask(verb, path, parameters, body, content)
 
 
 def _outcome(verb: str, kind: Kind, status: int, answer: Object, conflict: Why) -> Object | Refusal:
