@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from penstock.errors import PermanentError
+from penstock_operator import http_endpoint
 from penstock_operator.agent.node_agent import AgentView
 
 View = Callable[[], AgentView]
@@ -46,18 +46,8 @@ async def serve(view: View, up_s: Callable[[], float], port: int) -> web.AppRunn
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.add_routes([web.get("/livez", live), web.get("/healthz", health), web.get("/metrics", metrics)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, None, port).start()
-    except OSError as error:
-        await runner.cleanup()
-        raise PermanentError(
-            f"the port {port} cannot be used ({error.strerror}): choose another by PENSTOCK_AGENT_PORT"
-        ) from error
-    return runner
+    routes = {"/livez": live, "/healthz": health, "/metrics": metrics}
+    return await http_endpoint.serve(port, routes, "choose another by PENSTOCK_AGENT_PORT")
 
 
 def _told(view: AgentView) -> dict[str, object]:

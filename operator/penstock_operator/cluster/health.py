@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from penstock.errors import PermanentError
+from penstock_operator import http_endpoint
 from penstock_operator.cluster.operator_metrics import OperatorMetrics
 
 
@@ -41,19 +41,8 @@ async def serve(port: int, health: Callable[[], Health], metrics: OperatorMetric
     async def figures(_: web.Request) -> web.Response:
         return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    app = web.Application()
-    app.add_routes([web.get("/healthz", healthz), web.get("/readyz", readyz), web.get("/metrics", figures)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, None, port).start()
-    except OSError as error:
-        await runner.cleanup()
-        raise PermanentError(
-            f"port {port} for health and metrics cannot be listened on ({error.strerror}); "
-            "set metricsPorts.operator to a free one"
-        ) from error
-    return runner
+    routes = {"/healthz": healthz, "/readyz": readyz, "/metrics": figures}
+    return await http_endpoint.serve(port, routes, "set metricsPorts.operator to a free one")
 
 
 def _told(now: Health, *, is_good: bool) -> web.Response:
