@@ -15,7 +15,8 @@ from penstock.metrics.latency import LatencyHistogram
 class ShardRow(msgspec.Struct, frozen=True, array_like=True):
     """What a task did for one shard under one epoch. Times in microseconds.
 
-    `waited_us` is the sum over rows of (start of work - placed in the inbox).
+    `waited_us` is the sum over rows of (start of work - placed in the inbox), `served_us` the same of (commit
+    applied - start of work): both over `rows` are their mean latency at the operator. `busy_us` is work only.
     """
 
     epoch: int
@@ -24,6 +25,7 @@ class ShardRow(msgspec.Struct, frozen=True, array_like=True):
     rows: int
     busy_us: int
     waited_us: int
+    served_us: int = 0
 
 
 class TaskRow(msgspec.Struct, frozen=True, array_like=True):
@@ -119,3 +121,12 @@ def unpack(name: str, data: bytes) -> MetricRow:
 
 def histogram_of(row: TaskRow, name: str) -> LatencyHistogram:
     return LatencyHistogram(dict(row.latency.get(name, {})))
+
+
+def is_same_writer(before: TaskRow, row: TaskRow) -> bool:
+    """Whether `row` goes on counting where `before` was.
+
+    A restarted task counts from zero, in the same process perhaps.
+    """
+    shrank = any(row.rows.get(name, 0) < count for name, count in before.rows.items())
+    return row.pid == before.pid and row.batches >= before.batches and not shrank

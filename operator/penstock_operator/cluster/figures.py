@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.metrics.latency import LatencyHistogram, merged
-from penstock.metrics.rows import TaskRow, histogram_of
+from penstock.metrics.rows import TaskRow, histogram_of, is_same_writer
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.observed import Observed
 
@@ -94,7 +94,7 @@ def figures_of_fused(samples: tuple[Sample, ...], operator: str) -> Figures:
     rows = 0
     for key, row in told:
         before = first.tasks.get(key)
-        begun = before.rows.get(operator, 0) if before is not None and _is_same_writer(before, row) else 0
+        begun = before.rows.get(operator, 0) if before is not None and is_same_writer(before, row) else 0
         rows += row.rows[operator] - begun
     return Figures(rows / (last.at_s - first.at_s), p50_ms, p99_ms)
 
@@ -109,16 +109,11 @@ def _latencies(samples: tuple[Sample, ...], operator: str) -> tuple[float | None
             continue
         histogram = histogram_of(row, operator)
         before = first.tasks.get(key)
-        if before is not None and _is_same_writer(before, row):
+        if before is not None and is_same_writer(before, row):
             histogram = histogram.since(histogram_of(before, operator))
         recent.append(histogram)
     total: LatencyHistogram = merged(recent)
     return _ms(total.quantile_us(0.5)), _ms(total.quantile_us(0.99))
-
-
-def _is_same_writer(before: TaskRow, row: TaskRow) -> bool:
-    shrank = any(row.rows.get(name, 0) < count for name, count in before.rows.items())
-    return row.pid == before.pid and row.batches >= before.batches and not shrank
 
 
 def _ms(microseconds: float | None) -> float | None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.metrics.latency import LatencyHistogram, merged
-from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, unpack
+from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, is_same_writer, unpack
 from penstock.store.port import ShardCounters
 from penstock_operator.local.plan_outline import OutlinedOperator
 
@@ -110,7 +110,7 @@ class _Writers:
     def take(self, rows: Mapping[str, TaskRow]) -> None:
         for name, row in rows.items():
             before = self.now.get(name)
-            if before is not None and _is_another_writer(before, row):
+            if before is not None and not is_same_writer(before, row):
                 for operator, count in before.rows.items():
                     self.past_rows[operator] = self.past_rows.get(operator, 0) + count
                 for operator, counts in before.latency.items():
@@ -135,12 +135,6 @@ class _Writers:
             )
             for name in names
         }
-
-
-def _is_another_writer(before: TaskRow, row: TaskRow) -> bool:
-    """A restarted task counts from zero, in the same process perhaps."""
-    shrank = any(row.rows.get(name, 0) < count for name, count in before.rows.items())
-    return row.pid != before.pid or row.batches < before.batches or shrank
 
 
 class ProgressReader:
