@@ -6,6 +6,7 @@ name or number), and is resumed behind the last one's key: what goes from the ou
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -50,26 +51,26 @@ _Part = tuple[tuple[Any, ...], tuple[Any, ...]]
 """Key, and values."""
 
 
-class MemoryMoves:
+class MemoryMoves(ABC):
     """Half of `MemoryStore`, which has the other methods that this one names."""
 
     _node: MemoryNode
     _bounds: Bounds
 
     @property
-    def _data(self) -> TopologyData:
-        raise NotImplementedError
+    @abstractmethod
+    def _data(self) -> TopologyData: ...
 
-    def _pull_waiters(self, shard: str, record: ShardRecord) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _pull_waiters(self, shard: str, record: ShardRecord) -> None: ...
 
-    def _unlist(self, shard: str, record: ShardRecord) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _unlist(self, shard: str, record: ShardRecord) -> None: ...
 
+    @abstractmethod
     def _move(
         self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
-    ) -> bool:
-        raise NotImplementedError
+    ) -> bool: ...
 
     # --- at the source
 

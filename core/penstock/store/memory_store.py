@@ -372,9 +372,8 @@ class MemoryStore(MemoryMoves):
         record.finished = record.finished or call.finished
         _write_state(record, call)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
-        before = (
-            Readiness.TAKEN if call.in_hand and record.readiness is Readiness.QUEUED else record.readiness
-        )
+        was_held = record.readiness is Readiness.HELD
+        was_listed = record.readiness is Readiness.QUEUED and not call.in_hand
         if not call.in_hand:
             self._unlist(call.shard, record)
         # On no list while entries are moved about: what comes in does not list it before its turn.
@@ -386,12 +385,12 @@ class MemoryStore(MemoryMoves):
             lane.issued += 1
             entry = Waiting(lane.issued, call.now_us, output.rows, output.payload)
             self._place(call.shard, record, output.target, lane, entry)
-        if before is Readiness.HELD:
+        if was_held:
             record.readiness = Readiness.HELD
             self._release(call.shard, record)
             return Answer.OK
         record.readiness = Readiness.IDLE
-        comes_again = not record.source or call.again or before is Readiness.QUEUED
+        comes_again = not record.source or call.again or was_listed
         if comes_again and record.has_work():
             self._enlist(call.shard, record)
         return Answer.OK

@@ -65,7 +65,6 @@ class Wire:
             socket_timeout=timeout_s,
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
         )
-        self._made: Any = None
         self._connection: Any = None
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
 
@@ -144,14 +143,13 @@ class Wire:
         """Drop the connection; the next exchange makes a new one."""
         if self._connection is not None:
             self._connection.disconnect()
-        self._connection = self._line = None
+        self._line = None
 
     def _connect(self) -> tuple[socket.socket, hiredis.Reader]:
-        if self._made is None:
+        if self._connection is None:
             # One for good, connected again and again: a pool makes no more than a hundred.
-            self._made = self._pool.make_connection()
-        # Known before it connects: one that fails while it logs in has a socket, and must be closed.
-        connection = self._connection = self._made
+            self._connection = self._pool.make_connection()
+        connection = self._connection
         try:
             connection.connect()
         except redis.AuthenticationError as error:
