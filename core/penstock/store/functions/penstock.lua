@@ -86,6 +86,12 @@ local function read_record(p, shard)
   return unpack_record(key, got[1], got[2])
 end
 
+-- The record, unless there is none or the topology was retracted: whoever asks is answered UNKNOWN for both.
+local function living_record(p, shard)
+  if retracted(p) then return nil end
+  return read_record(p, shard)
+end
+
 local function pack_record(record)
   return struct.pack(HOT, unpack(record, 1, HOT_SIZE))
 end
@@ -515,8 +521,7 @@ end
 -- sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
-  if retracted(p) then return 'UNKNOWN' end
-  local record = read_record(p, shard)
+  local record = living_record(p, shard)
   if not record then return 'UNKNOWN' end
   if record[STATUS] ~= ACTIVE then return not_here(record) end
   if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
@@ -1086,8 +1091,7 @@ do
   -- Answers [source, target, epoch, generation] or STALE, UNKNOWN, MOVING, [MOVED, store].
   function freeze(keys, args)
     local p, shard, target = keys[1], args[1], args[2]
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if record[STATUS] ~= ACTIVE and record[STATUS] ~= FROZEN then return not_here(record) end
     local operator, id = string.match(shard, '^[^/]*'), redis.call('HGET', STORE, 'id')
@@ -1220,8 +1224,7 @@ do
   -- STALE, UNKNOWN.
   function export(keys, args)
     local p, shard = keys[1], args[1]
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if not is_frozen_under(p, shard, record, token(args)) then return 'STALE' end
     local todo = {
@@ -1372,8 +1375,7 @@ do
   -- KEYS 1: prefix. ARGV: shard, token. Answers OK, DONE, STALE, UNKNOWN.
   function depart(keys, args)
     local p, shard, move = keys[1], args[1], token(args)
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if is_gone(record) then return same_move(read_token(p, shard), move) and 'DONE' or 'STALE' end
     if not is_frozen_under(p, shard, record, move) then return 'STALE' end
@@ -1390,8 +1392,7 @@ do
   -- KEYS 1: prefix. ARGV: shard, token, bounds. Answers OK, DONE, CONFLICT, STALE, UNKNOWN.
   function activate(keys, args)
     local p, shard, move = keys[1], args[1], token(args)
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if record[STATUS] ~= INSTALLING then
       local past = is_gone(record) and move.epoch + 1 or move.epoch
@@ -1410,8 +1411,7 @@ do
   -- KEYS 1: prefix. ARGV: shard, token, entries. Answers OK, MORE, STALE, UNKNOWN.
   function drop(keys, args)
     local p, shard = keys[1], args[1]
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if not is_gone(record) or not same_move(read_token(p, shard), token(args)) then return 'STALE' end
     if record[STATUS] == MOVED then return 'OK' end
@@ -1425,8 +1425,7 @@ do
   -- KEYS 1: prefix. ARGV: shard, token, bounds. Answers OK, DONE, STALE, UNKNOWN, [MOVED, store].
   function thaw(keys, args)
     local p, shard = keys[1], args[1]
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if record[STATUS] == ACTIVE then return 'DONE' end
     if is_gone(record) then return not_here(record) end
@@ -1439,8 +1438,7 @@ do
   -- KEYS 1: prefix. ARGV: shard, token, entries. Answers OK, MORE, STALE, UNKNOWN.
   function discard(keys, args)
     local p, shard, move = keys[1], args[1], token(args)
-    if retracted(p) then return 'UNKNOWN' end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if record[STATUS] == MOVED then return 'OK' end
     if record[STATUS] ~= INSTALLING or record[EPOCH] > move.epoch then return 'STALE' end
@@ -1461,8 +1459,7 @@ do
   -- chunks, resume, complete (0, 1)].
   function read_move(keys, args)
     local p, shard = keys[1], args[1]
-    if retracted(p) then return nil end
-    local record = read_record(p, shard)
+    local record = living_record(p, shard)
     if not record then return nil end
     local held = read_token(p, shard)
     if record[STATUS] == FROZEN then held.generation = generation() end
