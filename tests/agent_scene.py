@@ -6,10 +6,8 @@ counts again. A row that is lost, doubled or out of order shows at once, or in t
 
 from __future__ import annotations
 
-import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +22,7 @@ import msgspec
 
 import penstock
 import penstock_operator
+from free_ports import free_port
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
@@ -61,21 +60,6 @@ def eventually(holds: Callable[[], object], what: str = "", seconds: float = DEA
     while not holds():
         assert time.monotonic() < deadline_s, f"it did not come true: {what}"
         time.sleep(0.01)
-
-
-_PORTS = itertools.cycle(range(20_000 + os.getpid() % 8_000, 32_000))
-"""Below those that the kernel gives to connections; no port comes twice within a run."""
-
-
-def free_port() -> int:
-    for port in _PORTS:
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("there is no end of ports")
 
 
 class Server:

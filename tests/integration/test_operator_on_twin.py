@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from free_ports import free_port
 from operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, operator_config, topology
 from penstock.store.port import Bounds
 from penstock_operator.cluster.cluster_api import (
@@ -61,9 +61,7 @@ class Stage:
         self.cluster.subscribe(lambda *_: self._changes.set())
 
     def replica(self, name: str) -> tuple[Replica, asyncio.Event]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         around = Surroundings(self.cluster, self.world.open_store, self._watch, f"{name}-start", name)
         return Replica(operator_config(self.port), around), asyncio.Event()
 

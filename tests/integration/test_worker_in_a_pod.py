@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from free_ports import free_port
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.dataflow.partitions import shards_of
@@ -70,9 +70,7 @@ class Pod:
     """A worker's process with a pod's environment."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
+        self.port = free_port()
         self.folder = folder
         self.env = {
             **{name: value for name, value in os.environ.items() if not name.startswith("PENSTOCK_")},
