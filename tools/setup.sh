@@ -11,6 +11,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
+# shellcheck source=tools/debian_packages.sh
+source "$root/tools/debian_packages.sh"
 readonly venv=$root/.venv
 readonly stamp=$venv/penstock-setup
 readonly pause_s=5
@@ -80,28 +82,6 @@ choose_java_package() {
         fi
     done
     echo default-jre-headless
-}
-
-as_root() {
-    if ((EUID == 0)); then "$@"; else sudo "$@"; fi
-}
-
-policy=/usr/sbin/policy-rc.d
-policy_is_ours=
-
-remove_policy() {
-    [[ -z $policy_is_ours ]] || as_root rm -f "$policy"
-    policy_is_ours=
-}
-
-# Debian starts a packaged service as it is installed, and enables it for the next boot. Penstock starts
-# its own redis-server, so this one would only take port 6379 and memory.
-hold_services() {
-    [[ -e $policy ]] && return
-    policy_is_ours=yes
-    trap remove_policy EXIT
-    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-    as_root chmod 755 "$policy"
 }
 
 install_packages() {

@@ -9,28 +9,9 @@ set -euo pipefail
 
 # shellcheck source=e2e/cluster/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-readonly policy=/usr/sbin/policy-rc.d
+# shellcheck source=tools/debian_packages.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../../tools/debian_packages.sh"
 readonly static_probe='int main(void) { return 0; }'
-
-as_root() {
-    if ((EUID == 0)); then "$@"; else sudo "$@"; fi
-}
-
-policy_is_ours=
-
-remove_policy() {
-    [[ -z $policy_is_ours ]] || as_root rm -f "$policy"
-    policy_is_ours=
-}
-
-# Debian starts a packaged service as it is installed. The tests start an engine of their own.
-hold_services() {
-    [[ -e $policy ]] && return
-    policy_is_ours=yes
-    trap remove_policy EXIT
-    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
-    as_root chmod 755 "$policy"
-}
 
 # Whether a Go stands here that can fetch a newer one by itself, or is new enough.
 go_fits() {

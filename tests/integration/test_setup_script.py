@@ -52,7 +52,7 @@ class Machine:
         self.commands = folder / "bin"
         (self.clone / "tools").mkdir(parents=True)
         self.commands.mkdir()
-        for name in ("tools/setup.sh", "requirements.lock", "pyproject.toml"):
+        for name in ("tools/setup.sh", "tools/debian_packages.sh", "requirements.lock", "pyproject.toml"):
             shutil.copy(ROOT / name, self.clone / name)
         for name in TOOLS:
             (self.commands / name).symlink_to(str(shutil.which(name)))
