@@ -13,6 +13,7 @@ kill: the batch at hand is committed or fenced, never cut).
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -60,8 +61,12 @@ SYNC_LOOK_US = 20_000
 """While sink files are being synced, so often is looked whether they are."""
 RECLAIM_US = 50_000
 AWAY_US = 50_000
+AWAY_TOLD_US = 5_000_000
+"""A store that stays away is logged so often; it is tried every `AWAY_US`."""
 POST_COMMITS = 4
 """So many commits are sent together, while work on the other fetched shards goes on."""
+POSTS_AHEAD = 2
+"""So many posts are on their way before the first of them is settled: by then its answers have come."""
 POST_COMMITS_DURABLE = 64
 """In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
 
@@ -118,6 +123,7 @@ class TaskLoop:
         self._written: dict[tuple[str, str], Acknowledge] = {}
         self._acknowledge_us = 0
         self._refresh_us = 0
+        self._away_told_us = 0
         self._started_us = clock.monotonic_us()
         self._named = False
         self._halted = False
@@ -137,7 +143,10 @@ class TaskLoop:
         try:
             self._turn()
         except StoreUnreachable as error:
-            _LOG.warning("%s: store away: %s", self._launch.name, error)
+            now_us = self._clock.monotonic_us()
+            if now_us >= self._away_told_us:
+                self._away_told_us = now_us + AWAY_TOLD_US
+                _LOG.warning("%s: store away: %s", self._launch.name, error)
             self._drop_all()
             self._clock.sleep_us(AWAY_US)
 
@@ -170,12 +179,13 @@ class TaskLoop:
     def _work_through(self, work: list[FetchedShard]) -> Fetched | None:
         """Work all shards; answers the next fetch, with which the last commits travel.
 
-        The others are posted a few at a time: the store applies them while the next shards are worked.
+        The others are posted a few at a time: the store applies them while the next shards are worked. They
+        are settled soon after: what the first shards put out does not wait for the work of the last.
         """
         self._load(work)
         began_us = self._clock.monotonic_us()
         done: list[tuple[OwnedShard, Work]] = []
-        posted: list[_Posted] = []
+        posted: deque[_Posted] = deque()
         for fetched in work:
             owned = self._owned.get(fetched.shard)
             if owned is None or self._halted:
@@ -186,12 +196,18 @@ class TaskLoop:
             if len(done) >= self._post_commits:
                 posted.append(self._post(done))
                 done = []
+                if len(posted) > POSTS_AHEAD:
+                    self._settle_first(posted)
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
         self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
         last = self._post(done, fetch=not self._halted)
-        for one in posted:
-            self._settle(one.done, one.answers())
+        while posted:
+            self._settle_first(posted)
         return self._finish(last)
+
+    def _settle_first(self, posted: deque[_Posted]) -> None:
+        first = posted.popleft()
+        self._settle(first.done, first.answers())
 
     def _load(self, work: list[FetchedShard]) -> None:
         """Fill the caches for all of `work` in one round trip, when they lack something."""
@@ -316,10 +332,13 @@ class TaskLoop:
     def _wait(self) -> None:
         """Block until the ready list has something, a source's record is due, or a row of metrics is."""
         wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
+        now_us = self._clock.now_us()
+        untold_us = self._metrics.wait_us(now_us)
+        if untold_us is not None:
+            wait_us = min(wait_us, untold_us)
         if self._written or self._sinks.is_syncing:
-            wait_us = min(wait_us, self._acknowledge_us - self._clock.now_us())
+            wait_us = min(wait_us, self._acknowledge_us - now_us)
         if self._resting:
-            now_us = self._clock.now_us()
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
             return
