@@ -90,7 +90,7 @@ class ExecutorView:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The worst expected latency over executors, in microseconds; math.inf: it never catches up. And the tasks."""
+    """`latency_us` is the worst expected one over executors; math.inf: it never catches up."""
 
     latency_us: float
     tasks: int
