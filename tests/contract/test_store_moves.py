@@ -26,18 +26,20 @@ from penstock.store.port import (
     Answer,
     Claimed,
     Create,
+    Fetch,
     Measure,
     Moved,
     NodeStore,
     Publish,
     Retract,
+    SetTasks,
     ShardStatus,
     StateSnapshot,
     StateWrite,
     TimerWrite,
 )
 from store_backends import Backend, LossyStore
-from store_scenario import out, payloads
+from store_scenario import incarnation, out, payloads
 
 X = "mid/0"
 NOWHERE = Installed(0, b"", complete=False)
@@ -515,6 +517,16 @@ def test_only_a_complete_copy_of_the_move_is_activated_and_once(moving: MoveScen
     assert moving.a.store.call(Depart(X, move)) is Answer.OK
     finish(moving, move)
     assert moving.b.store.call(Activate(X, move)) is Answer.DONE
+
+
+def test_the_task_that_is_to_run_it_is_woken_when_a_shard_is_there(moving: MoveScene) -> None:
+    move = departed(moving)
+    ready = "mid@w2.0"
+    assert moving.b.store.call(SetTasks("w2", incarnation("w2"), "mid@w2", ((X, ready),))) is Answer.OK
+    fetch = Fetch(ready, 1000, 8)
+    assert [moving.b.store.call(fetch).control for _ in range(2)] == [True, False]
+    assert moving.b.store.call(Activate(X, move)) is Answer.OK
+    assert [moving.b.store.call(fetch).control for _ in range(2)] == [True, False]
 
 
 def test_a_late_activation_finds_it_done_wherever_the_shard_went_since(moving: MoveScene) -> None:

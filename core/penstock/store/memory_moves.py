@@ -65,6 +65,9 @@ class MemoryMoves(ABC):
     def _pull_waiters(self, shard: str, record: ShardRecord) -> None: ...
 
     @abstractmethod
+    def _wake_list(self, ready: str) -> None: ...
+
+    @abstractmethod
     def _unlist(self, shard: str, record: ShardRecord) -> None: ...
 
     @abstractmethod
@@ -283,6 +286,15 @@ class MemoryMoves(ABC):
             del outgoing[producer, target]
             record.waiters[producer] = None
         self._pull_waiters(shard, record)
+        self._wake_runner(shard)
+
+    def _wake_runner(self, shard: str) -> None:
+        """Wake the task that the maps here give the shard to: it may have asked for it before it could be had."""
+        schedule = self._data.schedules.get(shard.split("/", 1)[0])
+        executor, _ = schedule.shards.get(shard, ("", "")) if schedule is not None else ("", "")
+        _, mapping = self._data.tasks.get(executor, ("", {}))
+        if shard in mapping:
+            self._wake_list(mapping[shard])
 
     def _clear_some(self, shard: str, record: ShardRecord) -> bool:
         """Drop some of what a shard is but its tombstone; answers whether nothing is left."""

@@ -1024,6 +1024,15 @@ do
     return held.source == move.source and held.target == move.target
   end
 
+  -- Wakes the task that the maps here give the shard to: it may have asked for it before it could be had.
+  local function wake_runner(p, shard)
+    local packed = redis.call('HGET', p .. 'shards:' .. string.match(shard, '^[^/]*'), shard)
+    if not packed then return end
+    packed = redis.call('HGET', p .. 'tasks:' .. cmsgpack.unpack(packed)[1], 'mapping')
+    local ready = packed and cmsgpack.unpack(packed)[shard]
+    if ready then wake_list(p, ready) end
+  end
+
   -- Takes a shard up: what waited for it is local from now on.
   local function take_up(p, shard, record, bounds)
     record[STATUS] = ACTIVE
@@ -1040,6 +1049,7 @@ do
       if record[WAITERS] <= 0 or record[PLACED] > record[OFFSET] then break end
     end
     write_back(change)
+    wake_runner(p, shard)
   end
 
   -- The outbox of one pair goes; answers what that cost, in entries.
