@@ -242,7 +242,10 @@ def warm_start(cluster: Cluster, installation: Installation, shared: SharedFolde
 
 def counting(cluster: Cluster, shared: SharedFolder, name: str) -> Running:
     """The zipf calculator with even keys and no work: each shard has a record every few milliseconds."""
-    manifest = share(sized(example("zipf-calculator"), name, Sizes(task_cpu="250m")), ("out", "/app/out"))
+    manifest = share(
+        sized(example("zipf-calculator"), name, Sizes(task_cpu="250m", cores_min="1", cores_max="2")),
+        ("out", "/app/out"),
+    )
     spec = manifest["spec"]
     spec["code"] = {"configMap": "bench-code"}
     generator, calculator, totals = spec["operators"]

@@ -10,6 +10,8 @@ from e2e.harness.watching import Object, wait_until
 
 EDIT_S = 60
 ROLL_S = 150
+IDLE_S = 120
+"""An operator is idle after a minute."""
 
 
 def uids(pods: list[Object]) -> set[str]:
@@ -77,6 +79,29 @@ def test_a_paused_topology_holds_and_goes_on_exactly_where_it_was(
 
     counting.edit({"paused": False})
     counting.wait_rows(more_than=held)
+    counting.assert_exact()
+
+
+def test_an_operator_without_input_gives_back_its_last_task_and_takes_it_again(
+    word_count: Callable[..., WordCount],
+) -> None:
+    counting = word_count("idle", lines=400)
+    counting.edit_operator("count", {"tasks": {"min": 0, "max": 4, "initial": 2}})
+    counting.wait_rows()
+    before = uids(counting.workers())
+
+    def tasks() -> int:
+        (schedule,) = [each for each in counting.schedules() if each["spec"]["operator"] == "count"]
+        return sum(int(executor["tasks"]) for executor in schedule["spec"]["executors"])
+
+    counting.edit({"paused": True})
+    counting.wait_phase("Paused", EDIT_S)
+    wait_until("count has no task any more", lambda: tasks() == 0, IDLE_S, every_s=2)
+    held = len(counting.rows())
+
+    counting.edit({"paused": False})
+    counting.wait_rows(more_than=held, seconds=EDIT_S)
+    assert uids(counting.workers()) == before
     counting.assert_exact()
 
 

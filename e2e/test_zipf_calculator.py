@@ -17,6 +17,7 @@ from penstock_worker.sources.zipf import ZipfReader
 
 RECORDS = 6000
 PER_SECOND = 400
+ROLL_S = 150
 CODE = ROOT / "examples/zipf-calculator/zipf_calculator.py"
 
 
@@ -50,36 +51,65 @@ def code(cluster: Cluster, installation: Installation) -> Iterator[str]:
     cluster.delete("configmap", name)
 
 
-def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_map(
-    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None], code: str
-) -> None:
-    name = "zipf"
+def calculating(cluster: Cluster, shared: SharedFolder, name: str, code: str, records: int) -> Running:
+    """The example with its code from the ConfigMap; nothing is applied yet."""
     topology = share(sized(example("zipf-calculator"), name, Sizes()), ("out", "/out"))
     spec = topology["spec"]
     spec["code"] = {"configMap": code}
     spec["operators"][0]["source"]["zipf"] |= {
-        "records": RECORDS,
+        "records": records,
         "ratePerSecond": PER_SECOND,
         "serviceTime": "500us",
     }
     spec["operators"][1]["shards"] = 32
     spec["operators"][2]["sink"]["files"]["path"] = "/out"
-    calculating = Running(cluster, topology, shared.fresh(name))
-    run(calculating)
-    calculating.wait_phase("Finished", FINISH_S)
-    zipf = spec["operators"][0]["source"]["zipf"]
-    expected = keys_counted_apart(
+    return Running(cluster, topology, shared.fresh(name))
+
+
+def expected_totals(running: Running) -> Counter[int]:
+    zipf = running.manifest["spec"]["operators"][0]["source"]["zipf"]
+    return keys_counted_apart(
         ZipfSource(
             keys=zipf["keys"],
             exponent=zipf["exponent"],
             record_bytes=zipf["recordBytes"],
             service_time_us=500,
             rate_per_s=PER_SECOND,
-            records=RECORDS,
+            records=zipf["records"],
             shuffles_per_minute=zipf["shufflesPerMinute"],
             partitions=zipf["partitions"],
             seed=zipf["seed"],
         )
     )
+
+
+def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_map(
+    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None], code: str
+) -> None:
+    running = calculating(cluster, shared, "zipf", code, RECORDS)
+    run(running)
+    running.wait_phase("Finished", FINISH_S)
+    expected = expected_totals(running)
     assert expected.total() == RECORDS
-    assert faults_in_totals(calculating.rows(), expected, "key") == []
+    assert faults_in_totals(running.rows(), expected, "key") == []
+
+
+def test_a_change_of_the_code_in_a_config_map_rolls_the_workers(
+    cluster: Cluster, shared: SharedFolder, run: Callable[[Running], None], code: str
+) -> None:
+    running = calculating(cluster, shared, "zipf-rolled", code, 4 * RECORDS)
+    run(running)
+    before = {str(pod["metadata"]["uid"]) for pod in running.wait_workers(2)}
+    running.wait_rows()
+
+    newer = CODE.read_text(encoding="utf-8") + "\n# a newer version\n"
+    cluster.patch("configmap", code, {"data": {CODE.name: newer}})
+    cluster.wait_all(
+        "pods",
+        running.worker_selector,
+        "two new workers, and no old one",
+        lambda pods: len(pods) == 2 and not {str(pod["metadata"]["uid"]) for pod in pods} & before,
+        ROLL_S,
+    )
+    running.wait_phase("Finished", FINISH_S)
+    assert faults_in_totals(running.rows(), expected_totals(running), "key") == []
