@@ -40,7 +40,7 @@ from penstock.schedule.record import OperatorSchedule, ShardPlace
 NAMESPACE = "penstock-bench"
 MOVES = 60
 SHARDS = 4
-RECORDS_PER_SECOND = 800
+RECORDS_PER_SECOND = 400
 TOPOLOGIES = 50
 SECONDS = 30.0
 MIB = 1 << 20
