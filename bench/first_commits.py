@@ -4,7 +4,8 @@
 
 Each line on stdin is JSON, {"shards": [names], "worker": name}: the answer is the time, in seconds since
 1970, at which one of the shards was seen to have a commit of that worker; null after half a minute.
-The store is asked every two milliseconds: asking more often takes the cores from what is measured. Neighbour: `schedule`, which starts it and knows what to ask.
+The store is asked every two milliseconds: asking more often takes the cores from what is measured. Neighbour:
+`schedule`, which starts it and knows what to ask.
 """
 
 from __future__ import annotations
