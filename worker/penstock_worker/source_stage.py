@@ -12,7 +12,7 @@ from penstock_worker.stage_work import Rest, Work, WorkFailed
 from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.user_code import UserCodeError
 
-FLUSH_AGE_US = 2_000
+FLUSH_AGE_US = 1_500
 """A paced source gathers records for this long at most: the batch's bound in age."""
 READ_ROWS_MAX = 1024
 READ_BYTES_MAX = 256 << 10
