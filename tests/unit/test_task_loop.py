@@ -365,6 +365,20 @@ def test_a_task_waits_to_be_named_before_it_retires(scene: Scene):
     assert task.retired
 
 
+def test_a_task_is_at_work_as_soon_as_the_map_names_it(scene: Scene):
+    fed(scene)
+    assert scene.waiting() > 0
+    task = scene.task("count", ["count/0", "count/1"], "new")
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", ()))
+    scene.turns(task, 2)
+    began_us = scene.clock.time_us
+    named = tuple((shard, "new") for shard in ("count/0", "count/1"))
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", named))
+    scene.turns(task, 3)
+    assert scene.waiting() == 0
+    assert scene.clock.time_us - began_us < 200_000, "it did not wait for its next regular look"
+
+
 def test_a_late_acknowledgement_of_the_earlier_owner_moves_nothing_in_the_file(scene: Scene):
     fed(scene)
     late = scene.task("count", ["count/0", "count/1"], ready="late")

@@ -50,13 +50,17 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
 
 
 class Grouped:
-    """A batch: groups by key in order of first appearance, and all its source timestamps."""
+    """A batch: groups by key in order of first appearance, and all its source timestamps.
 
-    __slots__ = ("groups", "timestamps_us")
+    `rows_placed_us` is the sum over rows of when they were placed in the inbox.
+    """
 
-    def __init__(self, groups: dict[Key, Group], timestamps_us: list[int]) -> None:
+    __slots__ = ("groups", "rows_placed_us", "timestamps_us")
+
+    def __init__(self, groups: dict[Key, Group], timestamps_us: list[int], rows_placed_us: int) -> None:
         self.groups = groups
         self.timestamps_us = timestamps_us
+        self.rows_placed_us = rows_placed_us
 
 
 class KeyedStage:
@@ -97,9 +101,11 @@ class KeyedStage:
     def _group(self, entries: Sequence[Entry]) -> Grouped:
         groups: dict[Key, Group] = {}
         timestamps: list[int] = []
+        rows_placed_us = 0
         key_of = self._key_of
         for entry in entries:
             batch = decode_batch(entry.payload)
+            rows_placed_us += entry.placed_us * len(batch.rows)
             base_us = batch.base_us
             for delta_us, row in zip(batch.deltas_us, batch.rows, strict=True):
                 timestamp_us = base_us + delta_us
@@ -111,7 +117,7 @@ class KeyedStage:
                 elif timestamp_us < group.oldest_us:
                     group.oldest_us = timestamp_us
                 group.rows.append(row)
-        return Grouped(groups, timestamps)
+        return Grouped(groups, timestamps, rows_placed_us)
 
     def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
         self._states[owned.shard].loaded(load, answer)
@@ -158,7 +164,7 @@ class KeyedStage:
             outputs=drained,
         )
         rows_out[self._operator] = len(out_rows)
-        waited_us = sum(max(0, now_us - entry.placed_us) for entry in entries)
+        waited_us = max(0, now_us * len(grouped.timestamps_us) - grouped.rows_placed_us)
         return Work(commit, grouped.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, waited_us)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:

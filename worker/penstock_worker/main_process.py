@@ -34,6 +34,7 @@ from penstock.store.port import (
     PutMetrics,
     ReadMetrics,
     SetTasks,
+    ShardCounters,
     StoreUnreachable,
     Tasks,
     WorkerAssignment,
@@ -298,10 +299,10 @@ class MainProcess:
             self._put_status("failed", f"executor {broken[0].name}: {broken[0].last_error}")
         else:
             self._put_status("ready", "")
-        shards = {}
+        shards: dict[str, list[ShardCounters]] = {}
         for executor in self._assigned.values():
             counters = self._store.call(Measure(executor.shards))
-            shards[executor.operator] = [c for c in counters if c is not None]
+            shards.setdefault(executor.operator, []).extend(c for c in counters if c is not None)
         self._collector.reading = WorkerReading(tuple(tasks), shards)
 
     def _put_status(self, state: str, message: str) -> None:

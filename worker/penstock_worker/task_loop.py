@@ -159,7 +159,8 @@ class TaskLoop:
         if self._halted or not self._named:
             # The row says that this task is up: only then is it given shards.
             self._send_told()
-            self._wait()
+            if self._wait() and not self._named:
+                self._look_for_name()
             return
         fetched = self._exchange()
         while fetched is not None and not self.retired:
@@ -173,6 +174,12 @@ class TaskLoop:
         if not self.retired and not self._halted:
             self._send_told()
             self._wait()
+
+    def _look_for_name(self) -> None:
+        """The map names this task now, most likely, and its shards wait."""
+        self.refresh()
+        if not self._named and not self.retired:
+            self._clock.sleep_us(RECLAIM_US)
 
     # --- batches ----------------------------------------------------------------------------
 
@@ -329,8 +336,11 @@ class TaskLoop:
         self._stranding.handed_out(fetched.shard)
         return True
 
-    def _wait(self) -> None:
-        """Block until the ready list has something, a source's record is due, or a row of metrics is."""
+    def _wait(self) -> bool:
+        """Block until the ready list has something, a source's record is due, or a row of metrics is.
+
+        True when the list may have something.
+        """
         wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
         now_us = self._clock.now_us()
         untold_us = self._metrics.wait_us(now_us)
@@ -341,8 +351,8 @@ class TaskLoop:
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
-            return
-        self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
+            return False
+        return self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
 
     # --- ownership --------------------------------------------------------------------------
 

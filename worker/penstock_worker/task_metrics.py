@@ -57,6 +57,7 @@ class TaskMetrics:
             before.rows + len(work.timestamps_us),
             before.busy_us + work.busy_us,
             before.waited_us + work.waited_us,
+            before.served_us + len(work.timestamps_us) * max(0, now_us - work.commit.now_us),
         )
         self._changed.add(owned.shard)
         self._batches += 1
@@ -87,6 +88,10 @@ class TaskMetrics:
         if now_us < self._due_us:
             return None
         return self.rows(now_us)
+
+    def wait_us(self, now_us: int) -> int | None:
+        """How long until rows are due that nobody has seen yet; None where all is told."""
+        return max(0, self._due_us - now_us) if self._changed else None
 
     def rows(self, now_us: int) -> PutMetrics:
         """The rows as they stand."""
