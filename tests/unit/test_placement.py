@@ -296,3 +296,22 @@ def test_a_worker_that_would_have_no_task_or_no_shard_gets_no_executor() -> None
     assert all(s.version == 2 and len(s.workers) == 3 for s in new.values())
     again = spread_to_returned_worker(new, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
     assert all(again[operator] is new[operator] for operator in new)
+
+
+def test_executors_that_share_a_living_worker_all_stay() -> None:
+    split = OperatorSchedule(
+        operator="op0",
+        version=3,
+        term=0,
+        workers=tuple(workers_of(2)),
+        executors=(
+            ExecutorPlace("a", "w-0", 1),
+            ExecutorPlace("b", "w-0", 1),
+            ExecutorPlace("c", "w-1", 1),
+        ),
+        shards={f"op0/{part}": ShardPlace("abc"[part % 3], "store") for part in range(6)},
+    )
+    after = reassign_worker_lost({"op0": split}, {"w-1"}, {"w-0": 4})["op0"]
+    assert [(e.name, e.tasks) for e in after.executors] == [("a", 2), ("b", 1)]
+    assert counts(after) == {"a": 4, "b": 2}
+    assert {after.shards[f"op0/{part}"].executor for part in (0, 3)} == {"a"}

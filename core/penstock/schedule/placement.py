@@ -178,23 +178,24 @@ def _renewed(old: OperatorSchedule, worker: WorkerPlace) -> OperatorSchedule:
 def _without(old: OperatorSchedule, lost: Collection[str], spare: dict[str, int]) -> OperatorSchedule:
     """`old` off the lost workers; `spare` is what is left of it, and is carried on."""
     to_place = sum(executor.tasks for executor in old.executors if executor.worker in lost)
-    living = {executor.worker: executor for executor in old.executors if executor.worker not in lost}
+    living = {executor.name: executor for executor in old.executors if executor.worker not in lost}
     if len(living) == len(old.executors):
         return old
     if not living:
         able = [place.name for place in old.workers if spare.get(place.name, 0) > 0]
         hosts = sorted(able, key=lambda name: (-spare[name], name))
         for host in hosts[: min(to_place, len(old.shards))]:
-            living[host] = ExecutorPlace(executor_name(old.operator, host), host, 0)
+            name = executor_name(old.operator, host)
+            living[name] = ExecutorPlace(name, host, 0)
     if not living:
         return old
     for _ in range(to_place):
-        able = [name for name in living if spare.get(name, 0) > 0]
+        able = [executor for executor in living.values() if spare.get(executor.worker, 0) > 0]
         if not able:
             break
-        host = min(able, key=lambda name: (living[name].tasks, -spare[name], name))
-        living[host] = replace(living[host], tasks=living[host].tasks + 1)
-        spare[host] -= 1
+        taker = min(able, key=lambda e: (e.tasks, -spare[e.worker], e.name))
+        living[taker.name] = replace(taker, tasks=taker.tasks + 1)
+        spare[taker.worker] -= 1
     executors = tuple(living.values())
     held = {executor.name: old.shards_of(executor.name) for executor in executors}
     return _placed(old, executors, _give(_not_in(old.shards, held), held, _tasks_of(executors)))
