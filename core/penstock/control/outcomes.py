@@ -1,0 +1,174 @@
+"""What decisions brought: an `Outcome` for each that was carried out, a window after its treatment ended.
+
+Gains are compared as 1 / latency, which in the model of section 4.2 is the rate in reserve: there a plan that
+begins where nothing keeps up has a finite promise. Neighbour: `guard` asks, and blocks what brought nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.control.decision import (
+    Action,
+    AddExecutor,
+    AssignCores,
+    Decision,
+    ExecutorView,
+    MoveShards,
+    Outcome,
+    RemoveExecutor,
+    Treatment,
+)
+from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+
+LOAD_GROWTH_MAX = 1.1
+"""A promise is for the load that was seen. By how much it may have grown until the promise is void."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    decision: Decision
+    was_treated: bool = False
+    ended_us: int | None = None
+
+
+class OutcomeWatch:
+    """The treatment under way or just ended of one operator (or of a topology, where decisions are about
+    all)."""
+
+    def __init__(self, window_us: int) -> None:
+        self._window_us = window_us
+        self._pending: _Pending | None = None
+
+    def began(self, decision: Decision, now: Decision | None) -> Outcome | None:
+        """`decision` is to be carried out. Answers what is known of one before it, whose window is cut short:
+        nothing that could be held against its promise."""
+        before, self._pending = self._pending, _Pending(decision)
+        if before is None or before.ended_us is None:
+            return None
+        return _outcome(before.decision, now, share_known=False)
+
+    def look(self, snapshot: TopologySnapshot, now: Decision) -> Outcome | None:
+        """`now` is the same policy's decision on `snapshot`, for what it has seen."""
+        pending = self._pending
+        if pending is None:
+            return None
+        operators = _touched(snapshot, pending.decision)
+        if any(operator.treatment for operator in operators):
+            pending.was_treated = True
+            return None
+        since_us = snapshot.at_us - (pending.ended_us or pending.decision.at_us)
+        if pending.ended_us is None:
+            if _is_carried_out(operators, pending.decision.actions):
+                pending.ended_us = snapshot.at_us
+            elif since_us >= self._window_us:
+                self._pending = None
+                if pending.was_treated:
+                    # It was tried and came to nothing: that is less than any promise.
+                    return Outcome(pending.decision, None, _tasks(operators), 0.0)
+            return None
+        if since_us < self._window_us or (not now.seen and since_us < 2 * self._window_us):
+            return None
+        self._pending = None
+        return _outcome(pending.decision, now, share_known=True)
+
+
+def sources_of(decision: Decision) -> tuple[str, ...]:
+    """The executors that a decision relieves or removes: with its treatment they say which plan it is."""
+    names: set[str] = set()
+    for action in decision.actions:
+        match action:
+            case MoveShards(_, source, _):
+                names.add(source)
+            case RemoveExecutor(name) | AssignCores(name, _):
+                names.add(name)
+            case AddExecutor():
+                pass
+    return tuple(sorted(names))
+
+
+def share_of_promise(decision: Decision, latency_us: float) -> float | None:
+    """Measured gain over promised gain, in 1 / latency; None where no lower latency was promised."""
+    if decision.without is None or decision.expected is None or decision.treatment is Treatment.SCALE_IN:
+        return None
+    reserve = 1 / decision.without.latency_us if decision.without.latency_us < math.inf else 0.0
+    promised = (
+        1 / decision.expected.latency_us if decision.expected.latency_us < math.inf else 0.0
+    ) - reserve
+    if promised <= 0 or latency_us <= 0:
+        return None
+    return (1 / latency_us - reserve) / promised
+
+
+def _outcome(decision: Decision, now: Decision | None, *, share_known: bool) -> Outcome:
+    views = {view.name: view for view in now.seen} if now is not None else {}
+    involved = _involved(decision)
+    latencies = [
+        view.instantaneous_us
+        for name in involved
+        if (view := views.get(name)) is not None and view.instantaneous_us is not None
+    ]
+    latency_us = max(latencies, default=None)
+    tasks = now.without.tasks if now is not None and now.without is not None else 0
+    share = None
+    if share_known and latency_us is not None and not _has_grown(decision, views):
+        share = share_of_promise(decision, latency_us)
+    return Outcome(decision, latency_us, tasks, share)
+
+
+def _has_grown(decision: Decision, now: Mapping[str, ExecutorView]) -> bool:
+    """Whether more arrives at the executors involved than when it was decided."""
+    involved = _involved(decision)
+    before = sum(view.arrival_per_s or 0.0 for view in decision.seen if view.name in involved)
+    after = sum(view.arrival_per_s or 0.0 for name, view in now.items() if name in involved)
+    return after > LOAD_GROWTH_MAX * before
+
+
+def _involved(decision: Decision) -> set[str]:
+    names: set[str] = set()
+    for action in decision.actions:
+        match action:
+            case MoveShards(_, source, destination):
+                names |= {source, destination}
+            case AddExecutor(name) | RemoveExecutor(name) | AssignCores(name):
+                names.add(name)
+    return names
+
+
+def _touched(snapshot: TopologySnapshot, decision: Decision) -> list[OperatorSnapshot]:
+    if decision.operator:
+        seen = snapshot.operators.get(decision.operator)
+        return [seen] if seen is not None else []
+    involved = _involved(decision)
+    return [
+        operator
+        for operator in snapshot.operators.values()
+        if any(executor.name in involved for executor in operator.executors)
+    ]
+
+
+def _is_carried_out(operators: list[OperatorSnapshot], actions: tuple[Action, ...]) -> bool:
+    """Shards have left, who was to go is gone, cores are as assigned. Names of new executors may have
+    changed."""
+    tasks = {executor.name: executor.tasks for operator in operators for executor in operator.executors}
+    holder = {shard: name for operator in operators for shard, name in operator.assignment.items()}
+    for action in actions:
+        match action:
+            case MoveShards(shards, source, _):
+                if any(holder.get(shard) == source for shard in shards):
+                    return False
+            case RemoveExecutor(name):
+                if name in tasks:
+                    return False
+            case AssignCores(name, cores):
+                if tasks.get(name) != sum(cores.values()):
+                    return False
+            case AddExecutor():
+                pass
+    return True
+
+
+def _tasks(operators: list[OperatorSnapshot]) -> int:
+    return sum(operator.tasks for operator in operators)

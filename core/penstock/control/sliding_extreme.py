@@ -1,0 +1,27 @@
+"""The greatest value of the last while, at a constant cost a look."""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class SlidingMax:
+    """Values come in the order of time. Kept are only those that may still become the greatest."""
+
+    __slots__ = ("_kept", "_span_us")
+
+    def __init__(self, span_us: int) -> None:
+        self._span_us = span_us
+        self._kept: deque[tuple[int, float]] = deque()
+
+    def add(self, at_us: int, value: float) -> None:
+        while self._kept and self._kept[-1][1] <= value:
+            self._kept.pop()
+        self._kept.append((at_us, value))
+        while self._kept[0][0] < at_us - self._span_us:
+            self._kept.popleft()
+
+    @property
+    def greatest(self) -> float | None:
+        """None before the first value."""
+        return self._kept[0][1] if self._kept else None

@@ -1,0 +1,170 @@
+"""The last time slots of an operator: what its shards counted in each, and who held them (StreamSwitch,
+4.1-4.3).
+
+Kept as running totals of what is known, so that any window is one subtraction. Beside them stands the time
+over which they are known: what is missing adds to neither. Neighbour: `examine` takes samples apart into the
+increments that are kept here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+ARRIVED, COMPLETED, LATENCY, KNOWN = range(4)
+"""Rows of an increment: rows arrived, rows completed, summed latency of those (us), time covered (us)."""
+
+GONE = -1
+"""Holder of a shard in a slot: an executor that is not there any more."""
+
+
+def summed(bins: Indices, values: Floats, count: int) -> Floats:
+    """`values` summed by `bins`, of which there are `count`."""
+    return np.bincount(bins, weights=values, minlength=count).astype(np.float64, copy=False)
+
+
+def renumbered(table: Indices, held: Indices) -> Indices:
+    """`held` with other indices: `table` is old -> new, GONE for those that left."""
+    if not table.size:
+        return np.full_like(held, GONE)
+    return np.where(held == GONE, GONE, table[held])
+
+
+class SlotHistory:
+    """Slots of `shards` shards. `window_us` is T, `reach_us` how far back arrivals are remembered (at least
+    T)."""
+
+    def __init__(self, shards: int, window_us: int, interval_us: int, reach_us: int) -> None:
+        self._window_us = window_us
+        self._reach_us = max(reach_us, window_us)
+        # A look that comes a little late or early still closes the same number of slots.
+        self._tolerance_us = interval_us // 2
+        capacity = 2 * (self._reach_us // interval_us + 3)
+        self._totals: Floats = np.zeros((capacity, 4, shards))
+        self._holders: Indices = np.zeros((capacity, shards), np.intp)
+        self._at_us: list[int] = []
+        self._window = 0
+        self._oldest = 0
+        self._steady = 0
+        """The first slot from which on nobody changed a shard's holder."""
+
+    @property
+    def last_at_us(self) -> int | None:
+        return self._at_us[-1] if self._at_us else None
+
+    @property
+    def span_us(self) -> int:
+        """What the window covers: T once there were enough looks."""
+        return self._at_us[-1] - self._at_us[self._window] if self._at_us else 0
+
+    def append(self, at_us: int, increments: Floats, holders: Indices, *, moved: bool) -> None:
+        """Close a slot at `at_us`. `increments` is (4, shards), `holders` (shards,) indices of executors;
+        `moved` says whether they differ from the last ones. ValueError when time does not go on."""
+        if self._at_us and at_us <= self._at_us[-1]:
+            raise ValueError(f"a look at {at_us} us after one at {self._at_us[-1]} us")
+        self._make_room()
+        slot = len(self._at_us)
+        if slot:
+            np.add(self._totals[slot - 1], increments, out=self._totals[slot])
+        else:
+            self._totals[0] = 0.0
+        self._holders[slot] = holders
+        if moved or not slot:
+            self._steady = slot
+        self._at_us.append(at_us)
+        self._window = self._base(self._window, self._window_us)
+        self._oldest = self._base(self._oldest, self._reach_us)
+
+    def spread(self, shard: int, since_us: int) -> None:
+        """Interpolate linearly what the last slot brought for `shard` over all slots after `since_us`
+        (4.3)."""
+        last = len(self._at_us) - 1
+        start = last - 1
+        while start > 0 and self._at_us[start] > since_us:
+            start -= 1
+        begin, end = self._totals[start, :, shard].copy(), self._totals[last, :, shard].copy()
+        span_us = self._at_us[last] - self._at_us[start]
+        for slot in range(start + 1, last):
+            share = (self._at_us[slot] - self._at_us[start]) / span_us
+            self._totals[slot, :, shard] = begin + share * (end - begin)
+
+    def renumber(self, table: Indices) -> None:
+        """Executors have other indices."""
+        count = len(self._at_us)
+        self._holders[:count] = renumbered(table, self._holders[:count])
+
+    def window_sums(self) -> Floats:
+        """(4, shards): increments summed over the window."""
+        sums: Floats = self._totals[len(self._at_us) - 1] - self._totals[self._window]
+        return sums
+
+    def window_by_executor(self, executors: int, sums: Floats) -> tuple[Floats, Floats]:
+        """(completed rows, their summed latency in us) of each executor over the window, each slot's counted
+        for who held the shard then: sums over K_i[m] (section 4.1). `sums` is what `window_sums` gave."""
+        last = len(self._at_us) - 1
+        if self._steady <= self._window + 1:
+            held = self._holders[last]
+            return (
+                summed(held, sums[COMPLETED], executors),
+                summed(held, sums[LATENCY], executors),
+            )
+        totals = self._totals[self._window : last + 1]
+        bins = self._holders[self._window + 1 : last + 1].ravel() + 1
+        completed, latency = (np.diff(totals[:, row], axis=0).ravel() for row in (COMPLETED, LATENCY))
+        return (
+            summed(bins, completed, executors + 1)[1:],
+            summed(bins, latency, executors + 1)[1:],
+        )
+
+    def counted_latency_us(self, at_us: int, completed_before: Floats, completed: Floats) -> Floats:
+        """Summed latency of the rows of each shard completed in the slot that ends at `at_us`, by counting
+        slots.
+
+        `completed_before`, `completed` are positions in the totals of arrived rows. Row r arrived in the slot
+        m' with r in (a[m'-1], a[m']] and completes in slot m: (m - m') slots (section 4.1). That is one slot
+        for every earlier j with a[j] >= r, so the sum over rows is the area under min(a[j], c[m]) - c[m-1].
+        Rows from before what is remembered count from there on: a lower bound.
+        """
+        slots = len(self._at_us)
+        arrived = self._totals[self._oldest : slots, ARRIVED]
+        lengths_us = np.diff(np.array([*self._at_us[self._oldest :], at_us], dtype=np.float64))
+        overlap = np.clip(arrived, completed_before, completed) - completed_before
+        latency: Floats = lengths_us @ overlap
+        return latency
+
+    def arrived(self) -> Floats:
+        """(shards,): total of arrived rows at the last look."""
+        total: Floats = self._totals[len(self._at_us) - 1, ARRIVED]
+        return total
+
+    def _base(self, base: int, span_us: int) -> int:
+        """The newest slot that ends before the last `span_us` begin: they are what came after it."""
+        edge = self._at_us[-1] - span_us + self._tolerance_us
+        while base + 1 < len(self._at_us) and self._at_us[base + 1] <= edge:
+            base += 1
+        return base
+
+    def _make_room(self) -> None:
+        count = len(self._at_us)
+        capacity = len(self._totals)
+        if count < capacity:
+            return
+        live = count - self._oldest
+        totals, holders = self._totals, self._holders
+        if live > capacity // 2:
+            totals, holders = (
+                np.zeros((2 * capacity, *totals.shape[1:])),
+                np.zeros((2 * capacity, holders.shape[1]), np.intp),
+            )
+        totals[:live] = self._totals[self._oldest : count].copy()
+        holders[:live] = self._holders[self._oldest : count].copy()
+        # From zero again, so that sums of years keep their last digits.
+        totals[:live] -= totals[0].copy()
+        self._totals, self._holders = totals, holders
+        self._at_us = self._at_us[self._oldest :]
+        self._window -= self._oldest
+        self._steady = max(self._steady - self._oldest, 0)
+        self._oldest = 0

@@ -1,0 +1,352 @@
+"""StreamSwitch as a policy: every operator in scope is examined and diagnosed each delta (StreamSwitch, 2.2).
+
+One unit strategy at a time and operator; none while a treatment is under way, none on an invalid state.
+Neighbours: `examine` keeps the metrics, `diagnose` chooses; here it becomes a decision with its reason.
+`guard` stands around it where scaling in is to be slow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+
+import numpy as np
+
+from penstock.control.decision import (
+    Action,
+    AddExecutor,
+    Decision,
+    ExecutorView,
+    Health,
+    MoveShards,
+    Prediction,
+    RemoveExecutor,
+    Treatment,
+)
+from penstock.control.diagnose import Diagnosis, Room, Strategy, diagnose
+from penstock.control.examination import Examination
+from penstock.control.examine import Examiner
+from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.control.wording import counted, in_time, of_rate
+
+NameExecutor = Callable[[str, Collection[str]], str]
+"""(operator, names in use) -> a name for one more executor of it."""
+
+_NO_LIMITS = TaskLimits(1, 1 << 30)
+
+
+class StreamSwitch:
+    """See `Policy`. Executors have one task each here; where they have more, mu_i is that of all of them.
+
+    New executors are named by `name_executor`, by default "<operator>-e1", "<operator>-e2", ..., none twice.
+    """
+
+    def __init__(self, scope: Scope, name_executor: NameExecutor | None = None) -> None:
+        self._scope = scope
+        self._targets = dict(scope.targets)
+        self._examiners = {operator: Examiner(target) for operator, target in self._targets.items()}
+        self._name_executor = name_executor or CountingNames()
+        self._health = dict.fromkeys(self._targets, Health.UNKNOWN)
+
+    @property
+    def name(self) -> str:
+        return "StreamSwitch"
+
+    def retarget(self, targets: Mapping[str, LatencyTarget]) -> None:
+        """Other targets for operators in scope, as when an end-to-end bound is split anew. What was seen
+        stays unless window or interval changed. KeyError for an operator out of scope."""
+        for operator, target in targets.items():
+            old = self._targets[operator]
+            self._targets[operator] = target
+            if (old.window_us, old.interval_us) != (target.window_us, target.interval_us):
+                self._examiners[operator] = Examiner(target)
+            else:
+                self._examiners[operator].retarget(target)
+
+    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+        """One decision an operator in scope, in the scope's order."""
+        decisions: list[Decision] = []
+        cores_free = self._cores_free(snapshot)
+        for operator, target in self._targets.items():
+            decision = self._decide(snapshot, operator, target, cores_free)
+            if decision.treatment is Treatment.SCALE_OUT:
+                cores_free -= self._scope.task_cpu.get(operator, 1.0)
+            decisions.append(decision)
+        return tuple(decisions)
+
+    def _cores_free(self, snapshot: TopologySnapshot) -> float:
+        if self._scope.cores_max is None:
+            return math.inf
+        cpu = self._scope.task_cpu
+        used = sum(
+            seen.tasks * cpu.get(operator, 1.0)
+            for operator in self._targets
+            if (seen := snapshot.operators.get(operator)) is not None
+        )
+        return self._scope.cores_max - used
+
+    def _decide(
+        self, snapshot: TopologySnapshot, operator: str, target: LatencyTarget, cores_free: float
+    ) -> Decision:
+        seen = snapshot.operators.get(operator)
+        if seen is None:
+            return self._held(snapshot.at_us, operator, "the operator was not seen")
+        examined = self._examiners[operator].observe(snapshot.at_us, seen)
+        if seen.treatment:
+            return Decision(
+                at_us=snapshot.at_us,
+                policy=self.name,
+                operator=operator,
+                treatment=Treatment.NONE,
+                rule="treatment",
+                reason="a treatment is under way",
+                health=self._health[operator],
+            )
+        if examined.missing:
+            return self._held(snapshot.at_us, operator, examined.missing)
+        if math.isnan(examined.service_per_s[0]):
+            return self._without_rates(examined, operator)
+        diagnosis = diagnose(examined, target, self._room(operator, seen, cores_free))
+        self._health[operator] = diagnosis.health
+        return self._decision(operator, target, seen, examined, diagnosis)
+
+    def _room(self, operator: str, seen: OperatorSnapshot, cores_free: float) -> Room:
+        limits = self._scope.limits.get(operator, _NO_LIMITS)
+        tasks = np.array([executor.tasks for executor in seen.executors])
+        total = int(tasks.sum())
+        fits = cores_free >= self._scope.task_cpu.get(operator, 1.0) - 1e-9
+        return Room(may_go=total - tasks >= limits.min, may_add=total < limits.max and fits)
+
+    # --- decisions ------------------------------------------------------------------------------------
+
+    def _held(self, at_us: int, operator: str, missing: str) -> Decision:
+        self._health[operator] = Health.UNKNOWN
+        return Decision(
+            at_us=at_us,
+            policy=self.name,
+            operator=operator,
+            treatment=Treatment.HOLD,
+            rule="missing-metrics",
+            reason=f"nothing is decided: {missing}",
+            health=Health.UNKNOWN,
+            conditions={"MetricsUnavailable": missing},
+        )
+
+    def _without_rates(self, examined: Examination, operator: str) -> Decision:
+        """No executor's service rate is known: nothing was worked on yet, or nobody tells of useful time."""
+        if not examined.is_idle:
+            return self._held(
+                examined.at_us, operator, "rows arrive, and no executor's service rate is known"
+            )
+        self._health[operator] = Health.GOOD
+        return Decision(
+            at_us=examined.at_us,
+            policy=self.name,
+            operator=operator,
+            treatment=Treatment.NONE,
+            rule="idle",
+            reason="nothing arrives, and no executor's service rate is known yet",
+            health=Health.GOOD,
+        )
+
+    def _decision(
+        self,
+        operator: str,
+        target: LatencyTarget,
+        seen: OperatorSnapshot,
+        examined: Examination,
+        diagnosis: Diagnosis,
+    ) -> Decision:
+        views = _views(examined, diagnosis)
+        tasks = sum(examined.tasks)
+        actions: tuple[Action, ...] = ()
+        expected: Prediction | None = None
+        if diagnosis.strategy is None:
+            reason = _why_not(examined, diagnosis, views, target, self._scope.limits.get(operator))
+        else:
+            actions, tasks_after = self._actions(operator, seen, examined, diagnosis.strategy)
+            worst_us = float(diagnosis.strategy.expected_us.max(initial=0.0))
+            expected = Prediction(worst_us, tasks_after)
+            reason = _why(examined, diagnosis, views, actions)
+        return Decision(
+            at_us=examined.at_us,
+            policy=self.name,
+            operator=operator,
+            treatment=diagnosis.treatment,
+            rule=diagnosis.rule,
+            reason=reason,
+            health=diagnosis.health,
+            actions=actions,
+            seen=views,
+            without=Prediction(float(diagnosis.expected_us.max()), tasks),
+            expected=expected,
+            conditions=self._conditions(operator, target, examined, diagnosis, views)
+            if diagnosis.health is Health.SEVERE
+            else {},
+        )
+
+    def _actions(
+        self, operator: str, seen: OperatorSnapshot, examined: Examination, strategy: Strategy
+    ) -> tuple[tuple[Action, ...], int]:
+        """The strategy by name, and the tasks afterwards."""
+        names = examined.executors
+        source = names[strategy.source]
+        moved = tuple(examined.shards[shard] for shard in strategy.moved.tolist())
+        tasks = sum(examined.tasks)
+        if strategy.destination is None:
+            new = self._name_executor(operator, names)
+            return (AddExecutor(new), MoveShards(moved, source, new)), tasks + 1
+        move = (MoveShards(moved, source, names[strategy.destination]),) if moved else ()
+        if strategy.source_us == math.inf and len(strategy.expected_us) < len(names):
+            return (*move, RemoveExecutor(source)), tasks - examined.tasks[strategy.source]
+        return move, tasks
+
+    def _conditions(
+        self,
+        operator: str,
+        target: LatencyTarget,
+        examined: Examination,
+        diagnosis: Diagnosis,
+        views: tuple[ExecutorView, ...],
+    ) -> dict[str, str]:
+        """What no decision can change."""
+        found: list[str] = []
+        limits = self._scope.limits.get(operator, _NO_LIMITS)
+        arrival = float(examined.arrival_per_s.sum())
+        served_at_max = float(examined.service_per_s.sum()) / sum(examined.tasks) * limits.max
+        if arrival > served_at_max:
+            found.append(
+                f"{of_rate(arrival)} arrive, and {counted(limits.max, 'task')}, the most allowed, "
+                f"serve {of_rate(served_at_max)}"
+            )
+        found += [
+            _alone(examined, executor, views[executor], target)
+            for executor in diagnosis.incurable
+            if not examined.stalled[executor]
+        ]
+        conditions = {"Infeasible": "; ".join(found)} if found else {}
+        stalled = [name for name, stalls in zip(examined.executors, examined.stalled, strict=True) if stalls]
+        if stalled:
+            conditions["Stalled"] = f"rows wait at {', '.join(stalled)}, which completes none"
+        return conditions
+
+
+class CountingNames:
+    """Names "<operator>-e1", "<operator>-e2", ...: those in use are left out, none is given twice."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+
+    def __call__(self, operator: str, in_use: Collection[str]) -> str:
+        number = self._given.get(operator, 0) + 1
+        while (name := f"{operator}-e{number}") in in_use:
+            number += 1
+        self._given[operator] = number
+        return name
+
+
+def _views(examined: Examination, diagnosis: Diagnosis) -> tuple[ExecutorView, ...]:
+    return tuple(
+        ExecutorView(
+            name,
+            arrival,
+            service,
+            instantaneous,
+            expected,
+            Health.SEVERE if is_severe else Health.GOOD if is_good else Health.MODERATE,
+        )
+        for name, arrival, service, instantaneous, expected, is_severe, is_good in zip(
+            examined.executors,
+            examined.arrival_per_s.tolist(),
+            examined.service_per_s.tolist(),
+            examined.instantaneous_us.tolist(),
+            diagnosis.expected_us.tolist(),
+            diagnosis.is_severe.tolist(),
+            diagnosis.is_good.tolist(),
+            strict=True,
+        )
+    )
+
+
+# --- reasons ------------------------------------------------------------------------------------------
+
+
+def _state(view: ExecutorView, is_stalled: bool) -> str:
+    """ "E3 expects 1.8 s at 950/s of 1000/s served and has 140 ms now"."""
+    now = in_time(view.instantaneous_us or 0.0)
+    if is_stalled:
+        return f"{view.name} completes nothing, and rows have waited there for {now}"
+    expected_us = view.expected_us if view.expected_us is not None else math.inf
+    expects = "cannot keep up" if expected_us == math.inf else f"expects {in_time(expected_us)}"
+    rates = f"at {of_rate(view.arrival_per_s or 0.0)} of {of_rate(view.service_per_s or 0.0)} served"
+    return f"{view.name} {expects} {rates} and has {now} now"
+
+
+def _expected(us: float) -> str:
+    return "still too much for both" if us == math.inf else f"expected {in_time(us)}"
+
+
+def _why(
+    examined: Examination,
+    diagnosis: Diagnosis,
+    views: tuple[ExecutorView, ...],
+    actions: tuple[Action, ...],
+) -> str:
+    strategy = diagnosis.strategy
+    assert strategy is not None  # noqa: S101 - the caller has one
+    source = views[strategy.source]
+    what = counted(len(strategy.moved), "shard")
+    verb = "goes" if len(strategy.moved) == 1 else "go"
+    if diagnosis.treatment is Treatment.SCALE_IN:
+        worst_us = max(view.expected_us or 0.0 for view in views)
+        into = views[strategy.destination or 0].name
+        return (
+            f"all {counted(len(views), 'executor')} are good, the worst expects {in_time(worst_us)}: "
+            f"{what} of {source.name} {verb} to {into}, which then expects {in_time(strategy.destination_us)}"
+        )
+    state = _state(source, bool(examined.stalled[strategy.source]))
+    to = next(action.destination for action in actions if isinstance(action, MoveShards))
+    kind = "new executor " if strategy.destination is None else ""
+    return (
+        f"{state}: {what} {verb} to {kind}{to}, {_expected(max(strategy.source_us, strategy.destination_us))}"
+    )
+
+
+def _why_not(
+    examined: Examination,
+    diagnosis: Diagnosis,
+    views: tuple[ExecutorView, ...],
+    target: LatencyTarget,
+    limits: TaskLimits | None,
+) -> str:
+    """Why nothing is done."""
+    if diagnosis.rule == "good":
+        count = counted(len(views), "executor")
+        if limits is not None and sum(examined.tasks) <= limits.min:
+            return f"{count}, all good, and no fewer are allowed"
+        return f"{count}, all good, and none could be spared"
+    if diagnosis.rule == "moderate":
+        view = next(view for view in views if view.health is Health.MODERATE)
+        state = _state(view, is_stalled=False)
+        if (view.instantaneous_us or 0.0) > target.alert_us:
+            return f"{state}: it should get better by itself"
+        return f"{state}, within the alert threshold of {in_time(target.alert_us)}"
+    severe = [index for index, view in enumerate(views) if view.health is Health.SEVERE]
+    state = _state(views[severe[0]], bool(examined.stalled[severe[0]]))
+    if diagnosis.rule == "incurable":
+        return f"{state}, and no move of its shards helps"
+    return f"{state}, no more tasks are allowed, and no move between those that are there helps"
+
+
+def _alone(examined: Examination, executor: int, view: ExecutorView, target: LatencyTarget) -> str:
+    """What keeps moves from helping an executor: its heaviest shard."""
+    held = np.flatnonzero(examined.holder == executor)
+    if not held.size:
+        return f"{view.name} has no shard and still expects more than {in_time(target.latency_us)}"
+    heaviest = held[examined.shard_arrival_per_s[held].argmax()]
+    rate = float(examined.shard_arrival_per_s[heaviest])
+    return (
+        f"shard {examined.shards[heaviest]} alone brings {of_rate(rate)} to {view.name}, "
+        f"which serves {of_rate(view.service_per_s or 0.0)}: a shard cannot be split"
+    )

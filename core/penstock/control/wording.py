@@ -1,0 +1,22 @@
+"""How figures read in the reasons of decisions."""
+
+from __future__ import annotations
+
+
+def in_time(us: float) -> str:
+    """ "140 ms", "1.8 s", "310 us": two or three digits that mean something."""
+    if us >= 1e6:
+        return f"{us / 1e6:.1f} s" if us < 99.5e6 else f"{us / 1e6:.0f} s"
+    if us >= 1e3:
+        return f"{us / 1e3:.0f} ms" if us >= 9.95e3 else f"{us / 1e3:.1f} ms"
+    return f"{us:.0f} us"
+
+
+def of_rate(per_s: float) -> str:
+    """ "950/s", "3.2/s"."""
+    return f"{per_s:.0f}/s" if per_s >= 9.95 or per_s == 0 else f"{per_s:.1f}/s"
+
+
+def counted(count: int, what: str) -> str:
+    """ "1 shard", "6 shards"."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
