@@ -14,7 +14,15 @@ from pathlib import Path
 
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.metrics.latency import bucket_of
-from penstock.metrics.rows import TaskRow, WorkerRow, pack, task_row_name, worker_row_name
+from penstock.metrics.rows import (
+    ShardRow,
+    TaskRow,
+    WorkerRow,
+    pack,
+    shard_row_name,
+    task_row_name,
+    worker_row_name,
+)
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
@@ -54,8 +62,10 @@ class StandInWorker:
         self._sink = sink
         self._incarnation = f"{launch.uid}/{launch.start_ms}/{launch.attempt}"
         self._owned: dict[str, OwnedShard] = {}
+        self._holders: dict[str, str] = {}
         self._rows: dict[str, int] = {}
         self._latency: dict[str, dict[int, int]] = {}
+        self._shard_rows: dict[str, ShardRow] = {}
         self.failing = False
 
     def turn(self, now_us: int) -> None:
@@ -73,13 +83,16 @@ class StandInWorker:
         owner = Owner(executor.executor, self._incarnation, ready)
         mapping = tuple((shard, ready) for shard in executor.shards)
         self._store.call(SetTasks(self._launch.worker, self._incarnation, owner.executor, mapping))
-        of_operator = {shard for shard in self._owned if shard.startswith(f"{executor.operator}/")}
-        for shard in of_operator - set(executor.shards):
-            del self._owned[shard]
-        for shard in set(executor.shards) - self._owned.keys():
+        held = {shard for shard, holder in self._holders.items() if holder == executor.executor}
+        for shard in held - set(executor.shards):
+            del self._holders[shard]
+            self._owned.pop(shard, None)
+        for shard in set(executor.shards) - (held & self._owned.keys()):
             claimed = self._store.call(Claim(shard, owner, executor.version))
             if isinstance(claimed, Claimed):
-                self._owned[shard] = OwnedShard(shard, claimed)
+                self._owned[shard] = owned = OwnedShard(shard, claimed)
+                self._holders[shard] = executor.executor
+                self._shard_rows[shard] = ShardRow(owned.epoch, owned.generation, now_us, 0, 0, 0)
         for fetched in self._store.call(Fetch(ready, 1 << 20, 100)).shards:
             self._work(executor.operator, fetched, now_us)
 
@@ -104,6 +117,16 @@ class StandInWorker:
             return
         for entry in fetched.entries:
             self._count(operator, now_us - decode_batch(entry.payload).base_us)
+        before = self._shard_rows[owned.shard]
+        waited_us = sum(now_us - entry.placed_us for entry in fetched.entries)
+        self._shard_rows[owned.shard] = ShardRow(
+            before.epoch,
+            before.generation,
+            now_us,
+            before.rows + max(1, len(fetched.entries)),
+            before.busy_us + 100,
+            before.waited_us + waited_us,
+        )
         if operator != self._keyed:
             self._count(operator, 0)
 
@@ -132,11 +155,15 @@ class StandInWorker:
         worker = WorkerRow(launch.worker, launch.uid, launch.attempt, 1, "ready", "", now_us, running)
         batches = sum(self._rows.values())
         task = TaskRow("all", "", 0, "all", launch.attempt, now_us, self._latency, self._rows, batches, 0)
-        rows = (
+        rows = [
             (worker_row_name(launch.worker), pack(worker)),
             (task_row_name(launch.worker, "all", 0), pack(task)),
-        )
-        self._store.call(PutMetrics(rows))
+        ]
+        for executor in executors:
+            spoken = TaskRow(executor, "", 0, executor, launch.attempt, now_us, {}, {}, 0, 0)
+            rows.append((task_row_name(launch.worker, executor, 0), pack(spoken)))
+        rows += [(shard_row_name(shard), pack(self._shard_rows[shard])) for shard in self._owned]
+        self._store.call(PutMetrics(tuple(rows)))
 
 
 class StandInWorkers:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,10 @@ import msgspec
 
 from penstock.api.compile import compile_topology
 from penstock.api.faults import Fault, InvalidManifest
-from penstock.api.load import load_manifest, manifest_text
+from penstock.api.latency_sla import LatencySLA
+from penstock.api.load import Manifest, load_manifest, manifest_text
+from penstock.api.sla_faults import sla_faults
+from penstock.control.sla_scope import Promise, promise_of
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
 
@@ -29,10 +32,12 @@ class InspectionFailedError(PermanentError):
 
 @dataclass(frozen=True, slots=True)
 class CheckedManifest:
-    """`text` is the manifest with all overrides in it; `plans` has one plan for each Topology."""
+    """`text` is the manifest with all overrides in it; `plans` has one plan for each Topology, `promises` are
+    the LatencySLAs that are to be kept."""
 
     text: str
     plans: tuple[Plan, ...]
+    promises: tuple[Promise, ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -44,23 +49,72 @@ class CheckedManifest:
         return self.plans[0]
 
 
-def check_manifest(path: Path, overrides: Sequence[str]) -> CheckedManifest:
-    """Raises InvalidManifest with all faults, InspectionFailedError."""
+def check_manifest(path: Path, overrides: Sequence[str], sla_file: Path | None = None) -> CheckedManifest:
+    """`sla_file` holds LatencySLAs of the manifest's Topologies; it may be the manifest itself.
+
+    Raises InvalidManifest with all faults of both, InspectionFailedError.
+    """
+    slas, faults = _read_slas(sla_file, path)
+    try:
+        manifest = _checked(path, overrides)
+    except InvalidManifest as invalid:
+        raise InvalidManifest([*invalid.faults, *faults]) from invalid
+    if sla_file is not None:
+        faults += _in_file(sla_file, sla_faults(manifest.topologies, slas, is_whole=True))
+    if faults:
+        raise InvalidManifest(faults)
+    plans = {topology.metadata.name: compile_topology(topology) for topology in manifest.topologies}
+    by_name = {topology.metadata.name: topology for topology in manifest.topologies}
+    promises = (promise_of(sla, by_name[sla.spec.topology], plans[sla.spec.topology]) for sla in slas)
+    return CheckedManifest(manifest_text(manifest), tuple(plans.values()), tuple(promises))
+
+
+def _checked(path: Path, overrides: Sequence[str]) -> Manifest:
+    """The manifest, with its code looked at."""
     try:
         manifest = load_manifest(path, overrides)
     except InvalidManifest:
         # Code cannot be imported by a manifest that is not understood; its names can be looked at.
         load_manifest(path, overrides, with_code=True)
         raise
-    plans = tuple(compile_topology(topology) for topology in manifest.topologies)
-    if plans:
+    if manifest.topologies:
         _check_code(path, overrides)
-    return CheckedManifest(manifest_text(manifest), plans)
+    return manifest
 
 
-def check_for_cluster(path: Path, overrides: Sequence[str]) -> None:
-    """Check a manifest that is to be applied to a cluster. Raises InvalidManifest with all faults."""
-    manifest = load_manifest(path, overrides, runtime="cluster")
+def _read_slas(sla_file: Path | None, manifest: Path) -> tuple[tuple[LatencySLA, ...], list[Fault]]:
+    """The LatencySLAs of a file by itself, and what is wrong with it; what is wrong with `manifest` is told
+    there."""
+    if sla_file is None:
+        return (), []
+    try:
+        slas = load_manifest(sla_file).latency_slas
+    except InvalidManifest as invalid:
+        return (), [] if sla_file == manifest else _in_file(sla_file, invalid.faults)
+    if not slas:
+        return (), _in_file(sla_file, [Fault("", "holds no LatencySLA; give a file with at least one")])
+    return slas, []
+
+
+def _in_file(sla_file: Path, faults: Iterable[Fault]) -> list[Fault]:
+    """`faults` under the name of their file."""
+    return [
+        Fault(f"{sla_file}: {fault.path}" if fault.path else str(sla_file), fault.message) for fault in faults
+    ]
+
+
+def check_for_cluster(path: Path, overrides: Sequence[str], sla_file: Path | None = None) -> None:
+    """Check a manifest that is to be applied to a cluster, and LatencySLAs that are. Raises InvalidManifest
+    with all faults."""
+    slas, faults = _read_slas(sla_file, path)
+    try:
+        manifest = load_manifest(path, overrides, runtime="cluster")
+    except InvalidManifest as invalid:
+        raise InvalidManifest([*invalid.faults, *faults]) from invalid
+    if sla_file is not None:
+        faults += _in_file(sla_file, sla_faults(manifest.topologies, slas))
+    if faults:
+        raise InvalidManifest(faults)
     for topology in manifest.topologies:
         compile_topology(topology, "cluster")
 

@@ -1,4 +1,5 @@
-"""The command line: `penstock run`, `validate`, `crds`, and what runs in a cluster: `operator`, `agent`.
+"""The command line: `penstock run`, `explain`, `validate`, `crds`, and what runs in a cluster: `operator`,
+`agent`.
 
 Thin: it reads options, calls, and turns errors into sentences and exit codes. Everything heavy is imported
 where it is used, so that `--help` is quick.
@@ -55,6 +56,13 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> 
     help="End after this time, such as 60s or 5m, counted from when the work begins.",
 )
 @click.option(
+    "--sla",
+    "sla_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep the LatencySLAs in FILE, which may be the manifest itself.",
+)
+@click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
     help="Where state is kept between runs.  [default: .penstock/NAME]",
@@ -91,6 +99,7 @@ def run(
     manifest: Path,
     workers: int | None,
     time_limit_s: float | None,
+    sla_file: Path | None,
     state_dir: Path | None,
     fresh: bool,
     overrides: tuple[str, ...],
@@ -105,13 +114,16 @@ def run(
     worked through; a second Ctrl-C ends at once. Nothing is lost either way: the next run goes on where this
     one stopped, unless --fresh is given.
 
+    With --sla, tasks and shards follow the load so that the latency stays within its bound; `penstock
+    explain` shows the decisions afterwards.
+
     Rows of console sinks go to stdout, everything else to stderr.
     """
     from penstock.api.faults import InvalidManifest
     from penstock_operator.checked_manifest import check_manifest
 
     try:
-        checked = check_manifest(manifest, overrides)
+        checked = check_manifest(manifest, overrides, sla_file)
     except InvalidManifest as invalid:
         _write_faults(manifest, invalid.faults)
         sys.exit(EXIT_INVALID)
@@ -141,6 +153,7 @@ def run(
                 time_limit_s=time_limit_s,
                 fresh=fresh,
                 metrics_port=metrics_port,
+                promises=checked.promises,
             ),
             output,
         )
@@ -166,7 +179,16 @@ def run(
     is_flag=True,
     help="As a cluster reads it; code is in an image or a ConfigMap, and not looked at.",
 )
-def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...], cluster: bool) -> None:
+@click.option(
+    "--sla",
+    "sla_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Check the LatencySLAs in FILE too, against the Topology.",
+)
+def validate(
+    manifest: Path, as_json: bool, overrides: tuple[str, ...], cluster: bool, sla_file: Path | None
+) -> None:
     """Check a manifest and the user code that it names; list every fault at once.
 
     Exit code 0 when it can be run, 2 when it cannot.
@@ -176,7 +198,7 @@ def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...], cluster:
 
     faults: tuple[Fault, ...] = ()
     try:
-        (check_for_cluster if cluster else check_manifest)(manifest, overrides)
+        (check_for_cluster if cluster else check_manifest)(manifest, overrides, sla_file)
     except InvalidManifest as invalid:
         faults = invalid.faults
     except PenstockError as error:
@@ -191,6 +213,41 @@ def validate(manifest: Path, as_json: bool, overrides: tuple[str, ...], cluster:
         click.echo(f"{manifest}: valid")
     if faults:
         sys.exit(EXIT_INVALID)
+
+
+@main.command()
+@click.argument("topology", metavar="TOPOLOGY")
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the run keeps its state.  [default: .penstock/NAME]",
+)
+@click.option("--last", type=click.IntRange(min=1), default=10, show_default=True, help="How many decisions.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, one object a decision.")
+def explain(topology: str, state_dir: Path | None, last: int, as_json: bool) -> None:
+    """Show the last decisions about TOPOLOGY (its name, or its manifest) that kept a LatencySLA.
+
+    Each with what was seen, what was predicted with and without it, what was chosen, and what it brought.
+    Works while `penstock run --sla` goes on, and afterwards.
+    """
+    from penstock_operator.local.decision_log import read_decisions
+    from penstock_operator.local.explain import explanation, explanation_json, topology_name
+
+    try:
+        name = topology_name(topology)
+    except PenstockError as error:
+        click.echo(f"penstock: {error}", err=True)
+        sys.exit(EXIT_INVALID)
+    folder = state_dir if state_dir is not None else Path(".penstock") / name
+    records = read_decisions(folder)[-last:]
+    if as_json:
+        click.echo(explanation_json(records), nl=False)
+    elif records:
+        click.echo(explanation(records))
+    else:
+        click.echo(f"No decision about {name} is kept in {folder}: run it with --sla.", err=True)
+    if not records:
+        sys.exit(EXIT_FAILED)
 
 
 @main.command()

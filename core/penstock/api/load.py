@@ -22,6 +22,7 @@ from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.overrides import apply_overrides
 from penstock.api.pod_faults import pod_faults
+from penstock.api.sla_faults import sla_faults
 from penstock.api.topology import Topology
 from penstock.api.yaml_text import read_documents
 
@@ -165,19 +166,10 @@ def _override(documents: list[Any], overrides: Sequence[str]) -> list[Fault]:
 def _between(topologies: Sequence[Topology], slas: Sequence[LatencySLA]) -> list[Fault]:
     """What does not fit between the objects of one file."""
     faults: list[Fault] = []
-    operators: dict[str, list[str]] = {}
+    names: set[str] = set()
     for topology in topologies:
         name = topology.metadata.name
-        if name in operators:
+        if name in names:
             faults.append(Fault(f"Topology {name}", "comes twice in this file; names are unique"))
-        operators[name] = [operator.name for operator in topology.spec.operators]
-    for sla in slas:
-        known = operators.get(sla.spec.topology)
-        wanted = sla.spec.operator
-        if known is not None and wanted is not None and wanted not in known:
-            message = (
-                f"Topology {sla.spec.topology} has no operator {wanted!r}{nearest(wanted, known)}; "
-                f"there are {listed(known)}"
-            )
-            faults.append(Fault(f"LatencySLA {sla.metadata.name}: spec.operator", message))
-    return faults
+        names.add(name)
+    return faults + sla_faults(topologies, slas)

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
@@ -18,6 +20,7 @@ from rich.text import Text
 from penstock_operator.local import quantities
 from penstock_operator.local.progress import OperatorProgress
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
+from penstock_operator.local.sla_status import SlaLine, share
 
 _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5
@@ -53,6 +56,7 @@ class LiveView:
 def render(status: RunStatus, width: int) -> RenderableType:
     """The whole view for a terminal of `width` columns."""
     parts: list[RenderableType] = [_title(status), _operators(status, width)]
+    parts.extend(part for line in status.slas for part in _sla(line))
     parts.extend(_event(event) for event in status.events[-_EVENTS_SHOWN:])
     return Group(*parts)
 
@@ -116,6 +120,33 @@ def _line(operator: OperatorProgress, width: int) -> list[RenderableType]:
     if width >= _WIDE:
         cells.append(Text(quantities.sparkline(operator.trend, _TREND_WIDTH), style="cyan"))
     return cells
+
+
+def _sla(line: SlaLine) -> Iterator[Text]:
+    """Target, latency and success of one SLA, and its last decision."""
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{line.name} ", style="bold")
+    text.append(f"{line.about} \u2264 {quantities.latency(line.bound_ms)}", style="dim")
+    text.append(f" over {quantities.latency(line.window_ms)}  ", style="dim")
+    style = {True: "green", False: "bold red", None: "dim"}[line.met]
+    now, worst = quantities.latency(line.mean_ms), quantities.latency(line.worst_ms)
+    text.append(f"now {now}, worst {worst}", style=style)
+    text.append(f"  expected {_expected(line.expected_ms)}")
+    text.append(f"  kept {share(line.success_recent)} of 5 min, {share(line.success)} in all")
+    mean = quantities.UNKNOWN if line.mean_tasks is None else f"{line.mean_tasks:.1f}"
+    text.append(f"  {line.tasks} tasks (mean {mean})", style="cyan")
+    text.append(f"  {line.policy}{', dry run' if line.dry_run else ''}", style="dim")
+    yield text
+    for kind, sentence in line.conditions.items():
+        yield Text(f"  {kind}: {sentence}", style="yellow", no_wrap=True, overflow="ellipsis")
+    if line.last_decision:
+        yield Text(f"  {line.last_decision}", no_wrap=True, overflow="ellipsis")
+
+
+def _expected(milliseconds: float | None) -> str:
+    if milliseconds is not None and math.isinf(milliseconds):
+        return "never to catch up"
+    return quantities.latency(milliseconds)
 
 
 def waiting(operator: OperatorProgress) -> str:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, TypedDict
 
-from penstock.metrics.rows import TaskRow, WorkerRow
+from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, shard_row_name, unpack
+from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import (
     ClearFailure,
     Failures,
@@ -41,14 +42,19 @@ from penstock_operator.local.run_decisions import (
     StartWorker,
     StopWorker,
     WorkerCare,
+    adopt,
     begin,
     decide,
+    held_back,
+    spare_tasks,
 )
 from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.run_summary import RunSummary
+from penstock_operator.local.sla_loop import SlaLook, SlaLoop
 
 TICK_S = 0.15
+_REST_S = 0.005
 _SHARDS_LOOKED_AT_PER_S = 4000
 """The store answers for about a hundred shards a millisecond; looking must not keep it busy."""
 _MEASURED_PER_CALL = 512
@@ -81,17 +87,30 @@ class StoreKeeper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What the store said in one go."""
+    """What the store said in one go. `packed` are all metric rows as they are there, `told` those of tasks
+    and workers of this run."""
 
+    at_us: int
     shards: Mapping[str, tuple[ShardCounters | None, ...]]
-    rows: Mapping[str, bytes]
+    packed: Mapping[str, bytes]
+    told: Mapping[str, TaskRow | WorkerRow]
     failures: Mapping[str, str]
+
+
+class _Placed(TypedDict):
+    """What schedules say of places, as `SlaLook` has it."""
+
+    schedules: Mapping[str, OperatorSchedule]
+    nodes: Mapping[str, int]
+    room: Mapping[str, int]
+    taken: frozenset[str]
 
 
 class LocalRun:
     """One run, from its first schedule to its last worker's end.
 
-    `shards` are all shards by stage; `launch` turns the start of a worker into its process.
+    `shards` are all shards by stage; `launch` turns the start of a worker into its process. With `slas` the
+    loop turns as often as the most frequent of them looks.
     """
 
     def __init__(
@@ -106,6 +125,7 @@ class LocalRun:
         ticks: Ticks,
         *,
         resumed: bool = False,
+        slas: Sequence[SlaLoop] = (),
     ) -> None:
         self._state = state
         self._shards = {stage: tuple(names) for stage, names in shards.items()}
@@ -116,6 +136,8 @@ class LocalRun:
         self._output = output
         self._ticks = ticks
         self._resumed = resumed
+        self._slas = tuple(slas)
+        self._tick_s = min([TICK_S, *(sla.interval_s for sla in slas)])
         self._sources = {stage.operator for stage in state.plan.stages if is_source(stage)}
         targets = console_targets(state.plan)
         self._progress = ProgressReader(outline(state.plan), [target.sink for target in targets])
@@ -150,8 +172,11 @@ class LocalRun:
             return self._summary(Result.STOPPED)
         self._accept(begin(self._state))
         while self._state.phase is not Phase.ENDED:
+            began_s = self._ticks.now_s()
             self._turn()
-            self._ticks.wait(TICK_S)
+            # What an interval of an SLA is measured from is its begin; others have time.
+            spent_s = self._ticks.now_s() - began_s if self._slas else 0.0
+            self._ticks.wait(max(_REST_S, self._tick_s - spent_s))
         look = self._look()
         if look is not None:
             self._deliver(look)
@@ -166,6 +191,7 @@ class LocalRun:
         look = self._look() if self._ticks.now_s() >= self._look_due_s else None
         seen = self._seen(look)
         self._accept(decide(self._state, seen, self._ticks.now_s()))
+        self._keep_slas(look)
         if look is not None:
             self._deliver(look)
         self._show(look)
@@ -175,21 +201,23 @@ class LocalRun:
         names = [name for shards in self._shards.values() for name in shards]
         self._look_due_s = self._ticks.now_s() + len(names) / _SHARDS_LOOKED_AT_PER_S
         chunks = [names[i : i + _MEASURED_PER_CALL] for i in range(0, len(names), _MEASURED_PER_CALL)]
+        # Rows before counters: what tasks have told is never ahead of what the store has counted.
         calls = [
             ClearFailure(_NOBODY),
-            *(Measure(tuple(chunk)) for chunk in chunks),
             ReadMetrics(),
             Failures(),
+            *(Measure(tuple(chunk)) for chunk in chunks),
         ]
+        at_us = self._ticks.now_us()
         try:
-            _, *measured, rows, failures = self._store.pipeline(calls)
+            _, rows, failures, *measured = self._store.pipeline(calls)
         except (StoreUnreachable, StoreFull) as error:
             self._note_trouble(error)
             return None
         self._note_away(away=False)
         counters = iter([counter for chunk in measured for counter in chunk])
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
-        return _Look(shards, rows, failures)
+        return _Look(at_us, shards, rows, task_and_worker_rows(rows, self._began_us), failures)
 
     def _note_trouble(self, error: StoreUnreachable | StoreFull) -> None:
         if isinstance(error, StoreFull):
@@ -211,7 +239,7 @@ class LocalRun:
             return Seen(fleet, None, None, None, interrupts, self._store_fault)
         return Seen(
             fleet,
-            {row.worker: row for row in self._rows(look).values() if isinstance(row, WorkerRow)},
+            {row.worker: row for row in look.told.values() if isinstance(row, WorkerRow)},
             self._backlog(look),
             look.failures,
             interrupts,
@@ -288,13 +316,71 @@ class LocalRun:
                 self._extra_interrupts = 2
                 self.tell("nobody reads the output any more")
 
+    # --- latency SLAs -----------------------------------------------------------------------------
+
+    def _keep_slas(self, look: _Look | None) -> None:
+        """Once a task works: what happens before is no latency of this topology."""
+        state = self._state
+        if state.working_since_s is None or state.phase in (Phase.STOPPING, Phase.ENDED):
+            return
+        now_us = self._ticks.now_us()
+        due = [sla for sla in self._slas if sla.due(now_us)]
+        if not due:
+            return
+        if look is None:
+            if self._store_away:
+                for sla in due:
+                    sla.away(now_us, "the store is away")
+            return
+        seen = self._sla_look(look)
+        for sla in due:
+            turn = sla.examine(seen)
+            for event in turn.events:
+                self.tell(event.text, is_trouble=event.is_trouble)
+            if turn.schedules:
+                self._accept(adopt(self._state, turn.schedules))
+                seen = replace(seen, **self._placed())
+
+    def _sla_look(self, look: _Look) -> SlaLook:
+        counters = {
+            stage: dict(zip(self._shards[stage], found, strict=True)) for stage, found in look.shards.items()
+        }
+        rows: dict[str, ShardRow] = {}
+        for operator in {operator for sla in self._slas for operator in sla.promise.scope.targets}:
+            for shard in self._shards[operator]:
+                packed = look.packed.get(name := shard_row_name(shard))
+                row = unpack(name, packed) if packed is not None else None
+                if isinstance(row, ShardRow):
+                    rows[shard] = row
+        tasks: dict[str, list[int]] = {}
+        for told in look.told.values():
+            if isinstance(told, TaskRow):
+                tasks.setdefault(told.executor, []).append(told.at_us)
+        return SlaLook(
+            at_us=look.at_us,
+            counters=counters,
+            rows=rows,
+            tasks=tasks,
+            held=held_back(self._state),
+            **self._placed(),
+        )
+
+    def _placed(self) -> _Placed:
+        """The part of an SLA's look that its own schedules change."""
+        schedules = self._state.schedules
+        room = spare_tasks(self._state)
+        given = sum(schedule.tasks for schedule in schedules.values())
+        return {
+            "schedules": schedules,
+            "nodes": {self._state.node: sum(room.values()) + given},
+            "room": room,
+            "taken": frozenset(e.name for schedule in schedules.values() for e in schedule.executors),
+        }
+
     # --- showing --------------------------------------------------------------------------------
 
-    def _rows(self, look: _Look) -> dict[str, TaskRow | WorkerRow]:
-        return task_and_worker_rows(look.rows, self._began_us)
-
     def _take(self, look: _Look) -> None:
-        self._progress.take(Reading(self._ticks.now_s(), self._ticks.now_us(), look.shards, self._rows(look)))
+        self._progress.take(Reading(self._ticks.now_s(), self._ticks.now_us(), look.shards, look.told))
 
     def _show(self, look: _Look | None) -> None:
         now_s = self._ticks.now_s()
@@ -315,6 +401,7 @@ class LocalRun:
             workers=tuple(self._worker_line(care) for care in state.workers.values()),
             operators=self._progress.progress(self._placements()),
             events=tuple(self._events[-8:]),
+            slas=tuple(sla.line() for sla in self._slas),
         )
 
     def _worker_line(self, care: WorkerCare) -> WorkerLine:
@@ -355,4 +442,5 @@ class LocalRun:
             restarts={care.name: care.restarts for care in state.workers.values() if care.restarts},
             store_restarts=self._keeper.restarts,
             events=tuple(self._events),
+            slas=tuple(sla.summary() for sla in self._slas),
         )

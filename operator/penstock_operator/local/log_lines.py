@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock_operator.local import quantities
 from penstock_operator.local.progress import OperatorProgress
 from penstock_operator.local.run_status import RunEvent, RunStatus
+from penstock_operator.local.sla_status import sla_words
 
 
 def status_line(status: RunStatus) -> str:
@@ -17,7 +18,8 @@ def status_line(status: RunStatus) -> str:
     told = [_operator(operator) for operator in status.operators if operator.kind != "step"]
     if status.store_away:
         workers += ", the store is away"
-    return " | ".join([f"{head}, {workers}", *told])
+    kept = [f"{line.name}: {sla_words(line)}" for line in status.slas]
+    return " | ".join([f"{head}, {workers}", *told, *kept])
 
 
 def event_line(event: RunEvent) -> str:

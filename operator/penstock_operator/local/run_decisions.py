@@ -8,7 +8,7 @@ Neighbours: `local_run` sees and carries out, `penstock.schedule.placement` says
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -196,6 +196,28 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     turn.watch_end()
     turn.watch_stopped()
     return Decision(turn.state, tuple(turn.actions))
+
+
+def adopt(state: RunState, schedules: Sequence[OperatorSchedule]) -> Decision:
+    """Publish schedules that were made from those of `state`; one made from an older one is dropped."""
+    turn = _Turn(state, Seen((), None, None, None), 0.0)
+    turn.adopt(schedules)
+    return Decision(turn.state, tuple(turn.actions))
+
+
+def held_back(state: RunState) -> str:
+    """Why shards and tasks may not be moved about now, in words; "" when they may."""
+    if state.phase is not Phase.RUNNING:
+        return f"the run is {state.phase}"
+    away = [care.name for care in state.workers.values() if not care.is_up or care.warm_until_s is not None]
+    if away:
+        return f"worker {', '.join(away)} is not up"
+    return ""
+
+
+def spare_tasks(state: RunState) -> dict[str, int]:
+    """Living worker -> tasks that it may still be given."""
+    return _Turn(state, Seen((), None, None, None), 0.0).room()
 
 
 class _Turn:
@@ -438,6 +460,16 @@ class _Turn:
             for stage in self.state.plan.stages
         }
         return spread_to_returned_worker(schedules, self._place(care), wanted, self._lost())
+
+    def adopt(self, schedules: Sequence[OperatorSchedule]) -> None:
+        if held_back(self.state):
+            return
+        fit = (new for new in schedules if new.version == self.state.schedules[new.operator].version + 1)
+        self._publish({**self.state.schedules, **{new.operator: new for new in fit}})
+
+    def room(self) -> dict[str, int]:
+        """Tasks that each worker may still be given."""
+        return self._spare_tasks(self._lost())
 
     def _keep(self, care: WorkerCare) -> None:
         self.state = replace(self.state, workers={**self.state.workers, care.name: care})

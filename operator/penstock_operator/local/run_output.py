@@ -15,6 +15,7 @@ from penstock_operator.local.live_view import LiveView
 from penstock_operator.local.log_lines import event_line, status_line
 from penstock_operator.local.run_status import RunEvent, RunStatus
 from penstock_operator.local.run_summary import RunSummary, headline, summary_table
+from penstock_operator.local.sla_status import summary_words
 
 _REFRESH_S = 0.25
 
@@ -107,6 +108,8 @@ class LiveOutput:
 def write_summary(console: Console, summary: RunSummary) -> None:
     console.print(headline(summary), markup=False, highlight=False)
     console.print(summary_table(summary))
+    for sla in summary.slas:
+        console.print(summary_words(sla), markup=False, highlight=False, soft_wrap=True)
     if summary.message:
         console.print(summary.message, style="red", markup=False, highlight=False, soft_wrap=True)
 

@@ -5,6 +5,7 @@
     lock            held while a run goes on, and by its sentinel until nothing of it is left
     store/          the private store
     workers/        launch and log files
+    decisions.jsonl what the latency SLAs decided (`decision_log`)
 
 Neighbours: `local_run` decides by it whether to resume, `sentinel` inherits the lock.
 """
@@ -23,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.errors import PermanentError
+from penstock_operator.local.decision_log import FILE as DECISIONS
 from penstock_operator.local.topology_identity import differences
 
 FORMAT = 1
@@ -169,6 +171,7 @@ class StateDirectory:
         for folder in (self.store_folder, self.workers_folder):
             if folder.exists():
                 shutil.rmtree(folder)
+        (self.folder / DECISIONS).unlink(missing_ok=True)
         (self.folder / "run.json").unlink(missing_ok=True)
         return removed
 

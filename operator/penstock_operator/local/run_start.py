@@ -10,19 +10,23 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from penstock.api.worker_launch import WorkerLaunch
+from penstock.control.sla_scope import Promise, keyed_edges
+from penstock.control.treat import single_tasks
 from penstock.dataflow.partitions import part_of, shards_of
-from penstock.dataflow.plan import FilesSource, Plan
+from penstock.dataflow.plan import FilesSource, Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
 from penstock.schedule.placement import initial_schedules
-from penstock.schedule.record import WorkerPlace
-from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters, Tasks
+from penstock.schedule.record import OperatorSchedule, WorkerPlace
+from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
+from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis_store import RedisStore
 from penstock_operator.local import quantities
+from penstock_operator.local.decision_log import DecisionLog
 from penstock_operator.local.local_fleet import LocalFleet, worker_command
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.marked_processes import MARK
@@ -40,6 +44,10 @@ from penstock_operator.local.run_record import (
 )
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.local.sentinel import Sentinel
+from penstock_operator.local.sla_loop import SlaLoop
+from penstock_operator.local.sla_picture import draw
+from penstock_operator.local.sla_policy import has_single_tasks, policy_of
+from penstock_operator.local.sla_status import SlaSummary
 from penstock_operator.local.ticks import SystemTicks
 from penstock_operator.local.topology_identity import identity_of
 
@@ -60,6 +68,8 @@ class RunRequest:
     time_limit_s: float | None
     fresh: bool
     metrics_port: int | None
+    promises: tuple[Promise, ...] = ()
+    """The LatencySLAs to keep."""
 
 
 def run_topology(
@@ -72,6 +82,7 @@ def run_topology(
     `command` turns a launch file into a worker's process.
     """
     plan = request.plan
+    policies = [(promise, policy_of(promise.policy, promise.scope)) for promise in request.promises]
     shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
     token = secrets.token_hex(6)
     with ExitStack() as stack:
@@ -117,6 +128,7 @@ def run_topology(
                 )
             )
 
+        log = DecisionLog(directory.folder)
         run = LocalRun(
             _first_state(request, token, store, shards),
             record.shards,
@@ -127,9 +139,16 @@ def run_topology(
             output,
             ticks,
             resumed=start is Start.RESUME,
+            slas=[
+                SlaLoop(promise, policy, record.shards, keyed_edges(plan), log)
+                for promise, policy in policies
+            ],
         )
         run.tell(_beginning(start, record, removed, plan, measured, directory.folder))
-        return run.run()
+        for promise, _ in policies:
+            run.tell(_promised(promise))
+        summary = run.run()
+        return replace(summary, slas=tuple(_with_picture(sla, directory.folder) for sla in summary.slas))
 
 
 @contextmanager
@@ -259,10 +278,10 @@ def _first_state(
     request: RunRequest, token: str, store: NodeStore, shards: Mapping[str, Sequence[str]]
 ) -> RunState:
     """Versions go on from those that the store has seen."""
-    plan = request.plan
+    plan = _within(request.plan, request.promises)
     names = [f"w{number}" for number in range(request.workers)]
     workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
-    seen = store.pipeline([Tasks("", stage.operator) for stage in plan.stages])
+    seen = store.pipeline([TasksOf("", stage.operator) for stage in plan.stages])
     schedules = initial_schedules(
         plan,
         shards,
@@ -270,7 +289,50 @@ def _first_state(
         {NODE: STORE_ID},
         version=1 + max(answer.version for answer in seen),
     )
+    for promise in request.promises:
+        if has_single_tasks(promise.policy):
+            schedules = _split(schedules, promise)
     return RunState(plan, token, NODE, workers, schedules, request.time_limit_s)
+
+
+def _within(plan: Plan, promises: Sequence[Promise]) -> Plan:
+    """`plan` with tasks at the start that the SLAs allow."""
+    limits = {operator: given for promise in promises for operator, given in promise.scope.limits.items()}
+
+    def tasks(operator: str, asked: Tasks) -> Tasks:
+        if operator not in limits:
+            return asked
+        least, most = limits[operator].min, limits[operator].max
+        return Tasks(least, most, min(max(asked.initial, least), most))
+
+    stages = tuple(replace(stage, tasks=tasks(stage.operator, stage.tasks)) for stage in plan.stages)
+    return replace(plan, stages=stages)
+
+
+def _split(schedules: Mapping[str, OperatorSchedule], promise: Promise) -> dict[str, OperatorSchedule]:
+    """The first schedules, with executors of one task each for the operators in scope."""
+    split = dict(schedules)
+    for operator in promise.scope.targets:
+        taken = {executor.name for schedule in split.values() for executor in schedule.executors}
+        one = single_tasks(split[operator], taken)
+        # Nobody has seen a version of this run yet.
+        split[operator] = replace(one, version=schedules[operator].version)
+    return split
+
+
+def _with_picture(sla: SlaSummary, folder: Path) -> SlaSummary:
+    picture = folder / f"{sla.name}.png"
+    return replace(sla, picture=str(picture)) if draw(picture, sla) else sla
+
+
+def _promised(promise: Promise) -> str:
+    about = promise.operator or "from end to end"
+    bound, window = promise.latency_us / 1000, promise.window_us / 1000
+    dry = "; a dry run: nothing is moved" if promise.dry_run else ""
+    return (
+        f"{promise.name}: {about} is to stay within {quantities.latency(bound)} over any "
+        f"{quantities.latency(window)}, by {promise.policy}{dry}"
+    )
 
 
 def _beginning(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock_operator.local.progress import OperatorProgress
+from penstock_operator.local.sla_status import SlaLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class RunStatus:
     workers: tuple[WorkerLine, ...]
     operators: tuple[OperatorProgress, ...]
     events: tuple[RunEvent, ...]
+    slas: tuple[SlaLine, ...] = ()
 
     @property
     def workers_ready(self) -> int:

@@ -14,6 +14,8 @@ from rich.table import Table
 from penstock_operator.local import quantities
 from penstock_operator.local.progress import OperatorTotal
 from penstock_operator.local.run_status import RunEvent
+from penstock_operator.local.sla_picture import timeline_rows
+from penstock_operator.local.sla_status import SlaSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ class RunSummary:
     restarts: Mapping[str, int]
     store_restarts: int
     events: tuple[RunEvent, ...]
+    slas: tuple[SlaSummary, ...] = ()
 
 
 def summary_json(summary: RunSummary) -> bytes:
@@ -57,8 +60,28 @@ def summary_json(summary: RunSummary) -> bytes:
         "restarts": dict(summary.restarts),
         "store_restarts": summary.store_restarts,
         "events": [{"at_s": event.at_s, "text": event.text} for event in summary.events],
+        "slas": {sla.name: _sla(sla) for sla in summary.slas},
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _sla(sla: SlaSummary) -> dict[str, object]:
+    """Shares are of windows; the cost is `mean_tasks`, which is `mean_executors` where each has one task."""
+    return {
+        "operator": sla.operator or None,
+        "policy": sla.policy,
+        "dry_run": sla.dry_run,
+        "latency_ms": sla.bound_ms,
+        "window_ms": sla.window_ms,
+        "success_rate": sla.success,
+        "success_rate_5min": sla.success_recent,
+        "success_rate_of_shards": dict(sla.success_of_shards),
+        "mean_executors": sla.mean_executors,
+        "mean_tasks": sla.mean_tasks,
+        "decisions": dict(sla.decisions),
+        "picture": sla.picture or None,
+        "timeline": timeline_rows(sla.timeline),
+    }
 
 
 def headline(summary: RunSummary) -> str:
