@@ -31,6 +31,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+import numpy as np
+from numpy.typing import NDArray
+
 THRESHOLD_BYTES_PER_S = 512 * 1024.0
 """The paper's default phi~: below it the benefit of locality is negligible."""
 
@@ -61,6 +64,7 @@ class Assigned:
     it holds for; `short` are executors (indices) that have less than their k_j, as no core was left."""
 
     cores: tuple[Mapping[int, int], ...]
+    totals: tuple[int, ...]
     threshold_bytes_per_s: float
     short: tuple[int, ...]
 
@@ -107,12 +111,14 @@ def assign(problem: Problem, threshold_bytes_per_s: float = THRESHOLD_BYTES_PER_
     if threshold_bytes_per_s <= 0:
         raise ValueError(f"a threshold of {threshold_bytes_per_s} bytes/s cannot be doubled")
     threshold = threshold_bytes_per_s
+    intensity = np.array(problem.intensity_bytes_per_s)
+    local = _Local(problem)
     while True:
-        intensive = [value > threshold for value in problem.intensity_bytes_per_s]
-        if not any(intensive) or _may_be_local(problem, intensive):
-            work = _Work(problem, intensive)
+        intensive = intensity > threshold
+        if local.may_hold(intensive):
+            work = _Work(problem, intensive.tolist())
             if work.run():
-                return Assigned(tuple(work.cores), threshold, work.short())
+                return work.answer(threshold)
         threshold *= 2
 
 
@@ -124,7 +130,7 @@ def assign_naive(problem: Problem, first_node: int = 0) -> Assigned:
     """
     work = _Work(problem, [False] * len(problem.allocation))
     work.run_naive(first_node)
-    return Assigned(tuple(work.cores), math.inf, work.short())
+    return work.answer(math.inf)
 
 
 def release(problem: Problem, assigned: Assigned, keep: Sequence[int], remote_first: bool = True) -> Assigned:
@@ -134,11 +140,12 @@ def release(problem: Problem, assigned: Assigned, keep: Sequence[int], remote_fi
     cost transfer for as long as they stay, and among those and among local ones the cheapest by C-. Without
     `remote_first` (naive-EC) the one that came last goes first.
     """
-    cores = list(assigned.cores)
+    cores, totals = list(assigned.cores), list(assigned.totals)
     for j, least in enumerate(keep):
-        surplus = 0 if problem.pinned[j] else sum(cores[j].values()) - max(1, least)
-        if surplus <= 0:
+        if totals[j] <= least or problem.pinned[j] or totals[j] <= 1:
             continue
+        surplus = totals[j] - max(1, least)
+        totals[j] -= surplus
         mine = dict(cores[j])
         for _ in range(surplus):
             total = sum(mine.values())
@@ -151,7 +158,7 @@ def release(problem: Problem, assigned: Assigned, keep: Sequence[int], remote_fi
                 node = next(reversed(mine))
             _take(mine, node)
         cores[j] = mine
-    return Assigned(tuple(cores), assigned.threshold_bytes_per_s, assigned.short)
+    return Assigned(tuple(cores), tuple(totals), assigned.threshold_bytes_per_s, assigned.short)
 
 
 def _take(cores: dict[int, int], node: int) -> None:
@@ -161,22 +168,39 @@ def _take(cores: dict[int, int], node: int) -> None:
         cores[node] -= 1
 
 
-def _may_be_local(problem: Problem, intensive: Sequence[bool]) -> bool:
+class _Local:
     """Whether every node could hold the k_j of its data-intensive executors beside what cannot leave it.
 
     Where not, Algorithm 1 would FAIL at this phi for certain; asking first saves that run.
     """
-    needed = [0] * len(problem.capacity_milli)
-    for j, local in enumerate(intensive):
-        cores, milli = problem.assigned[j], problem.core_milli[j]
-        if problem.pinned[j]:
-            for node, count in cores.items():
-                needed[node] += count * milli
-        elif local and problem.home[j] >= 0:
-            needed[problem.home[j]] += problem.allocation[j] * milli
-        elif len(cores) == 1:
-            needed[next(iter(cores))] += milli
-    return all(need <= capacity for need, capacity in zip(needed, problem.capacity_milli, strict=True))
+
+    def __init__(self, problem: Problem) -> None:
+        self._capacity = np.array(problem.capacity_milli)
+        self._pinned = np.array(problem.pinned, dtype=bool)
+        self._home = np.array(problem.home)
+        milli = np.array(problem.core_milli)
+        self._needed = np.array(problem.allocation) * milli
+        # An executor all of whose cores are on one node leaves at least the last of them there.
+        self._single = np.array([next(iter(cores)) if len(cores) == 1 else -1 for cores in problem.assigned])
+        self._core = milli
+        self._held = np.zeros(len(self._capacity))
+        for j in np.flatnonzero(self._pinned).tolist():
+            for node, count in problem.assigned[j].items():
+                self._held[node] += count * problem.core_milli[j]
+
+    def may_hold(self, intensive: NDArray[np.bool_]) -> bool:
+        """`intensive`: one an executor. Always true if there is none."""
+        if not intensive.any():
+            return True
+        nodes = len(self._capacity)
+        local = intensive & ~self._pinned & (self._home >= 0)
+        last = ~local & ~self._pinned & (self._single >= 0)
+        needed = (
+            self._held
+            + np.bincount(self._home[local], self._needed[local], nodes)
+            + np.bincount(self._single[last], self._core[last], nodes)
+        )
+        return bool((needed <= self._capacity).all())
 
 
 class _Work:
@@ -239,9 +263,14 @@ class _Work:
                 self._add(j, node)
                 cursor = node + 1
 
-    def short(self) -> tuple[int, ...]:
-        """Executors with less than they need."""
-        return tuple(j for j, total in enumerate(self._total) if total < self._k[j] and not self._pinned[j])
+    def answer(self, threshold_bytes_per_s: float) -> Assigned:
+        """X as it is now."""
+        short = tuple(
+            j
+            for j, (total, k) in enumerate(zip(self._total, self._k, strict=True))
+            if total < k and not self._pinned[j]
+        )
+        return Assigned(tuple(self.cores), tuple(self._total), threshold_bytes_per_s, short)
 
     def _over(self, j: int) -> bool:
         """E-: X_j > k_j; its last core is nobody's."""

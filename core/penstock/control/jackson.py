@@ -60,7 +60,10 @@ def erlang_b(offered: Floats, servers: Integers) -> Floats:
 
 def erlang_c(offered: Floats, servers: Integers) -> Floats:
     """The share of rows that wait: C = k B / (k - a (1 - B)) of Erlang's loss formula; 1 where k <= a."""
-    blocked = erlang_b(offered, servers)
+    return _waiting(offered, servers, erlang_b(offered, servers))
+
+
+def _waiting(offered: Floats, servers: Integers, blocked: Floats) -> Floats:
     stable = servers > offered
     spare = np.where(stable, servers - offered * (1 - blocked), 1.0)
     return np.where(stable, servers * blocked / spare, 1.0)
@@ -71,10 +74,15 @@ def sojourn_us(arrival_per_s: Floats, service_per_s: Floats, cores: Integers) ->
 
     `service_per_s` is mu of one core. math.inf where k <= lambda / mu.
     """
+    return _time_us(arrival_per_s, service_per_s, cores, erlang_b(arrival_per_s / service_per_s, cores))
+
+
+def _time_us(arrival_per_s: Floats, service_per_s: Floats, cores: Integers, blocked: Floats) -> Floats:
+    """`sojourn_us` where Erlang B is known."""
     offered = arrival_per_s / service_per_s
     stable = cores > offered
     spare_per_s = np.where(stable, cores * service_per_s - arrival_per_s, 1.0)
-    seconds = erlang_c(offered, cores) / spare_per_s + 1 / service_per_s
+    seconds = _waiting(offered, cores, blocked) / spare_per_s + 1 / service_per_s
     return np.where(stable, seconds * US_PER_S, math.inf)
 
 
@@ -196,7 +204,7 @@ class _Greedy:
             used * part.core_milli for used, part in zip(self._used, network.parts, strict=True)
         )
         # lambda_j E[T_j] summed by bound, rows in the system; those that never catch up are counted apart.
-        time = sojourn_us(arrival, service, cores)
+        time = _time_us(arrival, service, cores, blocked)
         unstable = np.isinf(time)
         bound = np.array(self._bound, dtype=np.int64)[network.part] if len(cores) else network.part
         count = len(network.bounds)
@@ -207,8 +215,9 @@ class _Greedy:
         self._unstable: list[int] = np.bincount(bound, unstable & (arrival > 0), count).astype(int).tolist()
         self._time: list[float] = time.tolist()
         product = offered * blocked
-        self._blocked_next: list[float] = (product / (cores + 1 + product)).tolist()
-        self._time_next: list[float] = sojourn_us(arrival, service, cores + 1).tolist()
+        blocked_next = product / (cores + 1 + product)
+        self._blocked_next: list[float] = blocked_next.tolist()
+        self._time_next: list[float] = _time_us(arrival, service, cores + 1, blocked_next).tolist()
         serving = np.bincount(bound, arrival / service * US_PER_S, count).tolist()
         self.worth_min = [
             _GAIN_SHARE_MIN if stuck or least >= each.target_us * each.input_per_s > 0 else 0.0
@@ -228,7 +237,15 @@ class _Greedy:
 
     def run(self) -> None:
         """Add cores until nobody needs or may have one more."""
-        heap = [self._entry(j) for j, decided in enumerate(self._decided) if decided and self._wanting(j)]
+        parts = self._network.parts
+        wanted = [self._bound_unmet(part.bound) for part in parts]
+        below = [used < part.cores_min for used, part in zip(self._used, parts, strict=True)]
+        heap = [
+            self._entry(j)
+            for j, part in enumerate(self._part)
+            if self._decided[j]
+            and (below[part] or self.cores[j] < self._minimal[j] or (wanted[part] and self._arrival[j] > 0))
+        ]
         heapify(heap)
         while heap:
             urgency, lacking, j = heappop(heap)
@@ -256,8 +273,10 @@ class _Greedy:
         part = self._network.parts[self._part[j]]
         if self.cores[j] < self._minimal[j] or self._used[self._part[j]] < part.cores_min:
             return True
-        target_us = self._network.bounds[part.bound].target_us
-        return self._arrival[j] > 0 and self._reachable_us(part.bound) > target_us
+        return self._arrival[j] > 0 and self._bound_unmet(part.bound)
+
+    def _bound_unmet(self, bound: int) -> bool:
+        return self._reachable_us(bound) > self._network.bounds[bound].target_us
 
     def _entry(self, j: int) -> tuple[int, float, int]:
         """(what for, minus how much, j): a heap's least is the core that is wanted most."""

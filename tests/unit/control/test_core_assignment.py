@@ -233,7 +233,7 @@ def test_naive_knows_no_data_intensity() -> None:
 
 def test_surplus_is_given_back_from_other_nodes_first() -> None:
     given_back = problem([4, 4, 4], [1], [{0: 2, 1: 2, 2: 1}])
-    answer = Assigned(tuple(given_back.assigned), 1.0, ())
+    answer = Assigned(tuple(given_back.assigned), (5,), 1.0, ())
     # C- of the remote ones: 100 * 3 / (5 * 4) at node 1, 100 * 4 / (5 * 4) at node 2: node 1 is cheaper.
     assert release(given_back, answer, [4]).cores == ({0: 2, 1: 1, 2: 1},)
     assert release(given_back, answer, [2]).cores == ({0: 2},)
@@ -242,7 +242,7 @@ def test_surplus_is_given_back_from_other_nodes_first() -> None:
 
 def test_nothing_is_given_back_by_who_keeps_it() -> None:
     case = problem([4, 4], [1, 1], [{0: 2, 1: 2}, {0: 2}], pinned=[False, True])
-    answer = Assigned(tuple(case.assigned), 1.0, ())
+    answer = Assigned(tuple(case.assigned), (4, 2), 1.0, ())
     assert release(case, answer, [4, 1]).cores == ({0: 2, 1: 2}, {0: 2})
 
 
