@@ -1,0 +1,126 @@
+"""Many snapshots in a row as arrays, for policies that can look at them at once.
+
+Nothing is decided at most moments: in virtual time they need not be looked at one by one. A policy that
+offers `observe_many` takes in those in front that need no action; the simulator then shows it the next one as
+a `TopologySnapshot`. The live loop never uses this. Neighbours: `snapshot` is the same for one moment,
+`sample_columns` and `sample_table` are how its samples are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.control.sample_columns import SampleColumns
+from penstock.control.sample_table import ROWS, SampleTable, Shards
+from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSeries:
+    """One operator over `moments` snapshots, with the same executors, assignment and treatment in all of
+    them.
+
+    The counters are `ShardSample`'s, cumulative, [moments, shards], whole numbers in `arrived` and
+    `completed`; none is missing, and all are of one writer. `bytes_per_row` is (in, out), `state_bytes` a
+    shard's, None where an operator does not tell.
+    """
+
+    operator: str
+    executors: tuple[ExecutorSeen, ...]
+    shards: Shards
+    assignment: Mapping[str, str]
+    arrived: Floats
+    completed: Floats
+    waited_us: Floats
+    served_us: Floats
+    busy_us: Floats
+    treatment: bool = False
+    bytes_per_row: tuple[float, float] | None = None
+    state_bytes: float | None = None
+
+    def snapshot(self, moment: int) -> OperatorSnapshot:
+        """What `decide` is shown."""
+        return OperatorSnapshot(
+            self.operator, self.executors, self.assignment, self._samples(moment), self.treatment
+        )
+
+    def since(self, moment: int) -> OperatorSeries:
+        """Without the snapshots before `moment`."""
+        return replace(
+            self,
+            arrived=self.arrived[moment:],
+            completed=self.completed[moment:],
+            waited_us=self.waited_us[moment:],
+            served_us=self.served_us[moment:],
+            busy_us=self.busy_us[moment:],
+        )
+
+    def _samples(self, moment: int) -> Mapping[str, ShardSample | None]:
+        if self.bytes_per_row is None and self.state_bytes is None:
+            return SampleColumns(
+                self.shards.names,
+                self.arrived[moment],
+                self.completed[moment],
+                self.waited_us[moment],
+                self.served_us[moment],
+                self.busy_us[moment],
+            )
+        bytes_in, bytes_out = self.bytes_per_row or (np.nan, np.nan)
+        values = np.empty((ROWS, len(self.shards.names)))
+        # In the order of `sample_table`'s rows.
+        values[0] = self.arrived[moment]
+        values[1] = self.completed[moment]
+        values[2] = self.busy_us[moment]
+        values[3] = self.arrived[moment] * bytes_in
+        values[4] = self.completed[moment] * bytes_out
+        values[5] = self.waited_us[moment]
+        values[6] = self.served_us[moment]
+        values[7] = np.nan if self.state_bytes is None else self.state_bytes
+        return SampleTable(self.shards, values, np.zeros(len(self.shards.names), dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSeries:
+    """All operators in scope at `at_us` [moments], in the order of time, an interval apart."""
+
+    at_us: npt.NDArray[np.int64]
+    operators: Mapping[str, OperatorSeries]
+    nodes: Mapping[str, int] = field(default_factory=dict)
+    edges: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.at_us)
+
+    def since(self, moment: int) -> SnapshotSeries:
+        """Without the snapshots before `moment`."""
+        return replace(
+            self,
+            at_us=self.at_us[moment:],
+            operators={name: operator.since(moment) for name, operator in self.operators.items()},
+        )
+
+    def snapshot(self, moment: int) -> TopologySnapshot:
+        return TopologySnapshot(
+            at_us=int(self.at_us[moment]),
+            operators={name: operator.snapshot(moment) for name, operator in self.operators.items()},
+            nodes=self.nodes,
+            edges=self.edges,
+        )
+
+
+@runtime_checkable
+class ObservesMany(Protocol):
+    """What a policy may offer besides `decide`."""
+
+    def observe_many(self, series: SnapshotSeries) -> int:
+        """Take in snapshots from the front up to, not including, the first whose decision might have an
+        action; answer how many that were, 0 to all. Afterwards the policy is as `decide` on each of them
+        would have left it. Too few is slow, never wrong."""
+        ...
