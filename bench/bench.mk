@@ -27,3 +27,7 @@ bench-profile: setup-tests ## Bench: where Penstock's tasks spend their time, by
 bench-schedule: setup-tests texts kind-up ## Bench: from a decision to work, on the kind cluster, and what the control side costs
 	@e2e/provide_images.sh >&2
 	@$(BENCH) bench.schedule
+
+.PHONY: bench-sla-live
+bench-sla-live: setup-tests ## Bench: a LatencySLA kept live under bursts (SEED=N draws others), beside static sizes
+	@$(BENCH) bench.sla_live --seed $(or $(SEED),1)
