@@ -109,7 +109,7 @@ def examination(
         shard_arrival_per_s=arrival,
         shard_completed=completed,
         shard_latency_sum_us=completed * np.array([shard.latency_us for shard in shards.values()]),
-        shard_waiting_us=np.zeros(len(shards)),
+        shard_backlog=np.zeros(len(shards)),
     )
 
 

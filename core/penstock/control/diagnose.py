@@ -31,8 +31,9 @@ def expected_latency_us(arrival_per_s: Floats, capacity: Floats) -> Floats:
     """L_i = 1 / ((1 - epsilon) mu_i - lambda_i) in microseconds, math.inf where that is not positive
     (4.2)."""
     spare = capacity - arrival_per_s
-    is_finite = spare > 0
-    return np.where(is_finite, 1e6 / np.where(is_finite, spare, 1.0), math.inf)
+    endless = np.full(spare.shape, math.inf)
+    latency_us: Floats = np.divide(1e6, spare, out=endless, where=spare > 0)
+    return latency_us
 
 
 def pressure(arrival_per_s: Floats, capacity: Floats) -> Floats:
@@ -74,6 +75,21 @@ def can_merge(arrival_per_s: Floats, capacity: Floats, latency_us: float) -> Fla
     first, second = two[..., 1:], two[..., :1]
     is_first = np.arange(room.shape[-1]) == room.argmax(axis=-1)[..., None]
     return np.where(is_first, second, first) >= arrival_per_s
+
+
+def _some_fit(arrival_per_s: list[float], capacity: list[float], latency_us: float) -> bool:
+    """Whether `can_merge` is true of anyone: for a few executors faster than arrays, and asked at every
+    look."""
+    least = 1e6 / latency_us
+    first = second = -math.inf
+    first_at = -1
+    for at, (load, most) in enumerate(zip(arrival_per_s, capacity, strict=True)):
+        room = most - least - load
+        if room > first:
+            first, second, first_at = room, first, at
+        elif room > second:
+            second = room
+    return any(load <= (second if at == first_at else first) for at, load in enumerate(arrival_per_s))
 
 
 def is_quiet(
@@ -136,8 +152,9 @@ def diagnose(seen: Examination, target: LatencyTarget, room: Room) -> Diagnosis:
     expected_us = expected_latency_us(seen.arrival_per_s, capacity)
     if seen.stalled.any():
         expected_us = np.where(seen.stalled, math.inf, expected_us)
-    is_severe = severe(seen.instantaneous_us, expected_us, target)
-    is_good = good(seen.instantaneous_us, expected_us, target)
+    is_late = seen.instantaneous_us > target.alert_us
+    is_slow = expected_us > target.latency_us
+    is_severe, is_good = is_late & is_slow, ~(is_late | is_slow)
     if is_severe.any():
         return _relieve(seen, target, room, capacity, expected_us, is_severe, is_good)
     if not is_good.all():
@@ -158,6 +175,8 @@ def find_scale_in(seen: Examination, target: LatencyTarget, room: Room, capacity
     are the least in lexicographic order. None where none of them keeps the operator good. Ties: the fewest
     shards, then the first pair."""
     arrival = seen.arrival_per_s
+    if not _some_fit(arrival.tolist(), capacity.tolist(), target.latency_us):
+        return None
     may_go = room.may_go & can_merge(arrival, capacity, target.latency_us)
     if not may_go.any():
         return None

@@ -6,17 +6,14 @@ order of `executors` and `shards`; rates in rows per second, latencies in micros
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Flags = NDArray[np.bool_]
+from penstock.control.slot_history import ROWS_MIN, Flags, Floats, Indices
 
-ROWS_MIN = 1e-6
-"""Less than this is what rounding leaves of a row where rows are counted like water."""
+__all__ = ["Examination", "Flags", "Floats", "Indices"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,22 +38,22 @@ class Examination:
     shard_completed: Floats
     """By shard: rows completed in the window."""
     shard_latency_sum_us: Floats
-    shard_waiting_us: Floats
-    """By shard: how long its oldest waiting row has waited at least; 0 where none waits."""
+    shard_backlog: Floats
+    """By shard: rows that arrived and are not completed."""
     missing: str = ""
 
     @property
     def shard_latency_us(self) -> Floats:
-        """l^k: mean latency of a shard's rows over the window (3.4). A shard that completed none has the age
-        of its oldest waiting row: a lower bound, and 0 where nothing waits."""
+        """l^k: mean latency of a shard's rows over the window (3.4). Of a shard that completed none it is
+        math.inf if rows wait there, so that it moves last, else 0."""
         known = self.shard_completed > ROWS_MIN
         return np.where(
             known,
             self.shard_latency_sum_us / np.where(known, self.shard_completed, 1.0),
-            self.shard_waiting_us,
+            np.where(self.shard_backlog > ROWS_MIN, math.inf, 0.0),
         )
 
     @property
     def is_idle(self) -> bool:
         """Nothing arrived in the window and nothing waits."""
-        return not self.shard_arrival_per_s.any() and not self.shard_waiting_us.any()
+        return not self.shard_arrival_per_s.any() and not (self.shard_backlog > ROWS_MIN).any()

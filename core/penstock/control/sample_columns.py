@@ -51,13 +51,14 @@ class SampleColumns(Mapping[str, ShardSample | None]):
 
     def table(self) -> Floats:
         """(4, shards): arrived, completed, waited + served, busy; NaN is not known."""
-        table = np.full((4, len(self.shards)), np.nan)
+        table = np.empty((4, len(self.shards)))
         table[0] = self.arrived
         table[1] = self.completed
         if self.waited_us is not None and self.served_us is not None:
             np.add(self.waited_us, self.served_us, out=table[2])
-        if self.busy_us is not None:
-            table[3] = self.busy_us
+        else:
+            table[2] = np.nan
+        table[3] = np.nan if self.busy_us is None else self.busy_us
         return table
 
     def __getitem__(self, shard: str) -> ShardSample | None:

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Flags = NDArray[np.bool_]
 
 ARRIVED, COMPLETED, LATENCY, KNOWN = range(4)
 """Rows of an increment: rows arrived, rows completed, summed latency of those (us), time covered (us)."""
 
 GONE = -1
 """Holder of a shard in a slot: an executor that is not there any more."""
+
+ROWS_MIN = 1e-6
+"""Less than this is what rounding leaves of a row where rows are counted like water."""
 
 
 def summed(bins: Indices, values: Floats, count: int) -> Floats:
@@ -34,7 +38,7 @@ def renumbered(table: Indices, held: Indices) -> Indices:
 
 
 class SlotHistory:
-    """Slots of `shards` shards. `window_us` is T, `reach_us` how far back arrivals are remembered (at least
+    """Slots of `shards` shards. `window_us` is T, `reach_us` how far back they are remembered (at least
     T)."""
 
     def __init__(self, shards: int, window_us: int, interval_us: int, reach_us: int) -> None:
@@ -44,6 +48,7 @@ class SlotHistory:
         self._tolerance_us = interval_us // 2
         capacity = 2 * (self._reach_us // interval_us + 3)
         self._totals: Floats = np.zeros((capacity, 4, shards))
+        self._backlog: Floats = np.zeros((capacity, shards))
         self._holders: Indices = np.zeros((capacity, shards), np.intp)
         self._at_us: list[int] = []
         self._window = 0
@@ -60,9 +65,12 @@ class SlotHistory:
         """What the window covers: T once there were enough looks."""
         return self._at_us[-1] - self._at_us[self._window] if self._at_us else 0
 
-    def append(self, at_us: int, increments: Floats, holders: Indices, *, moved: bool) -> None:
-        """Close a slot at `at_us`. `increments` is (4, shards), `holders` (shards,) indices of executors;
-        `moved` says whether they differ from the last ones. ValueError when time does not go on."""
+    def append(
+        self, at_us: int, increments: Floats, backlog: Floats, holders: Indices, *, moved: bool
+    ) -> None:
+        """Close a slot at `at_us`. `increments` is (4, shards); `backlog` (shards,) the rows that wait at its
+        end, NaN where that is not known; `holders` (shards,) indices of executors; `moved` says whether they
+        differ from the last ones. ValueError when time does not go on."""
         if self._at_us and at_us <= self._at_us[-1]:
             raise ValueError(f"a look at {at_us} us after one at {self._at_us[-1]} us")
         self._make_room()
@@ -71,6 +79,7 @@ class SlotHistory:
             np.add(self._totals[slot - 1], increments, out=self._totals[slot])
         else:
             self._totals[0] = 0.0
+        self._backlog[slot] = backlog
         self._holders[slot] = holders
         if moved or not slot:
             self._steady = slot
@@ -107,10 +116,7 @@ class SlotHistory:
         last = len(self._at_us) - 1
         if self._steady <= self._window + 1:
             held = self._holders[last]
-            return (
-                summed(held, sums[COMPLETED], executors),
-                summed(held, sums[LATENCY], executors),
-            )
+            return summed(held, sums[COMPLETED], executors), summed(held, sums[LATENCY], executors)
         totals = self._totals[self._window : last + 1]
         bins = self._holders[self._window + 1 : last + 1].ravel() + 1
         completed, latency = (np.diff(totals[:, row], axis=0).ravel() for row in (COMPLETED, LATENCY))
@@ -135,6 +141,21 @@ class SlotHistory:
         latency: Floats = lengths_us @ overlap
         return latency
 
+    def waiting_us(self) -> Floats:
+        """(shards,): how long the oldest waiting row has waited at least, as far as is remembered; 0 where
+        none waits.
+
+        Rows of a shard are taken in order: what waited at a look after which none was completed waits still.
+        Time in which completions are not known ends that.
+        """
+        live = slice(self._oldest, len(self._at_us))
+        totals = self._totals[live]
+        ago_us = self._at_us[-1] - np.array(self._at_us[live], dtype=np.float64)
+        none_since = totals[-1, COMPLETED] - totals[:, COMPLETED] <= ROWS_MIN
+        known_since = totals[-1, KNOWN] - totals[:, KNOWN] >= ago_us[:, None] - 1.0
+        waited = none_since & known_since & (self._backlog[live] > ROWS_MIN)
+        return np.where(waited.any(axis=0), ago_us[waited.argmax(axis=0)], 0.0)
+
     def arrived(self) -> Floats:
         """(shards,): total of arrived rows at the last look."""
         total: Floats = self._totals[len(self._at_us) - 1, ARRIVED]
@@ -152,19 +173,18 @@ class SlotHistory:
         capacity = len(self._totals)
         if count < capacity:
             return
-        live = count - self._oldest
-        totals, holders = self._totals, self._holders
-        if live > capacity // 2:
-            totals, holders = (
-                np.zeros((2 * capacity, *totals.shape[1:])),
-                np.zeros((2 * capacity, holders.shape[1]), np.intp),
-            )
-        totals[:live] = self._totals[self._oldest : count].copy()
-        holders[:live] = self._holders[self._oldest : count].copy()
-        # From zero again, so that sums of years keep their last digits.
-        totals[:live] -= totals[0].copy()
-        self._totals, self._holders = totals, holders
-        self._at_us = self._at_us[self._oldest :]
+        live = slice(self._oldest, count)
+        kept = count - self._oldest
+        totals, backlog, holders = (
+            part[live].copy() for part in (self._totals, self._backlog, self._holders)
+        )  # From zero again, so that sums of years keep their last digits.
+        totals -= totals[0].copy()
+        if kept > capacity // 2:
+            self._totals = np.zeros((2 * capacity, *totals.shape[1:]))
+            self._backlog = np.zeros((2 * capacity, *backlog.shape[1:]))
+            self._holders = np.zeros((2 * capacity, *holders.shape[1:]), np.intp)
+        self._totals[:kept], self._backlog[:kept], self._holders[:kept] = totals, backlog, holders
+        self._at_us = self._at_us[live]
         self._window -= self._oldest
         self._steady = max(self._steady - self._oldest, 0)
         self._oldest = 0

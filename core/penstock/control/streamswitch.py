@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.diagnose import Diagnosis, Room, Strategy, diagnose
-from penstock.control.examination import Examination
+from penstock.control.examination import Examination, Flags
 from penstock.control.examine import Examiner
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -107,16 +108,14 @@ class StreamSwitch:
             return self._held(snapshot.at_us, operator, examined.missing)
         if math.isnan(examined.service_per_s[0]):
             return self._without_rates(examined, operator)
-        diagnosis = diagnose(examined, target, self._room(operator, seen, cores_free))
+        diagnosis = diagnose(examined, target, self._room(operator, examined.tasks, cores_free))
         self._health[operator] = diagnosis.health
         return self._decision(operator, target, seen, examined, diagnosis)
 
-    def _room(self, operator: str, seen: OperatorSnapshot, cores_free: float) -> Room:
+    def _room(self, operator: str, tasks: tuple[int, ...], cores_free: float) -> Room:
         limits = self._scope.limits.get(operator, _NO_LIMITS)
-        tasks = np.array([executor.tasks for executor in seen.executors])
-        total = int(tasks.sum())
         fits = cores_free >= self._scope.task_cpu.get(operator, 1.0) - 1e-9
-        return Room(may_go=total - tasks >= limits.min, may_add=total < limits.max and fits)
+        return Room(may_go=_may_go(tasks, limits.min), may_add=sum(tasks) < limits.max and fits)
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -179,7 +178,7 @@ class StreamSwitch:
             health=diagnosis.health,
             actions=actions,
             seen=views,
-            without=Prediction(float(diagnosis.expected_us.max()), tasks),
+            without=Prediction(max(diagnosis.expected_us.tolist()), tasks),
             expected=expected,
             conditions=self._conditions(operator, target, examined, diagnosis, views)
             if diagnosis.health is Health.SEVERE
@@ -244,6 +243,12 @@ class CountingNames:
             number += 1
         self._given[operator] = number
         return name
+
+
+@lru_cache(maxsize=1024)
+def _may_go(tasks: tuple[int, ...], least: int) -> Flags:
+    """By executor: whether without its tasks `least` are left."""
+    return sum(tasks) - np.array(tasks) >= least
 
 
 def _views(examined: Examination, diagnosis: Diagnosis) -> tuple[ExecutorView, ...]:

@@ -1,0 +1,115 @@
+"""mu of an operator's executors, as they work, and when each last completed a row (StreamSwitch, 4.2).
+
+A rate is per busy second of one task: a moving average of completed / busy. Slots without work change
+nothing, so that an idle executor keeps the rate it had. Neighbour: `examine` feeds it slot by slot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from penstock.control.slot_history import GONE, ROWS_MIN, Flags, Floats, Indices, summed
+
+ETA = 1 / 8
+"""Decay factor of the moving average (4.2). The first samples count alike, until one of them weighs less."""
+
+RATE_SAMPLE_ROWS = 16
+"""Rows that one sample is made of at least. The mean of C / busy time is C / (C - 1) mu where service times
+are exponential, so ratios of few rows are too high."""
+
+
+class ServiceRates:
+    """Of the `executors` in their order; `tasks` each has."""
+
+    def __init__(self) -> None:
+        self.executors: tuple[str, ...] = ()
+        self.tasks: tuple[int, ...] = ()
+        self.last_completed_us: Floats = np.zeros(0)
+        self._per_busy_s: Floats = np.zeros(0)
+        self._samples: Floats = np.zeros(0)
+        """How many samples a rate is made of; 0: it is not known."""
+        self._rows: Floats = np.zeros(0)
+        self._busy_us: Floats = np.zeros(0)
+        self._is_settled = False
+        self._factor: Floats = np.zeros(0)
+
+    def renumber(self, executors: tuple[str, ...], at_us: int) -> Indices:
+        """Other executors from `at_us` on, or in another order. Answers old index -> new one, GONE for those
+        that left."""
+        new = {name: order for order, name in enumerate(executors)}
+        table = np.array([new.get(name, GONE) for name in self.executors], np.intp)
+        stays = table != GONE
+
+        def kept(values: Floats, empty: float) -> Floats:
+            there = np.full(len(executors), empty)
+            there[table[stays]] = values[stays]
+            return there
+
+        self.last_completed_us = kept(self.last_completed_us, float(at_us))
+        self._per_busy_s = kept(self._per_busy_s, 0.0)
+        self._samples = kept(self._samples, 0.0)
+        self._rows = kept(self._rows, 0.0)
+        self._busy_us = kept(self._busy_us, 0.0)
+        self._is_settled = False
+        self.executors = executors
+        return table
+
+    def set_tasks(self, tasks: tuple[int, ...]) -> None:
+        if tasks != self.tasks or len(self._factor) != len(tasks):
+            self.tasks = tasks
+            self._factor = np.maximum(np.array(tasks, dtype=np.float64), 1.0)
+
+    def inherit(self, moves: set[tuple[str, str]]) -> None:
+        """Shards went from one executor to another, by name: mu_d = mu_s while mu_d is not known (3.4). It
+        counts as one sample."""
+        index = {name: order for order, name in enumerate(self.executors)}
+        for source, destination in sorted(moves):
+            s, d = index.get(source), index.get(destination)
+            if s is not None and d is not None and not self._samples[d] and self._samples[s]:
+                self._per_busy_s[d] = self._per_busy_s[s]
+                self._samples[d] = 1.0
+
+    def learn(self, holder: Indices, completed: Floats, busy_us: Floats) -> Floats:
+        """One slot's rows and useful time, by shard, each with a holder. Answers rows by executor."""
+        count = len(self.executors)
+        done = summed(holder, completed, count)
+        self._rows += done
+        self._busy_us += summed(holder, busy_us, count)
+        full = (self._rows >= RATE_SAMPLE_ROWS) & (self._busy_us > 0)
+        if self._is_settled and full.all():
+            self._per_busy_s += ETA * (self._rows * 1e6 / self._busy_us - self._per_busy_s)
+            self._rows.fill(0.0)
+            self._busy_us.fill(0.0)
+        elif full.any():
+            sample = self._rows * 1e6 / np.where(full, self._busy_us, 1.0)
+            weight = np.where(full, np.maximum(ETA, 1.0 / (self._samples + 1.0)), 0.0)
+            self._per_busy_s += weight * (sample - self._per_busy_s)
+            self._samples += full
+            self._rows *= ~full
+            self._busy_us *= ~full
+            self._is_settled = bool((self._samples >= 1 / ETA).all())
+        return done
+
+    def learn_parts(self, holder: Indices, completed: Floats, busy_us: Floats, usable: Flags) -> None:
+        """The same where not all is known: of the shards that are `usable`, have a holder, and a busy
+        time."""
+        usable = usable & (busy_us >= 0) & (holder != GONE)
+        if usable.any():
+            self.learn(holder[usable], completed[usable], busy_us[usable])
+
+    def worked(self, at_us: int, done: Floats) -> None:
+        """Who completed rows in the slot that ends at `at_us`."""
+        np.copyto(self.last_completed_us, at_us, where=done > ROWS_MIN)
+
+    def per_executor(self) -> Floats:
+        """mu_i, of all its tasks. Who has no sample has the ratio of what there is so far, else the others'
+        mean; NaN when nobody's is known."""
+        rate = self._per_busy_s
+        if not self._is_settled:
+            begun = (self._rows > 0) & (self._busy_us > 0)
+            so_far = np.where(begun, self._rows * 1e6 / np.where(begun, self._busy_us, 1.0), np.nan)
+            rate = np.where(self._samples > 0, rate, so_far)
+            unknown = np.isnan(rate)
+            if unknown.any() and not unknown.all():
+                rate = np.where(unknown, rate[~unknown].mean(), rate)
+        return rate * self._factor
