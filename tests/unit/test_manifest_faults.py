@@ -287,6 +287,16 @@ def test_shuffles_need_a_rate() -> None:
     )
 
 
+def test_a_source_has_one_rate() -> None:
+    both = "format: text, ratePerSecond: 100, rateTrace: {file: rates.csv}"
+    assert the_fault(("format: text", both)) == (
+        "spec.operators[0] (lines).source.files.rateTrace: ratePerSecond is given too; a source has one "
+        "rate: keep one of the two"
+    )
+    traced = "source: {zipf: {keys: 9, shufflesPerMinute: 2, rateTrace: {file: rates.csv}}}"
+    assert faults_of(changed(('source: {files: {glob: "texts/**/*.txt", format: text}}', traced))) == []
+
+
 def test_a_source_is_of_exactly_one_kind() -> None:
     assert the_fault(("format: text}", "format: text}, zipf: {keys: 9}")) == (
         "spec.operators[0] (lines).source: has files and zipf; give exactly one of files and zipf"

@@ -14,6 +14,7 @@ from penstock.api.topology import (
     DURABILITY_IN_CLUSTER,
     SHARDS_DEFAULT,
     OperatorSpec,
+    RateTraceSpec,
     SinkSpec,
     SourceSpec,
     TasksSpec,
@@ -100,8 +101,8 @@ class _Fuser:
 
 
 def _source(source: SourceSpec) -> FilesSource | ZipfSource:
-    if source.files is not None:
-        return FilesSource(source.files.glob, source.files.format, source.files.rate_per_second)
+    if (files := source.files) is not None:
+        return FilesSource(files.glob, files.format, files.rate_per_second, _trace_file(files.rate_trace))
     if (zipf := source.zipf) is None:
         raise ValueError("a source of no kind: check comes first")
     return ZipfSource(
@@ -114,7 +115,12 @@ def _source(source: SourceSpec) -> FilesSource | ZipfSource:
         shuffles_per_minute=zipf.shuffles_per_minute,
         partitions=zipf.partitions,
         seed=zipf.seed,
+        rate_trace=_trace_file(zipf.rate_trace),
     )
+
+
+def _trace_file(trace: RateTraceSpec | None) -> str | None:
+    return trace.file if trace is not None else None
 
 
 def _sink(name: str, sink: SinkSpec) -> Sink:

@@ -173,17 +173,23 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     if role in _KINDS and isinstance(body[role], dict):
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
-        _check_shuffles(f"{operator.path}.{role}.zipf", body[role].get("zipf"), faults)
+        if role == "source":
+            for kind, source in body[role].items():
+                _check_rate(f"{operator.path}.source.{kind}", source, faults)
 
 
-def _check_shuffles(path: str, zipf: object, faults: list[Fault]) -> None:
-    if isinstance(zipf, dict) and zipf.get("shufflesPerMinute") and zipf.get("ratePerSecond") is None:
-        faults.append(
-            Fault(
-                f"{path}.shufflesPerMinute",
-                "counts minutes of the stream, which has none without a rate; give ratePerSecond too",
-            )
+def _check_rate(path: str, source: object, faults: list[Fault]) -> None:
+    if not isinstance(source, dict):
+        return
+    given = [name for name in ("ratePerSecond", "rateTrace") if source.get(name) is not None]
+    if len(given) > 1:
+        message = "ratePerSecond is given too; a source has one rate: keep one of the two"
+        faults.append(Fault(f"{path}.rateTrace", message))
+    if source.get("shufflesPerMinute") and not given:
+        message = (
+            "counts minutes of the stream, which has none without a rate; give ratePerSecond or rateTrace too"
         )
+        faults.append(Fault(f"{path}.shufflesPerMinute", message))
 
 
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:

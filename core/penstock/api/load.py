@@ -2,7 +2,7 @@
 
 `load_manifest` is the edge: YAML (`yaml_text`), overrides (`overrides`), fields (the models, worded
 by `faults`), the graph between operators (`graph`), the pods' settings (`pod_faults`), and on wish the
-user's code (`code`). `compile` goes on from here.
+user's code (`code`) and its rate traces (`rate_traces`). `compile` goes on from here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.overrides import apply_overrides
 from penstock.api.pod_faults import pod_faults
+from penstock.api.rate_traces import rate_trace_faults
 from penstock.api.sla_faults import sla_faults
 from penstock.api.topology import Topology
 from penstock.api.yaml_text import read_documents
@@ -51,8 +52,9 @@ def load_manifest(
 ) -> Manifest:
     """Read, change (`--set`, see `apply_overrides`) and check the manifest at `path`.
 
-    `with_code` also looks, without running it, whether the code that the operators name is there: beside
-    the manifest or installed. Raises InvalidManifest with all faults.
+    `with_code` also looks at the files that it names: whether the code is there, beside the manifest or
+    installed (without running it), and whether rate traces can be read. Raises InvalidManifest with all
+    faults.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -73,7 +75,8 @@ def load_topology(path: str | Path, overrides: Sequence[str] = (), *, runtime: R
 def parse_manifest(
     text: str, overrides: Sequence[str] = (), *, runtime: Runtime = "local", code_dir: Path | None = None
 ) -> Manifest:
-    """As `load_manifest`, from text. `code_dir` is where to look for code; None does not look."""
+    """As `load_manifest`, from text. `code_dir` is where to look for code and rate traces; None does not
+    look."""
     documents, faults = read_documents(text)
     if not documents:
         faults.append(Fault("", f"nothing in it; begin with apiVersion: {API_VERSION}, kind: Topology"))
@@ -141,6 +144,7 @@ def _read(document: object, runtime: Runtime, code_dir: Path | None) -> _Read:
         faults += pod_faults(spec.get("pod"))
         if code_dir is not None:
             faults += missing_code(spec, code_dir)
+            faults += rate_trace_faults(spec, code_dir)
     return _Read(parsed, faults)
 
 

@@ -62,11 +62,25 @@ _INITIAL_BETWEEN = (
 # --- sources and sinks -------------------------------------------------------------------------
 
 
+class RateTraceSpec(Document):
+    """A rate over time, from a file."""
+
+    file: PathText
+    """Lines `seconds,rate_per_s`: from that second on that rate, until the next line's second; the last rate
+    goes on. Relative to the manifest's folder."""
+
+
+_ONE_RATE = (
+    "!has(self.ratePerSecond) || !has(self.rateTrace)",
+    "ratePerSecond and rateTrace are both given; a source has one rate",
+)
+
+
 class FilesSourceSpec(Document):
     """Text files, each a shard of its own, read line by line to the end."""
 
     model_config = ConfigDict(
-        json_schema_extra=cel(("self.glob == oldSelf.glob", "a source's files are fixed for life"))
+        json_schema_extra=cel(("self.glob == oldSelf.glob", "a source's files are fixed for life"), _ONE_RATE)
     )
 
     glob: PathText
@@ -75,6 +89,8 @@ class FilesSourceSpec(Document):
     """text: one row a line, in the column `value string`."""
     rate_per_second: Rate | None = None
     """Lines a second over all files; without it as fast as downstream takes them."""
+    rate_trace: RateTraceSpec | None = None
+    """Lines a second over all files, over time; instead of ratePerSecond."""
 
 
 class ZipfSourceSpec(Document):
@@ -93,12 +109,14 @@ class ZipfSourceSpec(Document):
                 "self.keys == oldSelf.keys && self.exponent == oldSelf.exponent && "
                 "self.recordBytes == oldSelf.recordBytes && self.seed == oldSelf.seed && "
                 "self.shufflesPerMinute == oldSelf.shufflesPerMinute && " + _fixed("records"),
-                "a generator's records are fixed for life; serviceTime and ratePerSecond may change",
+                "a generator's records are fixed for life; its rate and serviceTime may change",
             ),
             (
-                "!has(self.shufflesPerMinute) || self.shufflesPerMinute == 0.0 || has(self.ratePerSecond)",
-                "shufflesPerMinute counts minutes of the stream: give ratePerSecond too",
+                "!has(self.shufflesPerMinute) || self.shufflesPerMinute == 0.0 || has(self.ratePerSecond) "
+                "|| has(self.rateTrace)",
+                "shufflesPerMinute counts minutes of the stream: give ratePerSecond or rateTrace too",
             ),
+            _ONE_RATE,
         )
     )
 
@@ -112,6 +130,9 @@ class ZipfSourceSpec(Document):
     """Work that each record asks for, in its column service_time_us."""
     rate_per_second: Rate | None = None
     """Records a second over all partitions; without it as fast as downstream takes them."""
+    rate_trace: RateTraceSpec | None = None
+    """Records a second over all partitions, over time; instead of ratePerSecond. A last rate of 0 ends the
+    source."""
     records: Annotated[int, Field(ge=1, le=10**15, json_schema_extra={"format": "int64"})] | None = None
     """How many records in all; without it the source never ends."""
     shuffles_per_minute: Annotated[float, Field(ge=0, le=6000)] = 0.0

@@ -20,6 +20,8 @@ class FilesSource:
     format: str
     rate_per_s: float | None
     """Lines a second over all files; None reads as fast as downstream takes them."""
+    rate_trace: str | None = None
+    """A file with the rate over time (`rate_trace`), instead of `rate_per_s`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class ZipfSource:
     shuffles_per_minute: float
     partitions: int
     seed: int
+    rate_trace: str | None = None
+    """As of text files."""
 
 
 @dataclass(frozen=True, slots=True)

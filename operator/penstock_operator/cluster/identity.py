@@ -35,11 +35,8 @@ def stage_identity(stage: Stage) -> str:
         case FilesSource(glob=glob, format=form):
             head = {"kind": "files", "glob": glob, "format": form}
         case ZipfSource() as zipf:
-            told = asdict(zipf)
-            head = {
-                "kind": "zipf",
-                **{k: v for k, v in told.items() if k not in ("rate_per_s", "service_time_us")},
-            }
+            free = ("rate_per_s", "rate_trace", "service_time_us")
+            head = {"kind": "zipf", **{k: v for k, v in asdict(zipf).items() if k not in free}}
     return short_hash(json.dumps(head, sort_keys=True, default=str))
 
 

@@ -18,4 +18,4 @@ def open_reader(operator: str, head: FilesSource | ZipfSource, base_dir: Path) -
         case FilesSource():
             return FilesReader(operator, head, base_dir)
         case ZipfSource():
-            return ZipfReader(operator, head)
+            return ZipfReader(operator, head, base_dir)

@@ -18,7 +18,7 @@ from penstock.dataflow.plan import FilesSource
 from penstock.errors import PermanentError
 from penstock.store.port import Bounds
 from penstock_worker.open_files import OpenFile, OpenFiles
-from penstock_worker.sources.pace import Pace
+from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
 from penstock_worker.sources.reader import SourceBatch
 
 CHUNK_BYTES = 128 << 10
@@ -83,21 +83,21 @@ class FilesReader:
     ) -> None:
         self._base_dir = base_dir
         self._line_bytes_max = line_bytes_max
-        self._paces: dict[str, Pace | None] = {}
+        self._paces: dict[str, AnyPace | None] = {}
         self._files = OpenFiles(_open_text, OPEN_MAX)
-        self._shares = {} if source.rate_per_s is None else _shares(operator, source.glob, base_dir)
-        self._rate_per_s = source.rate_per_s
+        self._rate = rate_of(operator, source, base_dir)
+        self._shares = {} if self._rate is None else _shares(operator, source.glob, base_dir)
 
     @property
     def paced(self) -> bool:
-        return self._rate_per_s is not None
+        return self._rate is not None
 
     def open(self, shard: str, position: bytes, now_us: int) -> None:
         self._paces[shard] = None
-        if self._rate_per_s is not None:
-            share, phase = self._shares.get(shard, (1 / len(self._shares), 0.0))
+        if self._rate is not None:
+            spread, phase = self._shares.get(shard, (float(len(self._shares)), 0.0))
             line = _DECODER.decode(position).line if position else 0
-            self._paces[shard] = Pace(now_us, line, 1e6 / (self._rate_per_s * share), phase)
+            self._paces[shard] = pace_of(self._rate, spread, phase * spread, line, now_us)
 
     def release(self, shard: str) -> None:
         self._paces.pop(shard, None)
@@ -120,7 +120,7 @@ class FilesReader:
         return file_of(part_of(shard), self._base_dir)
 
     def _read(
-        self, path: Path, pace: Pace | None, position: bytes, rows_max: int, bytes_max: int, now_us: int
+        self, path: Path, pace: AnyPace | None, position: bytes, rows_max: int, bytes_max: int, now_us: int
     ) -> SourceBatch:
         file = self._files.get(path)
         at = _position(path, file.descriptor, position)
@@ -178,11 +178,11 @@ class FilesReader:
 
 
 def _shares(operator: str, glob: str, base_dir: Path) -> dict[str, tuple[float, float]]:
-    """Shard -> (its part of the rate, phase)."""
+    """Shard -> (how many rows the source has for one of its, phase)."""
     parts = discover(glob, base_dir)
     sizes = [max(1, file_of(part, base_dir).stat().st_size) for part in parts]
     return {
-        shard_name(operator, part): (size / sum(sizes), order / len(parts))
+        shard_name(operator, part): (sum(sizes) / size, order / len(parts))
         for order, (part, size) in enumerate(zip(parts, sizes, strict=True))
     }
 

@@ -13,6 +13,7 @@ import math
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import repeat
+from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
@@ -22,8 +23,9 @@ from numpy.typing import NDArray
 
 from penstock.dataflow.partitions import part_of
 from penstock.dataflow.plan import ZipfSource
+from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
-from penstock_worker.sources.pace import Pace
+from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
 from penstock_worker.sources.reader import SourceBatch
 
 BLOCK_ROWS = 4096
@@ -41,42 +43,39 @@ class _Partition:
     """One open shard. `block` is a cache: the rows of the `block_number`-th 4096."""
 
     number: int
-    pace: Pace | None
+    pace: AnyPace | None
     block_number: int = -1
     block: list[Row] | None = None
 
 
 class ZipfReader:
-    """Generates the partitions of one source. Raises PermanentError for shuffles without a rate."""
+    """Generates the partitions of one source. `base_dir` is where a relative rate trace begins.
 
-    def __init__(self, operator: str, source: ZipfSource) -> None:
-        if source.shuffles_per_minute > 0 and source.rate_per_s is None:
+    Raises PermanentError for shuffles without a rate, and for a trace that cannot be read.
+    """
+
+    def __init__(self, operator: str, source: ZipfSource, base_dir: Path = Path()) -> None:
+        self._rate = rate_of(operator, source, base_dir)
+        if source.shuffles_per_minute > 0 and self._rate is None:
             raise PermanentError(
                 f"source {operator}: shufflesPerMinute counts minutes of the stream, which has none without "
-                "ratePerSecond; give one"
+                "a rate; give ratePerSecond or rateTrace"
             )
         self._source = source
         self._partitions: dict[str, _Partition] = {}
         self._ranks = _cumulative(source.keys, source.exponent)
         self._shuffles: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
         self._payload = _payload(source.record_bytes)
-        self._records_per_shuffle = (
-            source.rate_per_s * 60 / source.shuffles_per_minute
-            if source.rate_per_s is not None and source.shuffles_per_minute > 0
-            else math.inf
-        )
 
     @property
     def paced(self) -> bool:
-        return self._source.rate_per_s is not None
+        return self._rate is not None
 
     def open(self, shard: str, position: bytes, now_us: int) -> None:
         number = int(part_of(shard))
         pace = None
-        if self._source.rate_per_s is not None:
-            partitions = self._source.partitions
-            period_us = 1e6 * partitions / self._source.rate_per_s
-            pace = Pace(now_us, _index(position), period_us, number / partitions)
+        if self._rate is not None:
+            pace = pace_of(self._rate, self._source.partitions, number, _index(position), now_us)
         self._partitions[shard] = _Partition(number, pace)
 
     def release(self, shard: str) -> None:
@@ -92,7 +91,7 @@ class ZipfReader:
         rows_max = min(rows_max, max(1, bytes_max // (self._source.record_bytes + _ROW_BYTES)))
         if pace is not None:
             rows_max = min(rows_max, pace.due_rows(index, now_us))
-        left = self._records(partition.number) - index
+        left = max(0, self._records(partition) - index)  # below 0: a trace that was cut short since
         rows = self._rows(partition, index, int(min(rows_max, left)))
         finished = len(rows) == left
         after = index + len(rows)
@@ -104,11 +103,12 @@ class ZipfReader:
             next_due_us=None if pace is None or finished else pace.due_us(after),
         )
 
-    def _records(self, partition: int) -> float:
+    def _records(self, partition: _Partition) -> float:
         """How many rows a partition has; they differ by one at most."""
+        most = partition.pace.rows if partition.pace is not None else math.inf
         if self._source.records is None:
-            return math.inf
-        return -((partition - self._source.records) // self._source.partitions)
+            return most
+        return min(most, -((partition.number - self._source.records) // self._source.partitions))
 
     def _rows(self, partition: _Partition, index: int, count: int) -> list[Row]:
         rows: list[Row] = []
@@ -134,14 +134,27 @@ class ZipfReader:
 
     def _keys(self, ranks: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ranks through the permutation that holds at each record."""
-        if math.isinf(self._records_per_shuffle):
+        if self._source.shuffles_per_minute == 0:
             return ranks
-        shuffles = (numbers // self._records_per_shuffle).astype(np.int64)
+        shuffles = self._shuffles_before(numbers)
         keys = np.empty_like(ranks)
         for shuffle in np.unique(shuffles).tolist():
             now = shuffles == shuffle
             keys[now] = self._permutation(shuffle)[ranks[now]]
         return keys
+
+    def _shuffles_before(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How often the ranks were shuffled when each record is due, counted from the stream's beginning."""
+        match self._rate:
+            case None:
+                return np.zeros_like(numbers)
+            case RateTrace() as trace:
+                due_us = trace.due_us(numbers.astype(np.float64))
+                due_us[np.isinf(due_us)] = 0  # a block may hold records that are never due
+                return (due_us // (60e6 / self._source.shuffles_per_minute)).astype(np.int64)
+            case rate_per_s:
+                records_per_shuffle = rate_per_s * 60 / self._source.shuffles_per_minute
+                return (numbers // records_per_shuffle).astype(np.int64)
 
     def _permutation(self, shuffle: int) -> NDArray[np.int64]:
         """Key of each rank after so many shuffles."""
