@@ -124,3 +124,12 @@ def test_success_is_shown_over_five_minutes_and_since_the_start() -> None:
     assert scene.judged({A: sums}).kept == 1
     assert scene.judge.success_recent() == 1.0
     assert scene.judge.success() == 0.5
+
+
+def test_another_bound_holds_from_then_on() -> None:
+    scene = Scene()
+    scene.look({})
+    assert scene.judged({A: row(1, 200_000)}).kept == 1
+    scene.judge.retarget(LatencyTarget(latency_us=150_000, alert_us=100_000))
+    assert scene.judged({A: row(2, 200_000)}).kept == 0
+    assert scene.judge.success() == 0.5

@@ -80,6 +80,10 @@ class WindowJudge:
             self._sums[:] = 0.0  # what rounding left behind
         return self._judge(at_us, step, waiting)
 
+    def retarget(self, target: LatencyTarget) -> None:
+        """Another bound from now on, over the same window; what was judged stays as it was."""
+        self._target = target
+
     def success(self) -> float | None:
         """Since the start: the mean over shards of the share of their windows that kept the bound."""
         return _share(self._kept, self._judged)

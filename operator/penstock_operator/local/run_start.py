@@ -82,7 +82,7 @@ def run_topology(
     `command` turns a launch file into a worker's process.
     """
     plan = request.plan
-    policies = [(promise, policy_of(promise.policy, promise.scope)) for promise in request.promises]
+    policies = [(promise, policy_of(promise, keyed_edges(plan))) for promise in request.promises]
     shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
     token = secrets.token_hex(6)
     with ExitStack() as stack:

@@ -28,6 +28,7 @@ from penstock.control.policy import Policy
 from penstock.control.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
+from penstock.control.target import LatencyTarget
 from penstock.control.treat import (
     ActionRefused,
     Advance,
@@ -68,6 +69,14 @@ class Measures(Protocol):
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]: ...
+
+
+@runtime_checkable
+class Splits(Protocol):
+    """A policy that splits an end-to-end bound anew: `targets` are the parts of now."""
+
+    @property
+    def targets(self) -> Mapping[str, LatencyTarget]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +211,9 @@ class SlaLoop:
             edges=self._edges,
         )
         decisions = self._policy.decide(snapshot)
+        if isinstance(self._policy, Splits):
+            for name, target in self._policy.targets.items():
+                self._operators[name].judge.retarget(target)
         self._conditions = {HELD: look.held} if held else {}
         for decision in decisions:
             self._conditions.update(decision.conditions)

@@ -6,18 +6,70 @@ Policies are imported where they are asked for: a run without an SLA needs none 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from penstock.control.decision import Decision, Outcome
 from penstock.control.policy import Policy
-from penstock.control.target import Scope
+from penstock.control.sla_scope import Promise
+from penstock.control.snapshot import TopologySnapshot
+from penstock.control.target import LatencyTarget, Scope
+
+if TYPE_CHECKING:
+    from penstock.control.guard import Guard
+    from penstock.control.split_sla import EndToEndSplit
+    from penstock.control.streamswitch import StreamSwitch
 
 
-def policy_of(name: str, scope: Scope) -> Policy:
-    """The policy called `name` in a LatencySLA, guarded.
+def policy_of(promise: Promise, edges: Sequence[tuple[str, str]]) -> Policy:
+    """The policy that `promise` names, guarded; `edges` are the plan's (upstream, downstream).
 
     ValueError for a name that the manifest's model does not know.
     """
     from penstock.control.guard import Guard
+    from penstock.control.split_sla import EndToEndSplit
+    from penstock.control.streamswitch import StreamSwitch
 
-    return Guard(_inner(name, scope), scope)
+    scope = promise.scope
+    inner = _inner(promise.policy, scope)
+    guard = Guard(inner, scope)
+    if isinstance(inner, StreamSwitch) and not promise.operator and len(scope.targets) > 1:
+        within = [edge for edge in edges if set(edge) <= scope.targets.keys()]
+        return EndToEnd(inner, guard, EndToEndSplit(promise.latency_us, scope.targets, within))
+    return guard
+
+
+class EndToEnd:
+    """StreamSwitch under an end-to-end bound, whose parts follow the operators' success (section 6.6)."""
+
+    def __init__(self, switch: StreamSwitch, guard: Guard, split: EndToEndSplit) -> None:
+        self._switch = switch
+        self._guard = guard
+        self._split = split
+        self._retarget()
+
+    @property
+    def name(self) -> str:
+        return self._guard.name
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        return self._guard.outcomes
+
+    @property
+    def targets(self) -> Mapping[str, LatencyTarget]:
+        """Operator -> its part of the bound now."""
+        return self._split.targets
+
+    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+        decisions = self._guard.decide(snapshot)
+        if self._split.look(decisions):
+            self._retarget()
+        return decisions
+
+    def _retarget(self) -> None:
+        self._switch.retarget(self._split.targets)
+        self._guard.retarget(self._split.targets)
 
 
 def has_single_tasks(name: str) -> bool:
