@@ -184,10 +184,13 @@ class InPenstock:
 
 
 def module_of(example: Example) -> Any:
-    folder = str(EXAMPLES / example.folder)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    return importlib.import_module(example.folder.replace("-", "_"))
+    return module_at(EXAMPLES / example.folder, example.folder.replace("-", "_"))
+
+
+def module_at(folder: Path, name: str) -> Any:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module(name)
 
 
 def in_order(rows: list[Row]) -> list[str]:
@@ -257,8 +260,72 @@ def test_a_whole_run_of_an_example_writes_the_rows_that_spark_gives(
     assert len(ours) == sum(map(len, batches))
 
 
+# --- the stock exchange -----------------------------------------------------------------------------
+
+STOCK_EXCHANGE = EXAMPLES.parent / "stock-exchange"
+ORDER_COLUMNS = (
+    "number long, stock string, account long, side string, price long, volume long, cancels long, at_ms long"
+)
+TRADE_COLUMNS = (
+    "stock string, trade long, price long, volume long, buy_order long, sell_order long, buyer long, "
+    "seller long, at_ms long"
+)
+EXCHANGE_PROCESSORS = {
+    "ContinuousAuction": (ORDER_COLUMNS, TRADE_COLUMNS),
+    "Turnover": (
+        TRADE_COLUMNS,
+        "stock string, trades long, price long, low long, high long, volume long, turnover long",
+    ),
+    "MovingAverage": (TRADE_COLUMNS, "stock string, trade long, price long, mean double"),
+    "Alarms": (TRADE_COLUMNS, "stock string, trade long, price long, reference long"),
+}
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", EXCHANGE_PROCESSORS)
+def test_the_stock_exchange_gives_the_same_rows_in_spark_and_in_penstock(
+    name: str, streaming: SparkSession, scene: Scene, tmp_path: Path
+) -> None:
+    exchange, compare, generator = (
+        module_at(STOCK_EXCHANGE, found) for found in ("stock_exchange", "compare", "generate_orders")
+    )
+    generator.write(generator.draw(seed=5, orders=900, stocks=12, seconds=5), tmp_path, files=1)
+    given, output = map(parse_schema, EXCHANGE_PROCESSORS[name])
+    if given == parse_schema(ORDER_COLUMNS):
+        lines = (tmp_path / "orders" / "orders-1.csv").read_text(encoding="utf-8").splitlines()
+    else:
+        stocks = compare.run_auction(tmp_path / "orders")
+        trades = [trade for stock in stocks.values() for trade in stock.trades]
+        trades.sort(key=lambda trade: (trade["at_ms"], trade["stock"], trade["trade"]))
+        lines = [",".join(str(value) for value in trade.values()) for trade in trades]
+    batches = split(lines)
+
+    processor = getattr(exchange, name)
+    penstock = InPenstock(scene, processor, given, ("stock",), output)
+    readers = [str if column.type == "string" else int for column in given.columns]
+    ours = [
+        penstock.batch([tuple(r(v) for r, v in zip(readers, line.split(","), strict=True)) for line in batch])
+        for batch in batches
+    ]
+
+    write_batches(batches, tmp_path / "input")
+    cloudpickle.register_pickle_by_value(exchange)
+    stream = (
+        streaming.readStream.schema(struct_type(given))
+        .option("maxFilesPerTrigger", 1)
+        .csv(str(tmp_path / "input"))
+    )
+    theirs = in_spark(stream, ("stock",), processor(), output, tmp_path)
+
+    assert theirs
+    assert [in_order(rows) for rows in ours if rows] == list(map(in_order, theirs))
+
+
 def batches_of(path: Path) -> list[list[str]]:
-    lines = path.read_text(encoding="utf-8").splitlines()
+    return split(path.read_text(encoding="utf-8").splitlines())
+
+
+def split(lines: list[str]) -> list[list[str]]:
     size = -(-len(lines) // BATCHES)
     return [lines[start : start + size] for start in range(0, len(lines), size)]
 
