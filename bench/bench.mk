@@ -31,3 +31,11 @@ bench-schedule: setup-tests texts kind-up ## Bench: from a decision to work, on 
 .PHONY: bench-sla-live
 bench-sla-live: setup-tests ## Bench: a LatencySLA kept live under bursts (SEED=N draws others), beside static sizes
 	@$(BENCH) bench.sla_live --seed $(or $(SEED),1)
+
+.PHONY: bench-sla
+bench-sla: setup-tests ## Bench: StreamSwitch's experiments in virtual time (SEEDS='7 8' for other days, BENCH_FULL=1 for all curves)
+	@$(BENCH) bench.sla $(foreach seed,$(SEEDS),--seed $(seed))
+
+.PHONY: bench-scheduler
+bench-scheduler: setup-tests ## Bench: time of one of Elasticutor's decisions at 8, 32 and 256 nodes
+	@$(BENCH) bench.scheduler

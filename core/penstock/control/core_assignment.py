@@ -216,13 +216,16 @@ class _Work:
         self._home = problem.home
         # Without a known home there is no node to be local to.
         self._intensive = [local and home >= 0 for local, home in zip(intensive, problem.home, strict=True)]
-        self._total = [sum(cores.values()) for cores in self.cores]
+        self._total: list[int] = []
         self._free = list(problem.capacity_milli)
         self._holders: list[set[int]] = [set() for _ in self._free]
-        for j, cores in enumerate(self.cores):
+        for j, (cores, milli) in enumerate(zip(self.cores, self._milli, strict=True)):
+            total = 0
             for node, count in cores.items():
-                self._free[node] -= count * self._milli[j]
+                total += count
+                self._free[node] -= count * milli
                 self._holders[node].add(j)
+            self._total.append(total)
         self._version = [0] * len(self.cores)
         self._donors: list[tuple[float, int, int, int]] | None = None
         for node, free in enumerate(self._free):
@@ -231,15 +234,16 @@ class _Work:
 
     def run(self) -> bool:
         """Lines 2 to 14. False is FAIL: a data-intensive executor found no core on its node."""
-        wanting = [j for j in range(len(self.cores)) if self._intensive[j] and self._lacks_local(j)]
+        intensive = [j for j, local in enumerate(self._intensive) if local and not self._pinned[j]]
+        wanting = [j for j in intensive if self._lacks_local(j)]
         for j in sorted(wanting, key=lambda j: -self._intensity[j]):
             if not self._serve_local(j):
                 return False
-        for j in range(len(self.cores)):
-            if self._intensive[j] and not self._pinned[j]:
+        for j in intensive:
+            if len(self.cores[j]) > 1 or self._home[j] not in self.cores[j]:
                 self._leave_remote(j)
         # With those that were robbed meanwhile.
-        wanting = [j for j in range(len(self.cores)) if self._total[j] < self._k[j] and not self._pinned[j]]
+        wanting = self._short()
         for j in sorted(wanting, key=lambda j: -self._intensity[j]):
             while self._total[j] < self._k[j] and self._serve_anywhere(j):
                 pass
@@ -265,12 +269,12 @@ class _Work:
 
     def answer(self, threshold_bytes_per_s: float) -> Assigned:
         """X as it is now."""
-        short = tuple(
-            j
-            for j, (total, k) in enumerate(zip(self._total, self._k, strict=True))
-            if total < k and not self._pinned[j]
-        )
-        return Assigned(tuple(self.cores), tuple(self._total), threshold_bytes_per_s, short)
+        return Assigned(tuple(self.cores), tuple(self._total), threshold_bytes_per_s, tuple(self._short()))
+
+    def _short(self) -> list[int]:
+        """E+: X_j < k_j."""
+        pairs = enumerate(zip(self._total, self._k, strict=True))
+        return [j for j, (total, k) in pairs if total < k and not self._pinned[j]]
 
     def _over(self, j: int) -> bool:
         """E-: X_j > k_j; its last core is nobody's."""

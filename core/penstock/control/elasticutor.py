@@ -260,31 +260,23 @@ class _Surplus:
 
     def __init__(self, after_us: int) -> None:
         self._after_us = after_us
-        self._since_us: dict[str, int] = {}
-        self._most: dict[str, int] = {}
+        self._since: dict[str, tuple[int, int]] = {}
+        """Executor -> (since when it has had too many, the most that it needed since)."""
 
     def keep(self, load: Load, needed: Integers, now: Integers) -> list[int]:
         """Cores that each executor may keep at this moment."""
         at_us = load.snapshot.at_us
-        answer: list[int] = now.tolist()
-        since_us, most = self._since_us, self._most
+        answer: list[int] = np.maximum(needed, now).tolist()
+        since: dict[str, tuple[int, int]] = {}
         for j in np.flatnonzero(needed < now).tolist():
-            name, need = load.executors[j].name, int(needed[j])
-            if name not in since_us:
-                since_us[name], most[name] = at_us, need
-            elif need > most[name]:
-                most[name] = need
-            if at_us - since_us[name] >= self._after_us:
-                answer[j] = most[name]
-                del since_us[name], most[name]
-        for j in np.flatnonzero(needed >= now).tolist():
-            answer[j] = int(needed[j])
-            if (name := load.executors[j].name) in since_us:
-                del since_us[name], most[name]
-        if len(since_us) > len(load.executors):
-            gone = since_us.keys() - {each.name for each in load.executors}
-            for name in gone:
-                del since_us[name], most[name]
+            name = load.executors[j].name
+            since_us, most = self._since.get(name, (at_us, 0))
+            most = max(most, int(needed[j]))
+            if at_us - since_us >= self._after_us:
+                answer[j] = most
+            else:
+                since[name] = since_us, most
+        self._since = since
         return answer
 
 
@@ -309,14 +301,14 @@ def _plant(load: Load, scope: Scope) -> _Plant:
     sizes = tuple(_core_milli(scope, each.operator) for each in load.operators)
     budget = math.inf if scope.cores_max is None else scope.cores_max * MILLI
     if not snapshot.nodes:
-        assigned = tuple({0: each.tasks} if each.tasks else {} for each in load.executors)
+        count = len(load.executors)
         return _Plant(
             nodes=(_NO_NODE,),
             capacity_milli=(_UNLIMITED,),
-            assigned=assigned,
+            assigned=tuple({0: each.tasks} if each.tasks else {} for each in load.executors),
             totals=tuple(each.tasks for each in load.executors),
-            lost=(False,) * len(assigned),
-            home=(0,) * len(assigned),
+            lost=(False,) * count,
+            home=(0,) * count,
             budget_milli=budget,
             core_milli=sizes,
         )
@@ -329,11 +321,20 @@ def _plant(load: Load, scope: Scope) -> _Plant:
                 for node, count in cores_of(executor).items():
                     if node in index:
                         capacity[index[node]] -= count * _core_milli(scope, name)
-    cores = [cores_of(each) for each in load.executors]
-    assigned = tuple(
-        {index[node]: count for node, count in each.items() if count > 0 and node in index} for each in cores
-    )
-    totals = tuple(sum(each.values()) for each in assigned)
+    assigned: list[dict[int, int]] = []
+    totals: list[int] = []
+    lost: list[bool] = []
+    for each in load.executors:
+        known: dict[int, int] = {}
+        total, seen = 0, 0
+        for node, count in cores_of(each).items():
+            seen += count
+            if count > 0 and (number := index.get(node, -1)) >= 0:
+                known[number] = count
+                total += count
+        assigned.append(known)
+        totals.append(total)
+        lost.append(total != seen)
     home = tuple(index.get(each.node, -1) for each in load.executors)
     capacity = [max(0, each) for each in capacity]
     # What is left of a node beside whole cores serves nobody.
@@ -341,9 +342,9 @@ def _plant(load: Load, scope: Scope) -> _Plant:
     return _Plant(
         nodes=tuple(snapshot.nodes),
         capacity_milli=tuple(capacity),
-        assigned=assigned,
-        totals=totals,
-        lost=tuple(sum(each.values()) != total for each, total in zip(cores, totals, strict=True)),
+        assigned=tuple(assigned),
+        totals=tuple(totals),
+        lost=tuple(lost),
         home=home,
         budget_milli=min(budget, usable),
         core_milli=sizes,
@@ -387,7 +388,7 @@ class _Report:
         self._plant = plant
         self._allocation = allocation
         self._after = after.cores
-        self._short = set(after.short)
+        self._short = after.short
         self._targets = targets
         self._whole_us = whole_us
         self._known: list[bool] = known.tolist()
@@ -420,7 +421,9 @@ class _Report:
         seen = tuple(self._views[mine.start : mine.stop])
         healths = {view.health for view in seen}
         actions = () if operator.treatment else self._actions(mine)
-        unknown = [view.name for view in seen if view.health is Health.UNKNOWN]
+        unknown: list[str] = []
+        if Health.UNKNOWN in healths:
+            unknown = [view.name for view in seen if view.health is Health.UNKNOWN]
         conditions: dict[str, str] = {}
         if unknown and not self._load.filling[index]:
             conditions["MetricsUnavailable"] = f"no rates of {_some(unknown)}: left as they are"
@@ -483,7 +486,7 @@ class _Report:
         """Why the bound cannot be met, or nothing."""
         bound = self._bound(index)
         latency_us = self._allocation.latency_us[bound]
-        short = [self._load.executors[j].name for j in mine if j in self._short]
+        short = [self._load.executors[j].name for j in self._short if mine.start <= j < mine.stop]
         if bound in self._allocation.unreachable:
             return f"serving alone takes longer than {self._bound_us(index) / 1000:.3g} ms: no core helps"
         if latency_us > self._bound_us(index):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -306,22 +305,18 @@ def random_case(rng: np.random.Generator) -> Problem:
 
 def test_greedy_costs_little_more_than_the_best_assignment() -> None:
     rng = np.random.default_rng(11)
-    ratios = []
-    optimal = 0
+    found, best = [], []
     for _ in range(150):
         case = random_case(rng)
         answer = assign(case)
         assert answer.short == ()
-        found = migration_cost(case.assigned, answer.cores, case.state_bytes, case.home)
-        best = cheapest(case, answer.threshold_bytes_per_s)
-        assert found >= best - 1e-9
-        optimal += found <= best + 1e-9
-        ratios.append((found + 1) / (best + 1))
-    # Greedy is no optimum: what was measured, with some room. One unit of state is added to both sides, as
-    # the best is often 0.
-    assert optimal / len(ratios) >= 0.5
-    assert statistics.median(ratios) <= 1.05
-    assert statistics.fmean(ratios) <= 1.5
+        found.append(migration_cost(case.assigned, answer.cores, case.state_bytes, case.home))
+        best.append(cheapest(case, answer.threshold_bytes_per_s))
+        assert found[-1] >= best[-1] - 1e-9
+    # Greedy is no optimum. Over 300 instances of each of three seeds 82 to 84% were optimal, and all together
+    # cost 11 to 15% more than the best.
+    assert sum(f <= b + 1e-9 for f, b in zip(found, best, strict=True)) >= 0.75 * len(best)
+    assert sum(found) <= 1.3 * sum(best)
 
 
 @given(st.integers(0, 10_000))
