@@ -29,6 +29,7 @@ class Record:
         self.remote_rows = 0.0
         shape = (slots, shards) if keeps_shards else (0, shards)
         self.keeps_shards = keeps_shards
+        self._counts_latencies = True
         self.shard_arrived = np.zeros(shape)
         self.shard_completed = np.zeros(shape)
         self.shard_latency_sum_us = np.zeros(shape)
@@ -45,6 +46,35 @@ class Record:
         """[slots from `first_slot`, shards], on top of what is there. Without `counts_latencies` the caller
         counts single rows by `count_row`."""
         slots = slice(first_slot, first_slot + len(arrived))
+        if self.keeps_shards:
+            # Sums over shards can wait for the end.
+            self.shard_arrived[slots] += arrived
+            self.shard_completed[slots] += completed
+            self.shard_latency_sum_us[slots] += latency_sum_us
+            self._counts_latencies = counts_latencies
+        else:
+            self._sum(slots, arrived, completed, latency_sum_us, counts_latencies)
+
+    def finish(self) -> None:
+        """Everything is there."""
+        if self.keeps_shards:
+            slots = slice(0, len(self.arrived))
+            self._sum(
+                slots,
+                self.shard_arrived,
+                self.shard_completed,
+                self.shard_latency_sum_us,
+                self._counts_latencies,
+            )
+
+    def _sum(
+        self,
+        slots: slice,
+        arrived: FloatArray,
+        completed: FloatArray,
+        latency_sum_us: FloatArray,
+        counts_latencies: bool,
+    ) -> None:
         self.arrived[slots] += arrived.sum(axis=1)
         self.completed[slots] += completed.sum(axis=1)
         self.latency_sum_us[slots] += latency_sum_us.sum(axis=1)
@@ -57,10 +87,6 @@ class Record:
             self.latency_counts += np.bincount(
                 buckets.astype(np.int64), weights=completed[some], minlength=_BUCKETS
             )
-        if self.keeps_shards:
-            self.shard_arrived[slots] += arrived
-            self.shard_completed[slots] += completed
-            self.shard_latency_sum_us[slots] += latency_sum_us
 
     def count_row(self, latency_us: float) -> None:
         self.latency_counts[min(bucket_of(latency_us), _BUCKETS - 1)] += 1

@@ -28,7 +28,7 @@ from penstock.simulation.queueing.snapshots import Snapshots
 from penstock.simulation.queueing.station import Station
 from penstock.simulation.queueing.success import met, path_met
 
-_LOOK_MIN = 8
+_LOOK_MIN = 32
 
 
 def run(
@@ -253,6 +253,7 @@ class _Replay:
 
     def _operator(self, name: str) -> OperatorRun:
         record, station = self._records[name], self._stations[name]
+        record.finish()
         target = self._targets.get(name)
         if target is None:
             success = np.full(station.operator.shards, np.nan)

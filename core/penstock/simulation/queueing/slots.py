@@ -73,14 +73,25 @@ class _Servers:
         )
         self.speed = speed
         self.capacity = np.array([0.0 if station.is_idle(key) else 1.0 for key in self.keys]) * self.width
-        shard_speed = speed[self.column] if len(keys) else np.ones(0)
+        self.shard_speed = shard_speed = speed[self.column] if len(keys) else np.ones(0)
         self.row_us = means_us[self.order] / shard_speed
         self.row_us2 = moments_us2[self.order] / shard_speed**2
+        spreads_us = moments_us2 / means_us
+        self.spread_us = spreads_us[0] / speed if (spreads_us == spreads_us[0]).all() else None
+        """[servers], E[S^2] / E[S], where that is the same for all shards."""
+        ends = np.append(self.starts[1:], len(self.order))
+        self.slices = [slice(a, b) for a, b in zip(self.starts.tolist(), ends.tolist(), strict=True)]
         self.self_us = self.row_us2 / self.row_us / 2 / self.width[self.column]
         remote = np.array([server.is_remote for server in servers], dtype=bool)
         self.is_remote = np.zeros(len(station.shard_server), dtype=bool)
         if len(keys):
             self.is_remote[self.order] = remote[self.column]
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """[pieces, placed shards in order] -> [pieces, shards]; shards under way have zeros."""
+        out = np.zeros((len(values), len(self.server_of)))
+        out[:, self.order] = values
+        return out
 
     def sums(self, values: FloatArray) -> FloatArray:
         """[pieces, placed shards in order] -> [pieces, servers]."""
@@ -123,169 +134,160 @@ class SlotQueues:
         """What happens until the last of `ends_us` [pieces] if nobody acts; `rows` [pieces, shards] arrive,
         evenly within a piece. Nothing is changed."""
         servers = self._current()
-        work_us = self._drawn(rows)
-        pieces, past = len(rows), len(self._rows)
+        order = servers.order
+        drawn_us = self._drawn(rows)
+        past = len(self._rows)
         edges = np.concatenate((self._edges, ends_us))
-        all_rows = np.concatenate((self._rows, rows)) if past else rows
-        all_work_us = np.concatenate((self._work_us, work_us)) if past and self._is_random else work_us
-        if not self._is_random:
-            all_work_us = all_rows
-        # Of the past only what is not complete is left to do.
-        left = all_rows
-        share: FloatArray | None = None
-        if past:
-            share = np.clip(np.arange(1, past + 1)[:, None] - self._position, 0.0, 1.0)
-            left = all_rows.copy()
-            left[:past] *= share
-        placed = left[:, servers.order]
+        # Of the past, what is not complete anywhere, and what loads are measured over.
+        oldest = min(int(self._position.min()), past)
+        recent = self._recent()
+        begin = min(oldest, recent)
+        placed = np.concatenate((self._rows[begin:], rows))[:, order]
+        work = servers.sums(placed * servers.row_us)
+        hidden_us = self._hidden_us(servers, edges[begin:], placed, work, past - begin)
+        # From here on everything is counted from `oldest`.
+        edges, placed, work = edges[oldest:], placed[oldest - begin :], work[oldest - begin :]
+        old = past - oldest
+        position = self._position[order] - oldest
+        if old or self._is_random:
+            left = placed * servers.row_us
+            if self._is_random:
+                all_drawn_us = np.concatenate((self._work_us[oldest:], drawn_us))[:, order]
+                left = all_drawn_us / servers.shard_speed
+            if old:
+                left[:old] *= np.clip(np.arange(1, old + 1)[:, None] - position, 0.0, 1.0)
+            work = servers.sums(left)
+        completed, waited_us, positions = self._work_off(servers, edges, placed, work, position, old)
+        waited_us += completed * hidden_us[:, servers.column]
+        row_us = servers.row_us
         if self._is_random:
-            shard_work = all_work_us if share is None else all_work_us.copy()
-            if share is not None:
-                shard_work[:past] *= share
-            work = servers.sums(shard_work[:, servers.order] / servers.speed[servers.column])
-        else:
-            work = servers.sums(placed * servers.row_us)
-        level = np.zeros((len(work) + 1, work.shape[1]))
-        np.cumsum(work, axis=0, out=level[1:])
-        at_ends = level[past:]
-        lengths = np.diff(edges[past:])
-        capacity = servers.capacity * self.throttle
-        coming = np.diff(at_ends, axis=0)
-        unfinished = at_ends[:1] + np.cumsum(coming - lengths[:, None] * capacity, axis=0)
-        unfinished -= np.minimum(np.minimum.accumulate(unfinished, axis=0), 0.0)
-        unfinished[unfinished < _NOTHING_US] = 0.0
-        before = np.concatenate((at_ends[:1], unfinished[:-1]))
-        before[before < _NOTHING_US] = 0.0
-        hidden_us = self._hidden_us(servers, edges, all_rows, past, capacity)
-
-        arrived = rows
-        completed = np.zeros_like(rows)
-        waited_us = np.zeros_like(rows)
-        positions = np.broadcast_to(
-            np.arange(past + 1, past + pieces + 1.0)[:, None], unfinished.shape
-        ).copy()
-        is_hot = (before > 0).any(axis=0) | (unfinished > 0).any(axis=0) | (capacity == 0)
-        cold = servers.order[~is_hot[servers.column]] if len(is_hot) else servers.order
-        # Without a queue rows are complete in the piece in which they come, and what was left is nothing.
-        completed[:, cold] = rows[:, cold]
-        hot = np.flatnonzero(is_hot)
-        if hot.size:
-            self._work_off(
-                servers, hot, edges, past, all_rows, level, before, unfinished, capacity, positions,
-                completed, waited_us,
-            )  # fmt: skip
-        waited_us[:, servers.order] += completed[:, servers.order] * hidden_us[:, servers.column]
-        served_us = np.zeros_like(rows)
-        served_us[:, servers.order] = completed[:, servers.order] * servers.row_us
-        if self._is_random:
-            self._serve_drawn(servers, served_us, completed, all_rows, all_work_us, past)
-        self._ahead_rows, self._ahead_work_us = rows, work_us
-        self._ahead = Ahead(ends_us, arrived, completed, waited_us, served_us, positions, servers.server_of)
+            row_us = self._drawn_row_us(servers, placed, all_drawn_us)
+        self._ahead_rows, self._ahead_work_us = rows, drawn_us
+        self._ahead = Ahead(
+            ends_us,
+            rows,
+            servers.spread(completed),
+            servers.spread(waited_us),
+            servers.spread(completed * row_us),
+            positions + oldest,
+            servers.server_of,
+        )
         return self._ahead
 
     def _work_off(
         self,
         servers: _Servers,
-        hot: Indices,
         edges: FloatArray,
-        past: int,
         rows: FloatArray,
-        level: FloatArray,
-        before: FloatArray,
-        unfinished: FloatArray,
-        capacity: FloatArray,
-        positions: FloatArray,
-        completed: FloatArray,
-        waited_us: FloatArray,
-    ) -> None:
-        """Servers that have a queue at some time. Each piece is busy up to a moment, and may be idle after
-        it: rows that are complete by the busy part waited, the others did not."""
-        pieces = len(before)
-        lengths = np.diff(edges[past:])[:, None]
-        left, ends = before[:, hot], unfinished[:, hot]
-        coming = np.diff(level[past:], axis=0)[:, hot]
-        is_drained = ends == 0
-        slack = capacity[hot] * lengths - coming
-        with np.errstate(divide="ignore", invalid="ignore"):
-            until = np.where(left > 0, left / slack, 0.0)
-        # Share of the piece that is busy.
-        busy = np.where(is_drained, np.clip(until, 0.0, 1.0), 1.0)
-        position = np.arange(past, past + pieces, dtype=np.float64)[:, None] + busy
-        done = level[past + 1 :][:, hot] - ends
-        steps = np.arange(len(level), dtype=np.float64)
-        placed_position = self._position[servers.order]
-        for column, server in enumerate(hot.tolist()):
-            behind = ~is_drained[:, column]
-            if not behind.any():
-                continue
-            # The oldest row stands in the middle of a piece: what is before it there holds no work.
-            first = float(placed_position[servers.column == server].min())
-            piece = int(first)
-            points, levels = steps[piece:], level[piece:, server]
-            if first > piece:
-                points = points.copy()
-                points[0] = first
-            position[behind, column] = np.interp(done[behind, column], levels, points)
-        positions[:, hot] = np.where(is_drained, positions[:, hot], position)
+        work: FloatArray,
+        position: FloatArray,
+        old: int,
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Rows completed and their waiting, [pieces, placed shards in order], and the servers' positions at
+        the end of each piece.
 
-        column_of = np.full(len(servers.keys), NOWHERE)
-        column_of[hot] = np.arange(len(hot))
-        chosen = column_of[servers.column] != NOWHERE
-        shards = servers.order[chosen]
-        columns = column_of[servers.column[chosen]]
-        mine = rows[:, shards]
-        count = np.zeros((len(mine) + 1, len(shards)))
-        np.cumsum(mine, axis=0, out=count[1:])
+        `rows` and `work` begin with `old` pieces of the past, `work` without what is complete; `position` is
+        the shards' in them. A piece is busy up to a moment, and idle after it: rows that are complete by then
+        have waited, the others have not.
+        """
+        level = np.zeros((len(work) + 1, work.shape[1]))
+        np.cumsum(work, axis=0, out=level[1:])
+        lengths = (edges[old + 1 :] - edges[old:-1])[:, None]
+        capacity = servers.capacity * self.throttle
+        coming = work[old:]
+        slack = lengths * capacity - coming
+        unfinished = level[old] - np.cumsum(slack, axis=0)
+        unfinished -= np.minimum(np.minimum.accumulate(unfinished, axis=0), 0.0)
+        unfinished[unfinished < _NOTHING_US] = 0.0
+        before = np.concatenate((level[old : old + 1], unfinished[:-1]))
+        before[before < _NOTHING_US] = 0.0
+        pieces = len(before)
+        first = np.arange(old, old + pieces, dtype=np.float64)[:, None]
+        if not before.any() and not unfinished.any():
+            # Without a queue rows are complete in the piece in which they come.
+            return rows[old:].copy(), np.zeros_like(coming[:, servers.column]), first + np.ones_like(coming)
+
+        is_drained = unfinished == 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            until = np.where(before > 0, before / slack, 0.0)
+        busy = np.where(is_drained, np.clip(until, 0.0, 1.0), 1.0)
+        reached = first + busy
+        done = level[old + 1 :] - unfinished
+        steps = np.arange(len(level), dtype=np.float64)
+        for server in np.flatnonzero(~is_drained.all(axis=0)).tolist():
+            # The oldest row stands in the middle of a piece: what is before it there holds no work.
+            oldest = float(position[servers.slices[server]].min())
+            piece = int(oldest)
+            points = steps[piece:]
+            if oldest > piece:
+                points = points.copy()
+                points[0] = oldest
+            behind = ~is_drained[:, server]
+            reached[behind, server] = np.interp(done[behind, server], level[piece:, server], points)
+        positions = np.where(is_drained, first + 1, reached)
+
+        shards = rows.shape[1]
+        count = np.zeros((len(rows) + 1, shards))
+        np.cumsum(rows, axis=0, out=count[1:])
         # Times of arrival, summed: relative to the first edge, so that nothing is lost to rounding.
-        widths = np.diff(edges)[:, None]
-        starts = (edges[:-1] - edges[0])[:, None]
+        starts = edges[:-1] - edges[0]
+        widths = edges[1:] - edges[:-1]
         times = np.zeros_like(count)
-        np.cumsum(mine * (starts + widths / 2), axis=0, out=times[1:])
+        np.cumsum(rows * (starts + widths / 2)[:, None], axis=0, out=times[1:])
+        columns = np.arange(shards)
 
         def upto(at: FloatArray) -> tuple[FloatArray, FloatArray]:
             """(rows, summed times of arrival) up to positions `at`, [any, shards]."""
-            piece = np.minimum(at.astype(np.int64), len(mine) - 1)
+            piece = np.minimum(at.astype(np.int64), len(rows) - 1)
             part = at - piece
-            here = np.take_along_axis(mine, piece, axis=0) * part
-            return (
-                np.take_along_axis(count, piece, axis=0) + here,
-                np.take_along_axis(times, piece, axis=0)
-                + here * (starts[piece, 0] + widths[piece, 0] * part / 2),
-            )
+            flat = piece * shards + columns
+            here = rows.take(flat) * part
+            moment = starts.take(piece) + widths.take(piece) * part / 2
+            return count.take(flat) + here, times.take(flat) + here * moment
 
-        begun_rows, begun_times = upto(self._position[shards][None, :])
+        begun_rows, begun_times = upto(position[None, :])
         # Where a shard is ahead of its server (it came from one that was faster), it stays where it is.
-        busy_rows, busy_times = upto(np.maximum(position[:, columns], self._position[shards]))
-        drained = is_drained[:, columns]
-        end_rows = np.where(drained, count[past + 1 :], busy_rows)
-        end_times = np.where(drained, times[past + 1 :], busy_times)
+        busy_rows, busy_times = upto(np.maximum(reached[:, servers.column], position))
+        drained = is_drained[:, servers.column]
+        end_rows = np.where(drained, count[old + 1 :], busy_rows)
+        end_times = np.where(drained, times[old + 1 :], busy_times)
         previous_rows = np.concatenate((begun_rows, end_rows[:-1]))
         previous_times = np.concatenate((begun_times, end_times[:-1]))
         late = np.maximum(busy_rows - previous_rows, 0.0)
-        middle = starts[past:] + widths[past:] * busy[:, columns] / 2
-        completed[:, shards] = np.maximum(end_rows - previous_rows, 0.0)
+        shard_busy = busy[:, servers.column]
+        middle = starts[old:, None] + widths[old:, None] * shard_busy / 2
+        completed = np.maximum(end_rows - previous_rows, 0.0)
         # Water waits for itself: spread over its slot, half of a row is there before the other half.
-        itself = servers.self_us[chosen] * busy[:, columns]
-        waited_us[:, shards] = np.maximum(late * (middle - itself) - (busy_times - previous_times), 0.0)
+        itself = servers.self_us * shard_busy
+        waited_us = np.maximum(late * (middle - itself) - (busy_times - previous_times), 0.0)
+        return completed, waited_us, positions
+
+    def _recent(self) -> int:
+        """The first piece of the past that loads are measured over."""
+        return int(np.searchsorted(self._edges, self.now_us - RATE_US * (1 + 1e-9)))
 
     def _hidden_us(
-        self, servers: _Servers, edges: FloatArray, rows: FloatArray, past: int, capacity: FloatArray
+        self, servers: _Servers, edges: FloatArray, placed: FloatArray, work: FloatArray, past: int
     ) -> FloatArray:
         """[pieces, servers], what a row waits within pieces; from the load over about the last second."""
-        placed = rows[:, servers.order]
         ends = np.arange(past + 1, len(edges))
-        since = np.minimum(np.searchsorted(edges, edges[ends] - RATE_US * (1 + 1e-9)), ends - 1)
-        spans_us = (edges[ends] - edges[since])[:, None]
+        since = np.minimum(np.searchsorted(edges, edges[past + 1 :] - RATE_US * (1 + 1e-9)), ends - 1)
+        spans_us = (edges[past + 1 :] - edges[since])[:, None]
 
         def rates(values: FloatArray) -> FloatArray:
-            sums = np.zeros((len(values) + 1, len(servers.keys)))
-            np.cumsum(servers.sums(values), axis=0, out=sums[1:])
-            return (sums[ends] - sums[since]) / spans_us
+            sums = np.zeros((len(values) + 1, values.shape[1]))
+            np.cumsum(values, axis=0, out=sums[1:])
+            return (sums[past + 1 :] - sums[since]) / spans_us
 
-        work = rates(placed * servers.row_us)
-        spread_us = rates(placed * servers.row_us2)
-        width = np.where(capacity > 0, capacity, servers.width)
-        return hidden_waiting_us(work / width, spread_us, float(self._slot_us), servers.width)
+        load = rates(work)
+        if servers.spread_us is not None:
+            spread_us = load * servers.spread_us
+        else:
+            spread_us = rates(servers.sums(placed * servers.row_us2))
+        width = np.where(servers.capacity > 0, servers.capacity * self.throttle, servers.width)
+        return hidden_waiting_us(
+            load / np.maximum(width, 1e-3), spread_us, float(self._slot_us), servers.width
+        )
 
     def _drawn(self, rows: FloatArray) -> FloatArray:
         """[pieces, shards], work of `rows` together on a core of speed 1: sums of single rows' work are all
@@ -296,22 +298,14 @@ class SlotQueues:
         scale_us = self._variances_us2 / self._means_us
         return self._rng.standard_gamma(rows * shape) * scale_us
 
-    def _serve_drawn(
-        self,
-        servers: _Servers,
-        served_us: FloatArray,
-        completed: FloatArray,
-        rows: FloatArray,
-        work_us: FloatArray,
-        past: int,
-    ) -> None:
-        """Work as drawn, in place of its mean: a shard's mean over what is waiting and comes, so that sums
-        are right while single pieces are smoothed."""
-        total_rows = rows.sum(axis=0)
-        means_us = np.divide(work_us.sum(axis=0), total_rows, out=self._means_us.copy(), where=total_rows > 0)
-        shard_speed = np.ones(len(means_us))
-        shard_speed[servers.order] = servers.speed[servers.column]
-        np.multiply(completed, means_us / shard_speed, out=served_us)
+    def _drawn_row_us(self, servers: _Servers, rows: FloatArray, drawn_us: FloatArray) -> FloatArray:
+        """[placed shards in order], a row's work as drawn: a shard's mean over what waits and comes, so that
+        sums are right while single pieces are smoothed."""
+        total = rows.sum(axis=0)
+        means_us: FloatArray = np.divide(
+            drawn_us.sum(axis=0), total * servers.shard_speed, out=servers.row_us.copy(), where=total > 0
+        )
+        return means_us
 
     # --- settled ------------------------------------------------------------------------------------
 
@@ -344,8 +338,7 @@ class SlotQueues:
         )
         self._edges = np.concatenate((self._edges, ahead.ends_us[:pieces]))
         # Forget what nobody waits for any more, but for what loads are measured over.
-        recent = int(np.searchsorted(self._edges, self.now_us - RATE_US))
-        kept = min(int(self._position.min()), recent, past + pieces)
+        kept = min(int(self._position.min()), self._recent(), past + pieces)
         if kept > 0:
             self._rows, self._work_us = self._rows[kept:], self._work_us[kept:]
             self._edges = self._edges[kept:]

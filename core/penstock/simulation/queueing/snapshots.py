@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.control.sample_table import AssignmentTable, Shards
+from penstock.control.snapshot import ExecutorSeen
 from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.simulation.queueing.model import SimulatedTopology
 from penstock.simulation.queueing.network import Counters, Network
@@ -21,7 +22,7 @@ class Snapshots:
         self._topology = topology
         self._shards = {operator.name: Shards(operator.shard_names) for operator in topology.operators}
         self._edges = tuple((edge.upstream, edge.downstream) for edge in topology.edges)
-        self._assignments: dict[str, tuple[int, Mapping[str, str]]] = {}
+        self._seen: dict[str, tuple[int, tuple[ExecutorSeen, ...], Mapping[str, str]]] = {}
 
     def series(
         self,
@@ -50,11 +51,12 @@ class Snapshots:
         operator = station.operator
         tells_bytes = operator.bytes_in > 0 or operator.bytes_out > 0
         served_us = counters.served_us[pieces]
+        executors, assignment = self._executors(name, station)
         return OperatorSeries(
             operator=name,
-            executors=station.seen(),
+            executors=executors,
             shards=self._shards[name],
-            assignment=self._assignment(name, station),
+            assignment=assignment,
             # Water may lack a millionth of a row that is all there.
             arrived=np.floor(counters.arrived[pieces] + 1e-3),
             completed=np.floor(counters.completed[pieces] + 1e-3),
@@ -66,20 +68,19 @@ class Snapshots:
             state_bytes=operator.state_bytes if operator.state_bytes > 0 else None,
         )
 
-    def _assignment(self, name: str, station: Station) -> Mapping[str, str]:
-        version, assignment = self._assignments.get(name, (-1, {}))
+    def _executors(self, name: str, station: Station) -> tuple[tuple[ExecutorSeen, ...], Mapping[str, str]]:
+        """Them, and which shard is with whom; the same objects while nothing changes."""
+        version, seen, assignment = self._seen.get(name, (-1, (), {}))
         if version != station.version:
-            executors = tuple(executor.name for executor in station.seen())
+            seen = station.seen()
+            executors = tuple(executor.name for executor in seen)
             shards = self._shards[name]
             owners = station.assigned()
             # A dict is what most policies read fastest; with thousands of shards the array is.
-            assignment = (
-                AssignmentTable(shards, executors, owners)
-                if len(shards.names) > 1_000
-                else {
-                    shard: executors[owner]
-                    for shard, owner in zip(shards.names, owners.tolist(), strict=True)
-                }
-            )
-            self._assignments[name] = (station.version, assignment)
-        return assignment
+            if len(shards.names) > 1_000:
+                assignment = AssignmentTable(shards, executors, owners)
+            else:
+                pairs = zip(shards.names, owners.tolist(), strict=True)
+                assignment = {shard: executors[owner] for shard, owner in pairs}
+            self._seen[name] = (station.version, seen, assignment)
+        return seen, assignment

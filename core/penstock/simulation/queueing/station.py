@@ -190,6 +190,7 @@ class Station:
         if self.treatment:
             raise ValueError(f"operator {self.operator.name} is treated already")
         self.treatment, self._asked_us = True, now_us
+        self.version += 1
         names: dict[str, str] = {}
         delay_us = 0.0
         for action in actions:
