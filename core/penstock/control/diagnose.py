@@ -93,18 +93,23 @@ def _some_fit(arrival_per_s: list[float], capacity: list[float], latency_us: flo
 
 
 def is_quiet(
-    arrival_per_s: Floats, service_per_s: Floats, instantaneous_us: Floats, target: LatencyTarget
+    arrival_per_s: Floats,
+    service_per_s: Floats,
+    instantaneous_us: Floats,
+    target: LatencyTarget,
+    may_go: Flags | None = None,
 ) -> Flags:
     """Whether nothing is to be done, from the arrays alone: no executor is severe, and either one is moderate
-    or no two fit into one. Executors are the last axis; the others are kept, one answer each. The limits of
-    the scope are not looked at: with them there may be even less to do. Stalled executors are not seen by
-    it."""
+    or no two fit into one. Executors are the last axis; the others are kept, one answer each. `may_go` is as
+    in `Room`. Stalled executors are not seen by it."""
     capacity = capacity_per_s(service_per_s, target.safety_margin)
     expected_us = expected_latency_us(arrival_per_s, capacity)
     is_severe = np.asarray(severe(instantaneous_us, expected_us, target).any(axis=-1))
     is_good = np.asarray(good(instantaneous_us, expected_us, target).all(axis=-1))
-    merges = np.asarray(can_merge(arrival_per_s, capacity, target.latency_us).any(axis=-1))
-    return ~is_severe & ~(is_good & merges)
+    merges = can_merge(arrival_per_s, capacity, target.latency_us)
+    if may_go is not None:
+        merges = merges & may_go
+    return ~is_severe & ~(is_good & np.asarray(merges.any(axis=-1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.control import sample_table
 from penstock.control.examination import Examination
+from penstock.control.look_ahead import Ahead, look_ahead
 from penstock.control.sample_columns import SampleColumns
 from penstock.control.sample_table import SampleTable
 from penstock.control.service_rates import ServiceRates
@@ -31,6 +33,7 @@ from penstock.control.slot_history import (
     summed,
 )
 from penstock.control.snapshot import OperatorSnapshot
+from penstock.control.snapshot_series import OperatorSeries
 from penstock.control.target import LatencyTarget
 
 KNOWN_SHARE_MIN = 0.5
@@ -105,6 +108,54 @@ class Examiner:
             # Shards stand still while they move: the clock of a stall starts afterwards.
             self._rates.last_completed_us.fill(at_us)
         return self._examination(at_us, seen, backlog, missing)
+
+    def ahead(self, at_us: NDArray[np.int64], series: OperatorSeries) -> Ahead | None:
+        """What `observe` would find at several looks to come, without taking them in. None where that has to
+        be found one by one: who holds what has changed, or not everything is known."""
+        previous_us = self._history.last_at_us
+        if (
+            not self._was_whole
+            or previous_us is None
+            or at_us[0] - previous_us > self._target.window_us
+            or series.shards.names != self._shards
+            or not self._is_same(series.assignment)
+            or tuple([executor.name for executor in series.executors]) != self._rates.executors
+            or tuple([executor.tasks for executor in series.executors]) != self._rates.tasks
+            or any(writer != _writer_of(series) for writer in self._writers)
+            or np.isnan(self._last).any()
+            or not self._rates.all_measured
+        ):
+            return None
+        return look_ahead(
+            self._history,
+            self._rates,
+            self._holder,
+            self._last,
+            at_us,
+            series,
+            STALL_SLOTS * self._target.interval_us,
+            KNOWN_SHARE_MIN * self._target.window_us,
+        )
+
+    def take(self, ahead: Ahead, series: OperatorSeries, count: int) -> None:
+        """Take in the first `count` looks of `ahead`, which was made of `series`: as `observe` on each
+        would."""
+        if not count:
+            return
+        at_us = ahead.at_us[:count]
+        self._history.extend(at_us.tolist(), ahead.totals[:count], ahead.backlog[:count], self._holder)
+        self._rates.learn_many(at_us, ahead.rows[:count], ahead.busy_us[:count])
+        if series.treatment:
+            self._rates.last_completed_us.fill(at_us[-1])
+        at = count - 1
+        self._last = np.stack(
+            (
+                series.arrived[at],
+                series.completed[at],
+                series.waited_us[at] + series.served_us[at],
+                series.busy_us[at],
+            )
+        )
 
     # --- taking in ------------------------------------------------------------------------------------
 
@@ -349,6 +400,11 @@ def _rows_of(samples: SampleTable, before: list[object]) -> tuple[Floats, list[o
             old if new == sample_table.NO_WRITER else new for new, old in zip(writers, before, strict=True)
         ]
     return table, writers
+
+
+def _writer_of(series: OperatorSeries) -> object:
+    """The writer that samples of `series` have when they are shown one by one."""
+    return None if series.bytes_per_row is None and series.state_bytes is None else 0
 
 
 def _shards_of(seen: OperatorSnapshot) -> tuple[str, ...]:

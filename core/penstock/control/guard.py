@@ -27,6 +27,7 @@ from penstock.control.outcomes import OutcomeWatch, sources_of
 from penstock.control.policy import Policy
 from penstock.control.sliding_extreme import SlidingMax
 from penstock.control.snapshot import TopologySnapshot
+from penstock.control.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, in_time, of_rate
 
@@ -79,6 +80,18 @@ class Guard:
         the first come first; tasks given up at that moment do not count as free yet."""
         tasks = {name: operator.tasks for name, operator in snapshot.operators.items()}
         return tuple(self._judged(snapshot, decision, tasks) for decision in self._inner.decide(snapshot))
+
+    def observe_many(self, series: SnapshotSeries) -> int:
+        """See `ObservesMany`. Only where nothing is remembered of single looks: no time of good health is
+        asked for, and no outcome is due."""
+        inner = self._inner
+        if (
+            not isinstance(inner, ObservesMany)
+            or self._rules.scale_in_after_us > 0
+            or any(watch.outcomes.is_pending for watch in self._watches.values())
+        ):
+            return 0
+        return inner.observe_many(series)
 
     def _judged(self, snapshot: TopologySnapshot, decision: Decision, tasks: dict[str, int]) -> Decision:
         """`tasks` is operator -> tasks, with those that decisions before this one ask for."""

@@ -42,6 +42,11 @@ class OutcomeWatch:
         self._window_us = window_us
         self._pending: _Pending | None = None
 
+    @property
+    def is_pending(self) -> bool:
+        """An outcome is still to be measured."""
+        return self._pending is not None
+
     def began(self, decision: Decision, now: Decision | None) -> Outcome | None:
         """`decision` is to be carried out. Answers what is known of one before it, whose window is cut short:
         nothing that could be held against its promise."""

@@ -7,6 +7,7 @@ nothing, so that an idle executor keeps the rate it had. Neighbour: `examine` fe
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.control.slot_history import GONE, ROWS_MIN, Flags, Floats, Indices, summed
 
@@ -100,6 +101,49 @@ class ServiceRates:
     def worked(self, at_us: int, done: Floats) -> None:
         """Who completed rows in the slot that ends at `at_us`."""
         np.copyto(self.last_completed_us, at_us, where=done > ROWS_MIN)
+
+    @property
+    def all_measured(self) -> bool:
+        """Everyone has a sample, own or inherited."""
+        return bool((self._samples > 0).all())
+
+    def ahead(self, rows: Floats, busy_us: Floats) -> Floats:
+        """mu_i after each of several slots to come: `rows`, `busy_us` and the answer are (slots, executors).
+        Everyone is measured."""
+        found = np.empty(rows.shape)
+        for executor in range(rows.shape[1]):
+            found[:, executor] = self._course(
+                executor, rows[:, executor].tolist(), busy_us[:, executor].tolist()
+            )
+        return found * self._factor
+
+    def learn_many(self, at_us: NDArray[np.int64], rows: Floats, busy_us: Floats) -> None:
+        """Take those slots in."""
+        for executor in range(rows.shape[1]):
+            self._course(executor, rows[:, executor].tolist(), busy_us[:, executor].tolist(), keeps=True)
+        self._is_settled = bool((self._samples >= 1 / ETA).all())
+        last = np.where(rows > ROWS_MIN, at_us[:, None], 0).max(axis=0)
+        np.copyto(self.last_completed_us, last, where=last > 0)
+
+    def _course(
+        self, executor: int, rows: list[float], busy_us: list[float], *, keeps: bool = False
+    ) -> list[float]:
+        """`learn` of one executor, slot by slot; answers its rate after each."""
+        rate, samples = float(self._per_busy_s[executor]), float(self._samples[executor])
+        gathered, busy = float(self._rows[executor]), float(self._busy_us[executor])
+        course = []
+        for more, work_us in zip(rows, busy_us, strict=True):
+            gathered += more
+            busy += work_us
+            if gathered >= RATE_SAMPLE_ROWS and busy > 0:
+                rate += max(ETA, 1.0 / (samples + 1.0)) * (gathered * 1e6 / busy - rate)
+                samples += 1.0
+                gathered = busy = 0.0
+            course.append(rate)
+        if keeps:
+            self._per_busy_s[executor], self._samples[executor] = rate, samples
+            self._rows[executor], self._busy_us[executor] = gathered, busy
+        return course
 
     def per_executor(self) -> Floats:
         """mu_i, of all its tasks. Who has no sample has the ratio of what there is so far, else the others'

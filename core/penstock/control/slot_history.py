@@ -141,6 +141,51 @@ class SlotHistory:
         latency: Floats = lengths_us @ overlap
         return latency
 
+    def windows_ahead(
+        self, at_us: NDArray[np.int64], totals: Floats, holder: Indices, executors: int
+    ) -> tuple[Floats, Floats, Floats, Flags]:
+        """What the windows of looks to come would hold: `at_us` (looks,), `totals` (looks, 4, shards) since
+        the last look, each shard held as `holder` says. Answers (2, looks, shards) of rows arrived and time
+        known, (looks, executors) of rows completed and their summed latency, and whether the window is full
+        by then."""
+        past = slice(self._window, len(self._at_us))
+        times = np.concatenate((np.array(self._at_us[past], np.int64), at_us))
+        behind = len(times) - len(at_us)
+        ends = np.arange(behind, len(times))
+        edges = at_us - self._window_us + self._tolerance_us
+        bases = np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)
+        last = self._totals[len(self._at_us) - 1]
+        sums = np.empty((2, len(at_us), totals.shape[2]))
+        for row, of in enumerate((ARRIVED, KNOWN)):
+            every = np.concatenate((self._totals[past, of], totals[:, of] + last[of]))
+            np.subtract(every[ends], every[bases], out=sums[row])
+        held = np.concatenate((self._holders[past], np.broadcast_to(holder, (len(at_us), len(holder)))))[1:]
+        bins = (np.arange(len(held))[:, None] * (executors + 1) + held + 1).ravel()
+        found = []
+        for of in (COMPLETED, LATENCY):
+            every = np.concatenate((self._totals[past, of], totals[:, of] + last[of]))
+            slots = summed(bins, np.diff(every, axis=0).ravel(), len(held) * (executors + 1))
+            running = np.zeros((len(times), executors))
+            np.cumsum(slots.reshape(len(held), executors + 1)[:, 1:], axis=0, out=running[1:])
+            found.append(running[ends] - running[bases])
+        is_full = at_us - times[bases] >= self._window_us - self._tolerance_us
+        return sums, found[0], found[1], is_full
+
+    def extend(self, at_us: list[int], totals: Floats, backlog: Floats, holder: Indices) -> None:
+        """Close several slots at once: `totals` (slots, 4, shards) since the last one, nobody's holder
+        changes."""
+        count = len(at_us)
+        self._make_room(count)
+        slots = slice(len(self._at_us), len(self._at_us) + count)
+        # Compacting begins the totals anew: what was last stands before `slots` now.
+        last = self._totals[slots.start - 1]
+        np.add(totals, last, out=self._totals[slots])
+        self._backlog[slots] = backlog
+        self._holders[slots] = holder
+        self._at_us += at_us
+        self._window = self._base(self._window, self._window_us)
+        self._oldest = self._base(self._oldest, self._reach_us)
+
     def waiting_us(self) -> Floats:
         """(shards,): how long the oldest waiting row has waited at least, as far as is remembered; 0 where
         none waits.
@@ -168,10 +213,10 @@ class SlotHistory:
             base += 1
         return base
 
-    def _make_room(self) -> None:
+    def _make_room(self, more: int = 1) -> None:
         count = len(self._at_us)
         capacity = len(self._totals)
-        if count < capacity:
+        if count + more <= capacity:
             return
         live = slice(self._oldest, count)
         kept = count - self._oldest
@@ -179,10 +224,11 @@ class SlotHistory:
             part[live].copy() for part in (self._totals, self._backlog, self._holders)
         )  # From zero again, so that sums of years keep their last digits.
         totals -= totals[0].copy()
-        if kept > capacity // 2:
-            self._totals = np.zeros((2 * capacity, *totals.shape[1:]))
-            self._backlog = np.zeros((2 * capacity, *backlog.shape[1:]))
-            self._holders = np.zeros((2 * capacity, *holders.shape[1:]), np.intp)
+        if 2 * (kept + more) > capacity:
+            capacity = 2 * (kept + more)
+            self._totals = np.zeros((capacity, *totals.shape[1:]))
+            self._backlog = np.zeros((capacity, *backlog.shape[1:]))
+            self._holders = np.zeros((capacity, *holders.shape[1:]), np.intp)
         self._totals[:kept], self._backlog[:kept], self._holders[:kept] = totals, backlog, holders
         self._at_us = self._at_us[live]
         self._window -= self._oldest

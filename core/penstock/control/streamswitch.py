@@ -24,10 +24,21 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.diagnose import Diagnosis, Room, Strategy, diagnose
+from penstock.control.diagnose import (
+    Diagnosis,
+    Room,
+    Strategy,
+    capacity_per_s,
+    diagnose,
+    expected_latency_us,
+    good,
+    is_quiet,
+)
 from penstock.control.examination import Examination, Flags
 from penstock.control.examine import Examiner
+from penstock.control.look_ahead import Ahead
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.control.wording import counted, in_time, of_rate
 
@@ -75,6 +86,36 @@ class StreamSwitch:
                 cores_free -= self._scope.task_cpu.get(operator, 1.0)
             decisions.append(decision)
         return tuple(decisions)
+
+    def observe_many(self, series: SnapshotSeries) -> int:
+        """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to
+        spare."""
+        count = len(series)
+        found: list[tuple[str, OperatorSeries, Ahead]] = []
+        for operator, target in self._targets.items():
+            one = series.operators.get(operator)
+            ahead = self._examiners[operator].ahead(series.at_us[:count], one) if one and count else None
+            if one is None or ahead is None:
+                return 0
+            if not one.treatment:
+                limits = self._scope.limits.get(operator, _NO_LIMITS)
+                may_go = _may_go(tuple([executor.tasks for executor in one.executors]), limits.min)
+                quiet = ahead.certain & is_quiet(
+                    ahead.arrival_per_s, ahead.service_per_s, ahead.instantaneous_us, target, may_go
+                )
+                count = count if quiet.all() else int(quiet.argmin())
+            found.append((operator, one, ahead))
+        for operator, one, ahead in found:
+            self._examiners[operator].take(ahead, one, count)
+            if count and not one.treatment:
+                self._health[operator] = self._quiet_health(ahead, count - 1, self._targets[operator])
+        return count
+
+    def _quiet_health(self, ahead: Ahead, look: int, target: LatencyTarget) -> Health:
+        capacity = capacity_per_s(ahead.service_per_s[look], target.safety_margin)
+        expected_us = expected_latency_us(ahead.arrival_per_s[look], capacity)
+        is_good = good(ahead.instantaneous_us[look], expected_us, target).all()
+        return Health.GOOD if is_good else Health.MODERATE
 
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
         if self._scope.cores_max is None:
