@@ -53,7 +53,8 @@ def key_shares(seed: int) -> NDArray[np.float64]:
     """Share of each shard when `KEYS` equally frequent keys are hashed over the shards."""
     random = np.random.default_rng((_STREAM, seed, KEYS))
     held = np.bincount(random.integers(0, SHARDS, size=KEYS), minlength=SHARDS)
-    return held / KEYS
+    shares: NDArray[np.float64] = held / KEYS
+    return shares
 
 
 def q8() -> Query:

@@ -28,7 +28,8 @@ class Sinusoid:
         slot_s = slot_ms / 1000
         at_s = (np.arange(round(seconds / slot_s)) + 0.5) * slot_s
         wave = np.sin(2 * np.pi * at_s / self.period_s)
-        return (self.base_per_s + self.amplitude_per_s * wave) * slot_s
+        rows: NDArray[np.float64] = (self.base_per_s + self.amplitude_per_s * wave) * slot_s
+        return rows
 
 
 def draw(
@@ -43,4 +44,7 @@ def draw(
     `key` is the seed, and what keeps the workloads of one seed apart.
     """
     random = np.random.default_rng(key)
-    return random.poisson(load.per_slot(seconds, slot_ms)[:, None] * (shares / shares.sum()))
+    rows: NDArray[np.int64] = random.poisson(
+        load.per_slot(seconds, slot_ms)[:, None] * (shares / shares.sum())
+    )
+    return rows

@@ -48,4 +48,5 @@ def word_shares(seed: int) -> NDArray[np.float64]:
     random = np.random.default_rng((_STREAM, seed, WORDS))
     weights = np.arange(1, WORDS + 1, dtype=np.float64) ** -WORD_EXPONENT
     held = np.bincount(random.permutation(WORDS) % SHARDS, weights=weights, minlength=SHARDS)
-    return held / held.sum()
+    shares: NDArray[np.float64] = held / held.sum()
+    return shares

@@ -69,6 +69,13 @@ def executors_needed(arrival_per_s: float, capacity: float, latency_us: float, m
     return int(servers[enough[0]]) if enough.size else None
 
 
+def is_least(arrival_per_s: float, capacity: float, latency_us: float, servers: int) -> bool:
+    """Whether `servers` is what `executors_needed` would answer: enough, and one fewer is not."""
+    pair = np.array([servers, max(servers - 1, 0)])
+    with_them, with_one_fewer = sojourn_us(np.full(2, arrival_per_s), np.full(2, capacity), pair).tolist()
+    return bool(with_them <= latency_us and (servers == 1 or with_one_fewer > latency_us))
+
+
 def find_merge(seen: Examination, capacity: Floats) -> Strategy | None:
     """All shards of s to d such that the pressures of those left, from the worst down, are the least in
     lexicographic order: Algorithm 1 of StreamSwitch, without asking whether the operator stays good. None for
@@ -187,7 +194,9 @@ class Drs:
         capacity = capacity_per_s(examined.service_per_s, target.safety_margin)
         arrival, mean_capacity = float(examined.arrival_per_s.sum()), float(capacity.mean())
         most = min(limits.max, max(len(examined.shards), has))
-        needed = executors_needed(arrival, mean_capacity, target.latency_us, most)
+        needed: int | None = has
+        if not is_least(arrival, mean_capacity, target.latency_us, has):
+            needed = executors_needed(arrival, mean_capacity, target.latency_us, most)
         wanted = max(limits.min, most if needed is None else needed)
         said = f"{arrival:.0f} rows/s at {mean_capacity:.0f} rows/s an executor ask for "
         said += f"more than {most}" if needed is None else f"{needed}"

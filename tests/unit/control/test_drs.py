@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
-from penstock.control.drs import Drs, executors_needed
+from penstock.control.drs import Drs, executors_needed, is_least
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
@@ -76,6 +76,13 @@ def spread(shards: int, executors: int) -> dict[str, str]:
 )
 def test_the_model_wants_the_least_k_of_drs_program_6(latency_us: float, needed: int | None) -> None:
     assert executors_needed(1_000, MU, latency_us, 64) == needed
+
+
+@pytest.mark.parametrize("servers", range(1, 9))
+def test_a_number_is_the_least_where_the_model_would_answer_it(servers: int) -> None:
+    for arrival in (0.0, 10.0, 590.0, 1_000.0, 2_500.0, 4_000.0):
+        expected = executors_needed(arrival, MU, 5_000, 64) == servers
+        assert is_least(arrival, MU, 5_000, servers) == expected
 
 
 def test_a_load_beyond_the_most_executors_is_not_met() -> None:
