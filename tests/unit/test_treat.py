@@ -220,3 +220,24 @@ def test_no_executor_is_made_for_which_there_is_no_shard() -> None:
 
 def test_a_schedule_of_single_tasks_is_left_as_it_is() -> None:
     assert single_tasks(TWO, set()) is TWO
+
+
+def test_more_tasks_of_an_executor_are_waited_for_before_the_treatment_counts_as_done() -> None:
+    more = begun(TWO, AssignCores("a", {"here": 2}))
+    assert course_of(more).grown == ("a",)
+    one = advance(course_of(more), more.schedule, CourseSeen({"a": 1}, {}), 1_000)
+    assert one.course is not None
+    assert advance(course_of(one), one.schedule, CourseSeen({"a": 2}, {}), 2_000).course is None
+
+
+def test_no_more_tasks_are_waited_for_than_there_are_shards() -> None:
+    more = begun(TWO, AssignCores("a", {"here": 5}))
+    done = advance(course_of(more), more.schedule, CourseSeen({"a": 2}, {}), 1_000)
+    assert (done.course, done.stuck) == (None, "")
+
+
+def test_tasks_that_do_not_come_up_in_time_stay_asked_for() -> None:
+    more = begun(TWO, AssignCores("a", {"here": 2}))
+    stuck = advance(course_of(more), more.schedule, NOTHING_SEEN, STEP_US_MAX)
+    assert stuck.stuck == "a did not come up within 10 s"
+    assert [e.tasks for e in stuck.schedule.executors] == [2, 1]

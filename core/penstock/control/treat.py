@@ -42,13 +42,15 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A treatment under way. `actions` name executors as the schedule does."""
+    """A treatment under way. `actions` name executors as the schedule does; `grown` are the executors that are
+    given more tasks."""
 
     decision: Decision
     actions: tuple[Action, ...]
     step: Step
     begun_us: int
     step_since_us: int
+    grown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,9 @@ def begin(
     actions = _named(decision.actions, schedule, taken)
     _check(actions, schedule)
     announced = _announced(schedule, actions, dict(room))
-    course = Course(decision, actions, Step.ANNOUNCED, now_us, now_us)
+    before = {executor.name: executor.tasks for executor in schedule.executors}
+    grown = tuple(e.name for e in announced.executors if e.tasks > before.get(e.name, e.tasks))
+    course = Course(decision, actions, Step.ANNOUNCED, now_us, now_us, grown)
     if announced == schedule:
         return _move(course, schedule, now_us, term)
     return Advance(course, _next(schedule, announced, term))
@@ -276,10 +280,14 @@ def _host(
 
 
 def _not_up(course: Course, schedule: OperatorSchedule, seen: CourseSeen) -> list[str]:
-    """Announced executors that shards are to go to, and whose tasks do not run yet."""
-    added = {action.name for action in course.actions if isinstance(action, AddExecutor)}
-    tasks = {executor.name: executor.tasks for executor in schedule.executors}
-    return sorted(name for name in added if name in tasks and not seen.tasks_up.get(name))
+    """Executors that were announced and have no task that runs yet, and those whose new tasks do not all run."""
+    wanted = {action.name: 1 for action in course.actions if isinstance(action, AddExecutor)}
+    for executor in schedule.executors:
+        if executor.name in course.grown:
+            # A worker starts no more tasks than there are shards for.
+            wanted[executor.name] = min(executor.tasks, len(schedule.shards_of(executor.name)))
+    known = {executor.name for executor in schedule.executors}
+    return sorted(name for name in wanted if name in known and seen.tasks_up.get(name, 0) < wanted[name])
 
 
 def _move(course: Course, schedule: OperatorSchedule, now_us: int, term: int) -> Advance:
