@@ -42,8 +42,8 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A treatment under way. `actions` name executors as the schedule does; `grown` are the executors that are
-    given more tasks."""
+    """A treatment under way. `actions` name executors as the schedule does; `grown` are those that are given
+    more tasks."""
 
     decision: Decision
     actions: tuple[Action, ...]
@@ -280,7 +280,7 @@ def _host(
 
 
 def _not_up(course: Course, schedule: OperatorSchedule, seen: CourseSeen) -> list[str]:
-    """Executors that were announced and have no task that runs yet, and those whose new tasks do not all run."""
+    """Executors that were announced and have no task that runs yet, or not all of their new ones."""
     wanted = {action.name: 1 for action in course.actions if isinstance(action, AddExecutor)}
     for executor in schedule.executors:
         if executor.name in course.grown:
