@@ -207,7 +207,9 @@ class _Work:
     """X while it is worked on."""
 
     def __init__(self, problem: Problem, intensive: Sequence[bool]) -> None:
-        self.cores: list[dict[int, int]] = [dict(cores) for cores in problem.assigned]
+        # Copied when first changed: most executors keep what they have.
+        self.cores: list[Mapping[int, int]] = list(problem.assigned)
+        self._own: dict[int, dict[int, int]] = {}
         self._k = problem.allocation
         self._state = problem.state_bytes
         self._milli = problem.core_milli
@@ -218,14 +220,13 @@ class _Work:
         self._intensive = [local and home >= 0 for local, home in zip(intensive, problem.home, strict=True)]
         self._total: list[int] = []
         self._free = list(problem.capacity_milli)
-        self._holders: list[set[int]] = [set() for _ in self._free]
-        for j, (cores, milli) in enumerate(zip(self.cores, self._milli, strict=True)):
+        for cores, milli in zip(self.cores, self._milli, strict=True):
             total = 0
             for node, count in cores.items():
                 total += count
                 self._free[node] -= count * milli
-                self._holders[node].add(j)
             self._total.append(total)
+        self._holders: list[set[int]] | None = None
         self._version = [0] * len(self.cores)
         self._donors: list[tuple[float, int, int, int]] | None = None
         for node, free in enumerate(self._free):
@@ -299,7 +300,7 @@ class _Work:
         """j' of line 7: over-provisioned executors first, then those that are not data-intensive."""
         missing = self._milli[j] - self._free[node]
         best: tuple[bool, float, int] | None = None
-        for giver in self._holders[node]:
+        for giver in self._holding(node):
             over = self._over(giver)
             if giver == j or self._total[giver] <= 1 or self._pinned[giver] or self._milli[giver] < missing:
                 continue
@@ -332,7 +333,7 @@ class _Work:
                     best = entry
                 continue
             missing = milli - self._free[node]
-            for giver in self._holders[node]:
+            for giver in self._holding(node):
                 if self._over(giver) and self._milli[giver] >= missing and giver != j:
                     entry = (plus + self._minus(giver, node), node != home, node, giver)
                     if best is None or entry < best:
@@ -398,7 +399,7 @@ class _Work:
         """A node that has more cores assigned than it has (constraint a): the cheapest go, last cores
         stay."""
         while self._free[node] < 0:
-            givers = [j for j in self._holders[node] if self._total[j] > 1 and not self._pinned[j]]
+            givers = [j for j in self._holding(node) if self._total[j] > 1 and not self._pinned[j]]
             if not givers:
                 return
             self._remove(min(givers, key=lambda j: (not self._over(j), self._minus(j, node), j)), node)
@@ -406,16 +407,34 @@ class _Work:
     def _minus(self, j: int, node: int) -> float:
         return deallocation_cost(self._state[j], self._total[j], self.cores[j][node])
 
+    def _holding(self, node: int) -> set[int]:
+        """Executors with a core on `node`."""
+        if self._holders is None:
+            self._holders = [set() for _ in self._free]
+            for j, cores in enumerate(self.cores):
+                for i in cores:
+                    self._holders[i].add(j)
+        return self._holders[node]
+
+    def _mine(self, j: int) -> dict[int, int]:
+        if j not in self._own:
+            self._own[j] = dict(self.cores[j])
+            self.cores[j] = self._own[j]
+        return self._own[j]
+
     def _add(self, j: int, node: int) -> None:
-        self.cores[j][node] = self.cores[j].get(node, 0) + 1
-        self._holders[node].add(j)
+        cores = self._mine(j)
+        cores[node] = cores.get(node, 0) + 1
+        if self._holders is not None:
+            self._holders[node].add(j)
         self._free[node] -= self._milli[j]
         self._total[j] += 1
         self._changed(j)
 
     def _remove(self, j: int, node: int) -> None:
-        _take(self.cores[j], node)
-        if node not in self.cores[j]:
+        cores = self._mine(j)
+        _take(cores, node)
+        if self._holders is not None and node not in cores:
             self._holders[node].discard(j)
         self._free[node] += self._milli[j]
         self._total[j] -= 1

@@ -393,21 +393,24 @@ class _Report:
         self._whole_us = whole_us
         self._known: list[bool] = known.tolist()
         self._totals = plant.totals, after.totals
-        arrival = np.where(known, load.demand_per_s, 0.0)
-        service = np.where(known & (arrival > 0), load.service_per_s, 1.0)
-        cores = np.array([*plant.totals, *after.totals], dtype=np.int64)
-        times = sojourn_us(np.tile(arrival, 2), np.tile(service, 2), cores)
-        # Who gets nothing to do waits for nothing, whatever it has.
-        times[np.tile(arrival <= 0, 2)] = 0.0
-        count = len(load.executors)
-        self._before_us: list[float] = times[:count].tolist()
-        self._after_us: list[float] = times[count:].tolist()
-        self._views = _views(load, targets, np.where(known, times[:count], np.nan))
         self._changed = [
             j
-            for j, (was, now_is) in enumerate(zip(plant.assigned, after.cores, strict=True))
-            if was != now_is or plant.lost[j]
+            for j, (was, is_now) in enumerate(zip(plant.assigned, after.cores, strict=True))
+            if plant.lost[j] or (was is not is_now and was != is_now)
         ]
+        # Who gets nothing to do waits for nothing, whatever it has.
+        arrival = np.where(known, load.demand_per_s, 0.0)
+        service = np.where(known & (arrival > 0), load.service_per_s, 1.0)
+        before_us = np.where(arrival > 0, sojourn_us(arrival, service, np.array(plant.totals)), 0.0)
+        changed = np.array(self._changed, dtype=np.int64)
+        after_us = before_us.copy()
+        cores = np.array(after.totals, dtype=np.int64)[changed]
+        after_us[changed] = np.where(
+            arrival[changed] > 0, sojourn_us(arrival[changed], service[changed], cores), 0.0
+        )
+        self._before_us: list[float] = before_us.tolist()
+        self._after_us: list[float] = after_us.tolist()
+        self._views = _views(load, targets, np.where(known, before_us, np.nan))
 
     def decisions(self) -> Iterator[Decision]:
         """One an operator, in the order of the snapshot."""

@@ -240,6 +240,8 @@ class _Greedy:
         parts = self._network.parts
         wanted = [self._bound_unmet(part.bound) for part in parts]
         below = [used < part.cores_min for used, part in zip(self._used, parts, strict=True)]
+        if self.affordable and not any(wanted) and not any(below):
+            return
         heap = [
             self._entry(j)
             for j, part in enumerate(self._part)

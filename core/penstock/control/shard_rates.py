@@ -132,8 +132,6 @@ class _Look:
     table: SampleTable
     layout: _Layout
     sums: Floats
-    complete: bool
-    """Every shard was read."""
 
 
 class ShardRates:
@@ -156,8 +154,7 @@ class ShardRates:
         owner = owners_of(operator.assignment, shards, executors)
         if self._layout is None or not self._layout.fits(owner, len(executors)):
             self._layout = _Layout(owner, len(executors))
-        complete = int(table.writer.min(initial=0)) > NO_WRITER
-        now = _Look(at_us, table, self._layout, self._layout.sums(table.rows), complete)
+        now = _Look(at_us, table, self._layout, self._layout.sums(table.rows))
         while len(self._kept) > 1 and self._kept[1].at_us <= at_us - self._window_us:
             self._kept.popleft()
         filling = not self._kept or 2 * (at_us - self._kept[0].at_us) < self._window_us
@@ -186,7 +183,7 @@ class ShardRates:
         growth = _Growth(now.at_us, now.table, base.at_us, base.table)
         table = now.table
         same = table.writer is base.table.writer or bool(np.array_equal(table.writer, base.table.writer))
-        if same and now.complete:
+        if same and int(table.writer.min(initial=0)) > NO_WRITER:
             if now.layout is base.layout:
                 # Nothing changed hands: sums of differences are differences of sums.
                 sums: Floats = now.sums[:CUMULATIVE] - base.sums[:CUMULATIVE]
