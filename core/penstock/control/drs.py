@@ -45,11 +45,14 @@ from penstock.control.diagnose import (
     expected_latency_us,
     find_scale_out,
     pressure,
+    severe,
 )
-from penstock.control.examination import Examination, Floats
+from penstock.control.examination import Examination, Flags, Floats
 from penstock.control.examine import Examiner
 from penstock.control.jackson import sojourn_us
+from penstock.control.look_ahead import Ahead
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.streamswitch import CountingNames, NameExecutor
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
@@ -69,11 +72,14 @@ def executors_needed(arrival_per_s: float, capacity: float, latency_us: float, m
     return int(servers[enough[0]]) if enough.size else None
 
 
-def is_least(arrival_per_s: float, capacity: float, latency_us: float, servers: int) -> bool:
-    """Whether `servers` is what `executors_needed` would answer: enough, and one fewer is not."""
-    pair = np.array([servers, max(servers - 1, 0)])
-    with_them, with_one_fewer = sojourn_us(np.full(2, arrival_per_s), np.full(2, capacity), pair).tolist()
-    return bool(with_them <= latency_us and (servers == 1 or with_one_fewer > latency_us))
+def is_least(arrival_per_s: Floats, capacity: Floats, latency_us: float, servers: int) -> Flags:
+    """Whether `servers` is what `executors_needed` answers: enough, and one fewer is not; elementwise."""
+    size = arrival_per_s.shape
+    enough = sojourn_us(arrival_per_s, capacity, np.full(size, servers)) <= latency_us
+    if servers == 1:
+        return enough
+    fewer: Flags = sojourn_us(arrival_per_s, capacity, np.full(size, servers - 1)) > latency_us
+    return enough & fewer
 
 
 def find_merge(seen: Examination, capacity: Floats) -> Strategy | None:
@@ -164,6 +170,34 @@ class Drs:
                 decisions.append(decision)
         return tuple(decisions)
 
+    def observe_many(self, series: SnapshotSeries) -> int:
+        """See `ObservesMany`: looks at which the model is content and, for DRS-LB, no executor is severe."""
+        count = len(series)
+        found: list[tuple[_Operator, OperatorSeries, Ahead]] = []
+        for name, operator in self._operators.items():
+            one = series.operators.get(name)
+            ahead = operator.examiner.ahead(series.at_us, one) if one is not None and count else None
+            if one is None or ahead is None:
+                return 0
+            if not one.treatment:
+                quiet = self._quiet(operator, ahead, len(one.executors))
+                count = count if quiet[:count].all() else int(quiet.argmin())
+            found.append((operator, one, ahead))
+        for operator, one, ahead in found:
+            operator.examiner.take(ahead, one, count)
+        return count
+
+    def _quiet(self, operator: _Operator, ahead: Ahead, has: int) -> Flags:
+        """By look: whether `_verdict` would do nothing."""
+        target = operator.target
+        capacity = capacity_per_s(ahead.service_per_s, target.safety_margin)
+        arrival = ahead.arrival_per_s.sum(axis=1)
+        quiet = ahead.certain & is_least(arrival, capacity.mean(axis=1), target.latency_us, has)
+        if self._balances_load:
+            expected_us = expected_latency_us(ahead.arrival_per_s, capacity)
+            quiet &= ~severe(ahead.instantaneous_us, expected_us, target).any(axis=1)
+        return quiet
+
     def _one(
         self, at_us: int, operator: _Operator, seen: OperatorSnapshot, cores_with_one_more: float
     ) -> Decision:
@@ -195,7 +229,7 @@ class Drs:
         arrival, mean_capacity = float(examined.arrival_per_s.sum()), float(capacity.mean())
         most = min(limits.max, max(len(examined.shards), has))
         needed: int | None = has
-        if not is_least(arrival, mean_capacity, target.latency_us, has):
+        if not is_least(np.array([arrival]), np.array([mean_capacity]), target.latency_us, has)[0]:
             needed = executors_needed(arrival, mean_capacity, target.latency_us, most)
         wanted = max(limits.min, most if needed is None else needed)
         said = f"{arrival:.0f} rows/s at {mean_capacity:.0f} rows/s an executor ask for "

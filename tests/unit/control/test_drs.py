@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 
 from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
 from penstock.control.drs import Drs, executors_needed, is_least
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
+from penstock.control.snapshot_series import ObservesMany
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.simulation.queueing.model import (
+    Arrivals,
+    InitialExecutor,
+    Pauses,
+    Run,
+    SimulatedOperator,
+    SimulatedTopology,
+    Switching,
+)
+from penstock.simulation.queueing.replay import run
 
 MU = 600.0
 SLOT_US = 100_000
@@ -80,9 +93,9 @@ def test_the_model_wants_the_least_k_of_drs_program_6(latency_us: float, needed:
 
 @pytest.mark.parametrize("servers", range(1, 9))
 def test_a_number_is_the_least_where_the_model_would_answer_it(servers: int) -> None:
-    for arrival in (0.0, 10.0, 590.0, 1_000.0, 2_500.0, 4_000.0):
-        expected = executors_needed(arrival, MU, 5_000, 64) == servers
-        assert is_least(arrival, MU, 5_000, servers) == expected
+    arrivals = np.array([0.0, 10.0, 590.0, 1_000.0, 2_500.0, 4_000.0])
+    expected = [executors_needed(arrival, MU, 5_000, 64) == servers for arrival in arrivals.tolist()]
+    assert is_least(arrivals, np.full(6, MU), 5_000, servers).tolist() == expected
 
 
 def test_a_load_beyond_the_most_executors_is_not_met() -> None:
@@ -196,3 +209,40 @@ def test_a_spent_budget_holds() -> None:
     decision = last_decision(Drs(scope(cores=2)), evenly(12, 1_700), spread(12, 2))
     assert (decision.treatment, decision.rule) == (Treatment.HOLD, "cannot-scale-out")
     assert "budget" in decision.reason
+
+
+class OneByOne:
+    """A policy that is shown every look by itself."""
+
+    def __init__(self, policy: Drs) -> None:
+        self.name = policy.name
+        self.decide = policy.decide
+
+
+def simulated(policy: Drs | OneByOne, seed: int) -> Run:
+    """Two minutes of a load that swings and is skewed."""
+    random = np.random.default_rng(seed)
+    per_slot = 60 + 40 * np.sin(np.arange(1_200) / 95)[:, None] * np.ones(12)
+    shares = np.arange(1, 13) / np.arange(1, 13).sum()
+    operator = SimulatedOperator(
+        "match",
+        12,
+        1e6 / MU,
+        (InitialExecutor("e0"), InitialExecutor("e1")),
+        start_delay_us=300_000,
+        switching=Switching(fixed_us=200_000, pauses=Pauses.EXECUTORS),
+    )
+    arrivals = Arrivals(SLOT_US, {"match": random.poisson(per_slot * shares)})
+    target = LatencyTarget(1e6, safety_margin=0.2)
+    return run(SimulatedTopology((operator,)), arrivals, policy, target, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("balances_load", [False, True])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_looks_at_once_lead_to_the_same_run(balances_load: bool, seed: int) -> None:
+    make = partial(Drs, scope(epsilon=0.2), balances_load=balances_load)
+    assert isinstance(make(), ObservesMany)
+    at_once, one_by_one = simulated(make(), seed), simulated(OneByOne(make()), seed)
+    assert len(at_once.decisions) > 5
+    assert [d.actions for d in at_once.decisions] == [d.actions for d in one_by_one.decisions]
+    assert at_once.success_rate == one_by_one.success_rate
