@@ -185,3 +185,13 @@ def test_a_file_without_an_sla_is_told(tmp_path: Path) -> None:
     manifest.write_text(TOPOLOGY)
     with pytest.raises(InvalidManifest, match="holds no LatencySLA"):
         check_for_cluster(manifest, (), manifest)
+
+
+def test_what_one_sla_says_wrong_by_itself_is_listed_at_once() -> None:
+    with pytest.raises(InvalidManifest) as caught:
+        parse_manifest(sla("topology: trades, latency: 0ms, window: 50ms, safetyMargin: 1"))
+    assert [str(fault) for fault in caught.value.faults] == [
+        "spec.latency: must be longer than 0",
+        "spec.safetyMargin: 1 is not a number from 0 below 1",
+        "spec: window 50ms is shorter than interval 100ms",
+    ]

@@ -98,9 +98,16 @@ class LatencySLASpec(Document):
 
     @model_validator(mode="after")
     def _window_holds_an_interval(self) -> Self:
-        if duration_us(self.window) < duration_us(self.interval):
-            raise ValueError(f"window {self.window} is shorter than interval {self.interval}")
+        if message := shorter_window(self.window, self.interval):
+            raise ValueError(message)
         return self
+
+
+def shorter_window(window: str, interval: str) -> str:
+    """What is wrong with a window that holds no interval, both durations; "" when it does."""
+    if duration_us(window) >= duration_us(interval):
+        return ""
+    return f"window {window} is shorter than interval {interval}"
 
 
 class LatencySLAStatus(Document):

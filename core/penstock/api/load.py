@@ -23,7 +23,7 @@ from penstock.api.latency_sla import LatencySLA
 from penstock.api.overrides import apply_overrides
 from penstock.api.pod_faults import pod_faults
 from penstock.api.rate_traces import rate_trace_faults
-from penstock.api.sla_faults import sla_faults
+from penstock.api.sla_faults import sla_faults, window_faults
 from penstock.api.topology import Topology
 from penstock.api.yaml_text import read_documents
 
@@ -139,6 +139,9 @@ def _read(document: object, runtime: Runtime, code_dir: Path | None) -> _Read:
     except ValidationError as error:
         faults += schema_faults(error, model, document)
     spec = document.get("spec")
+    if model is LatencySLA and parsed is None:
+        known = {fault.message for fault in faults}
+        faults += (fault for fault in window_faults(spec) if fault.message not in known)
     if model is Topology and isinstance(spec, dict):
         faults += check(spec, runtime).faults
         faults += pod_faults(spec.get("pod"))

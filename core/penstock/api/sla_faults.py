@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.api.document import cpu_millis
+from penstock.api.document import cpu_millis, duration_us
 from penstock.api.faults import Fault, listed, nearest
-from penstock.api.latency_sla import LatencySLA
+from penstock.api.latency_sla import LatencySLA, LatencySLASpec, shorter_window
 from penstock.api.topology import SHARDS_DEFAULT, OperatorSpec, TasksSpec, Topology
 
 
@@ -48,6 +48,25 @@ def sla_faults(
             message = f"there is no Topology {sla.spec.topology!r}{nearest(sla.spec.topology, list(by_name))}"
             faults.append(Fault(f"{where}: spec.topology", f"{message}; there is {listed(by_name)}"))
     return [*faults, *_twice(by_name, slas)]
+
+
+def window_faults(spec: object) -> list[Fault]:
+    """Whether the window of a spec that its model has refused would hold an interval.
+
+    The model compares the two only when everything else is right.
+    """
+    if not isinstance(spec, dict):
+        return []
+    lengths: dict[str, str] = {}
+    for name in ("window", "interval"):
+        text = spec.get(name, LatencySLASpec.model_fields[name].default)
+        try:
+            duration_us(text)
+        except (TypeError, ValueError):
+            return []
+        lengths[name] = text
+    message = shorter_window(lengths["window"], lengths["interval"])
+    return [Fault("spec", message)] if message else []
 
 
 def _against(topology: Topology, sla: LatencySLA) -> Iterable[tuple[str, str]]:
