@@ -4,19 +4,23 @@ rows."""
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from penstock.control.target import LatencyTarget
+from penstock.control.streamswitch import StreamSwitch
+from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.simulation.queueing.model import (
     Arrivals,
     Edge,
     InitialExecutor,
+    Pauses,
     Service,
     Sharing,
     SimulatedOperator,
     SimulatedTopology,
+    Switching,
 )
 from penstock.simulation.queueing.replay import run
 
@@ -90,19 +94,20 @@ def test_rows_one_by_one_are_mmk(tasks: int, load: float) -> None:
 
 
 def test_rows_one_by_one_are_a_jackson_network_of_three() -> None:
-    # a sends half of its rows to b and all of them to c, b all of its to c: 400, 200 and 600 rows a second.
+    # Half of a's rows go on to b, all of b's to c, which also has some of its own: 400, 200 and 600 a second.
     topology = SimulatedTopology(
         (
             operator("a", service_us=1_500),
             operator("b", service_us=2_500),
             operator("c", service_us=2_000, tasks=2),
         ),
-        (Edge("a", "b", 0.5), Edge("a", "c", 1.0, np.full((4, 4), 0.25)), Edge("b", "c", 1.0)),
+        (Edge("a", "b", 0.5), Edge("b", "c", 1.0, np.full((4, 4), 0.25))),
     )
-    arrivals = Arrivals(SLOT_US, {"a": poisson(400, 700, 4, seed=5)})
+    arrivals = Arrivals(SLOT_US, {"a": poisson(400, 500, 4, seed=5), "c": poisson(400, 500, 4, seed=11)})
     found = mean_us(topology, arrivals, exact=True)
     assert found["a"] == pytest.approx(sojourn_mmk_us(400, 1_500, 1), rel=0.02)
     assert found["b"] == pytest.approx(sojourn_mmk_us(200, 2_500, 1), rel=0.02)
+    assert found["c"] == pytest.approx(sojourn_mmk_us(600, 2_000, 2), rel=0.02)
 
 
 @pytest.mark.parametrize("service", [Service.DETERMINISTIC, Service.EXPONENTIAL])
@@ -143,6 +148,49 @@ def test_slots_agree_with_rows_under_bursts() -> None:
     assert by_slot.success == pytest.approx(by_row.success, abs=0.02)
     assert by_slot.latency_quantile_us(0.99) == pytest.approx(by_row.latency_quantile_us(0.99), rel=0.05)
     assert by_slot.completed.sum() == pytest.approx(by_row.completed.sum(), rel=0.01)
+
+
+@pytest.mark.parametrize("service", [Service.DETERMINISTIC, Service.EXPONENTIAL])
+def test_slots_agree_with_rows_under_a_policy_that_acts_all_the_time(service: Service) -> None:
+    # Waves and bursts over 16 skewed shards; a treatment takes a start of 1 s and a pause of 400 ms.
+    rng = np.random.default_rng(10)
+    at_s = np.arange(3_000) * SLOT_US / 1e6
+    weights = 1 / np.arange(1, 17) ** 0.5
+    bursts = 1 + 1.5 * (np.sin(at_s / 11) > 0.9)
+    rate = 500 * (1 + 0.6 * np.sin(at_s / 30)) * bursts * weights[:, None] / weights.sum()
+    arrivals = Arrivals(SLOT_US, {"o": rng.poisson(rate.T * SLOT_US / 1e6)})
+    one = replace(
+        operator(service_us=5_000, executors=4, shards=16, service=service),
+        start_delay_us=1_000_000,
+        switching=Switching(fixed_us=400_000, pauses=Pauses.EXECUTORS),
+    )
+    target = LatencyTarget(latency_us=1_000_000)
+
+    def outcome(exact: bool) -> tuple[float, float, int]:
+        scope = Scope({"o": target}, {"o": TaskLimits(1, 16)})
+        runs = [
+            run(
+                SimulatedTopology((one,)),
+                arrivals,
+                StreamSwitch(scope),
+                target,
+                np.random.default_rng(seed),
+                exact=exact,
+            ).operators["o"]
+            for seed in range(2)
+        ]
+        return (
+            sum(of.success_rate for of in runs) / 2,
+            sum(of.mean_tasks for of in runs) / 2,
+            sum(len(of.switches) for of in runs),
+        )
+
+    success, tasks, switches = outcome(exact=False)
+    success_by_row, tasks_by_row, switches_by_row = outcome(exact=True)
+    assert switches_by_row > 40
+    assert success == pytest.approx(success_by_row, abs=0.02)
+    assert tasks == pytest.approx(tasks_by_row, rel=0.05)
+    assert switches == pytest.approx(switches_by_row, rel=0.25)
 
 
 def test_slots_agree_with_rows_down_a_path() -> None:

@@ -149,26 +149,26 @@ class SlotQueues:
         edges, placed, work = edges[oldest:], placed[oldest - begin :], work[oldest - begin :]
         old = past - oldest
         position = self._position[order] - oldest
-        if old or self._is_random:
-            left = placed * servers.row_us
-            if self._is_random:
-                all_drawn_us = np.concatenate((self._work_us[oldest:], drawn_us))[:, order]
-                left = all_drawn_us / servers.shard_speed
+        placed_us: FloatArray | None = None
+        if self._is_random:
+            placed_us = np.concatenate((self._work_us[oldest:], drawn_us))[:, order] / servers.shard_speed
+        if old or placed_us is not None:
+            left = placed * servers.row_us if placed_us is None else placed_us
             if old:
+                left = left.copy()
                 left[:old] *= np.clip(np.arange(1, old + 1)[:, None] - position, 0.0, 1.0)
             work = servers.sums(left)
-        completed, waited_us, positions = self._work_off(servers, edges, placed, work, position, old)
+        completed, waited_us, served_us, positions = self._work_off(
+            servers, edges, placed, placed_us, work, position, old
+        )
         waited_us += completed * hidden_us[:, servers.column]
-        row_us = servers.row_us
-        if self._is_random:
-            row_us = self._drawn_row_us(servers, placed, all_drawn_us)
         self._ahead_rows, self._ahead_work_us = rows, drawn_us
         self._ahead = Ahead(
             ends_us,
             rows,
             servers.spread(completed),
             servers.spread(waited_us),
-            servers.spread(completed * row_us),
+            servers.spread(served_us),
             positions + oldest,
             servers.server_of,
         )
@@ -179,16 +179,17 @@ class SlotQueues:
         servers: _Servers,
         edges: FloatArray,
         rows: FloatArray,
+        rows_us: FloatArray | None,
         work: FloatArray,
         position: FloatArray,
         old: int,
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Rows completed and their waiting, [pieces, placed shards in order], and the servers' positions at
-        the end of each piece.
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Rows completed, their waiting and their work, [pieces, placed shards in order], and the servers'
+        positions at the end of each piece.
 
-        `rows` and `work` begin with `old` pieces of the past, `work` without what is complete; `position` is
-        the shards' in them. A piece is busy up to a moment, and idle after it: rows that are complete by then
-        have waited, the others have not.
+        `rows` and `work` begin with `old` pieces of the past, `work` without what is complete; `rows_us` is
+        the work of `rows` where that is drawn; `position` is the shards' in them. A piece is busy up to a
+        moment, and idle after it: rows that are complete by then have waited, the others have not.
         """
         level = np.zeros((len(work) + 1, work.shape[1]))
         np.cumsum(work, axis=0, out=level[1:])
@@ -205,7 +206,8 @@ class SlotQueues:
         first = np.arange(old, old + pieces, dtype=np.float64)[:, None]
         if not before.any() and not unfinished.any():
             # Without a queue rows are complete in the piece in which they come.
-            return rows[old:].copy(), np.zeros_like(coming[:, servers.column]), first + np.ones_like(coming)
+            served_us = rows[old:] * servers.row_us if rows_us is None else rows_us[old:]
+            return rows[old:], np.zeros_like(rows[old:]), served_us, first + np.ones_like(coming)
 
         is_drained = unfinished == 0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -217,13 +219,13 @@ class SlotQueues:
         for server in np.flatnonzero(~is_drained.all(axis=0)).tolist():
             # The oldest row stands in the middle of a piece: what is before it there holds no work.
             oldest = float(position[servers.slices[server]].min())
-            piece = int(oldest)
-            points = steps[piece:]
-            if oldest > piece:
+            start = int(oldest)
+            points = steps[start:]
+            if oldest > start:
                 points = points.copy()
                 points[0] = oldest
             behind = ~is_drained[:, server]
-            reached[behind, server] = np.interp(done[behind, server], level[piece:, server], points)
+            reached[behind, server] = np.interp(done[behind, server], level[start:, server], points)
         positions = np.where(is_drained, first + 1, reached)
 
         shards = rows.shape[1]
@@ -235,32 +237,30 @@ class SlotQueues:
         times = np.zeros_like(count)
         np.cumsum(rows * (starts + widths / 2)[:, None], axis=0, out=times[1:])
         columns = np.arange(shards)
-
-        def upto(at: FloatArray) -> tuple[FloatArray, FloatArray]:
-            """(rows, summed times of arrival) up to positions `at`, [any, shards]."""
-            piece = np.minimum(at.astype(np.int64), len(rows) - 1)
-            part = at - piece
-            flat = piece * shards + columns
-            here = rows.take(flat) * part
-            moment = starts.take(piece) + widths.take(piece) * part / 2
-            return count.take(flat) + here, times.take(flat) + here * moment
-
-        begun_rows, begun_times = upto(position[None, :])
+        until = np.maximum(reached[:, servers.column], position)
         # Where a shard is ahead of its server (it came from one that was faster), it stays where it is.
-        busy_rows, busy_times = upto(np.maximum(reached[:, servers.column], position))
+        at = np.concatenate((position[None, :], until))
+        piece = np.minimum(at.astype(np.int64), len(rows) - 1)
+        part = at - piece
+        flat = piece * shards + columns
+        here = rows.take(flat) * part
+        upto_rows = count.take(flat) + here
+        upto_times = times.take(flat) + here * (starts.take(piece) + widths.take(piece) * part / 2)
         drained = is_drained[:, servers.column]
-        end_rows = np.where(drained, count[old + 1 :], busy_rows)
-        end_times = np.where(drained, times[old + 1 :], busy_times)
-        previous_rows = np.concatenate((begun_rows, end_rows[:-1]))
-        previous_times = np.concatenate((begun_times, end_times[:-1]))
-        late = np.maximum(busy_rows - previous_rows, 0.0)
+        completed, previous_rows = _steps(upto_rows, count[old + 1 :], drained)
+        _, previous_times = _steps(upto_times, times[old + 1 :], drained)
+        late = np.maximum(upto_rows[1:] - previous_rows, 0.0)
         shard_busy = busy[:, servers.column]
         middle = starts[old:, None] + widths[old:, None] * shard_busy / 2
-        completed = np.maximum(end_rows - previous_rows, 0.0)
         # Water waits for itself: spread over its slot, half of a row is there before the other half.
         itself = servers.self_us * shard_busy
-        waited_us = np.maximum(late * (middle - itself) - (busy_times - previous_times), 0.0)
-        return completed, waited_us, positions
+        waited_us = np.maximum(late * (middle - itself) - (upto_times[1:] - previous_times), 0.0)
+        if rows_us is None:
+            return completed, waited_us, completed * servers.row_us, positions
+        spent = np.zeros((len(rows_us) + 1, shards))
+        np.cumsum(rows_us, axis=0, out=spent[1:])
+        served_us, _ = _steps(spent.take(flat) + rows_us.take(flat) * part, spent[old + 1 :], drained)
+        return completed, waited_us, served_us, positions
 
     def _recent(self) -> int:
         """The first piece of the past that loads are measured over."""
@@ -297,15 +297,6 @@ class SlotQueues:
         shape = self._means_us**2 / self._variances_us2
         scale_us = self._variances_us2 / self._means_us
         return self._rng.standard_gamma(rows * shape) * scale_us
-
-    def _drawn_row_us(self, servers: _Servers, rows: FloatArray, drawn_us: FloatArray) -> FloatArray:
-        """[placed shards in order], a row's work as drawn: a shard's mean over what waits and comes, so that
-        sums are right while single pieces are smoothed."""
-        total = rows.sum(axis=0)
-        means_us: FloatArray = np.divide(
-            drawn_us.sum(axis=0), total * servers.shard_speed, out=servers.row_us.copy(), where=total > 0
-        )
-        return means_us
 
     # --- settled ------------------------------------------------------------------------------------
 
@@ -382,3 +373,14 @@ class SlotQueues:
             self._servers = _Servers(self.station, means_us, means_us**2 + self._variances_us2)
             self._version = self.station.version
         return self._servers
+
+
+def _steps(
+    upto: FloatArray, all_of: FloatArray, drained: npt.NDArray[np.bool_]
+) -> tuple[FloatArray, FloatArray]:
+    """(what each piece adds, what was before it) of a sum over rows in the order of arrival: `upto` [1 +
+    pieces] has it at the beginning and up to where each piece's busy part gets, `all_of` with all that has
+    come by its end, which is what counts where it is `drained`."""
+    ends = np.where(drained, all_of, upto[1:])
+    before = np.concatenate((upto[:1], ends[:-1]))
+    return np.maximum(ends - before, 0.0), before
