@@ -4,7 +4,9 @@ nothing is lost or counted twice on the way."""
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from run_harness import Run, read_rows
+from run_harness import Run, read_rows, wait_for
 
 BENCH = Path(__file__).parents[2] / "bench"
 RECORDS = 3_600
@@ -93,3 +95,18 @@ def test_a_load_above_one_tasks_rate_scales_out_without_a_loss(folder: Path, run
     records = [r for r in json.loads(explained.stdout) if r["treatment"] == "scale-out"]
     assert records[0]["operator"] == "wait"
     assert records[0]["brought"]["stuck"] == ""
+
+
+def test_a_worker_killed_while_load_is_followed_costs_no_record(folder: Path, runs: list[Run]) -> None:
+    arguments = ("--sla", str(folder / "sla.yaml"), "--workers", "2", "--set", "wait.tasks.initial=2")
+    run = Run(folder / "topology.yaml", folder / "state", arguments)
+    runs.append(run)
+    run.start()
+    wait_for("both workers", lambda: run.worker("w0") is not None and run.worker("w1") is not None)
+    wait_for("records at w1", lambda: run.waiting("wait", 64) > 0)
+    victim = run.worker("w1")
+    assert victim is not None
+    os.kill(victim.pid, signal.SIGKILL)
+    assert run.finish(150) == 0, run.output
+    assert run.summary["restarts"] == {"w1": 1}
+    assert counted(folder) == RECORDS

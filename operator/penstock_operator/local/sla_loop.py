@@ -315,7 +315,9 @@ class SlaLoop:
         if stuck:
             took_us = look.at_us - treated.course.begun_us
             self._log.brought(Brought(treated.number, took_us, None, kept.tasks, stuck=stuck))
-            self._tell(f"{decision.treatment} #{treated.number} is given up: {stuck}", is_trouble=True)
+            # A worker that is down, or a run that ends, is told of by others.
+            told = f"{decision.treatment} #{treated.number} is given up: {stuck}"
+            self._tell(told, is_trouble=not look.held)
         else:
             kept.measuring.append(treated)
 
