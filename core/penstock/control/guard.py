@@ -12,17 +12,19 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from penstock.control.decision import (
     AddExecutor,
     AssignCores,
     Decision,
-    ExecutorView,
     Health,
     MoveShards,
     Outcome,
     RemoveExecutor,
     Treatment,
 )
+from penstock.control.look_ahead import TellsMany, Told
 from penstock.control.outcomes import OutcomeWatch, sources_of
 from penstock.control.policy import Policy
 from penstock.control.sliding_extreme import SlidingMax
@@ -82,22 +84,32 @@ class Guard:
         return tuple(self._judged(snapshot, decision, tasks) for decision in self._inner.decide(snapshot))
 
     def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`. Only where nothing is remembered of single looks: no time of good health is
-        asked for, and no outcome is due."""
+        """See `ObservesMany`. None while an outcome is due, or where the policy inside does not say what it
+        saw."""
         inner = self._inner
+        remembers = self._rules.scale_in_after_us > 0
         if (
             not isinstance(inner, ObservesMany)
-            or self._rules.scale_in_after_us > 0
+            or (remembers and not isinstance(inner, TellsMany))
             or any(watch.outcomes.is_pending for watch in self._watches.values())
         ):
             return 0
-        return inner.observe_many(series)
+        count = inner.observe_many(series)
+        if count and remembers and isinstance(inner, TellsMany):
+            for operator, parts in inner.told.items():
+                for told in parts:
+                    self._watch(operator).look_many(told)
+        return count
+
+    def _watch(self, operator: str) -> _Watch:
+        watch = self._watches.get(operator)
+        if watch is None:
+            watch = self._watches[operator] = _Watch(self._rules, self._window_us(operator))
+        return watch
 
     def _judged(self, snapshot: TopologySnapshot, decision: Decision, tasks: dict[str, int]) -> Decision:
         """`tasks` is operator -> tasks, with those that decisions before this one ask for."""
-        watch = self._watches.get(decision.operator)
-        if watch is None:
-            watch = self._watches[decision.operator] = _Watch(self._rules, self._window_us(decision.operator))
+        watch = self._watch(decision.operator)
         self._record(watch, watch.outcomes.look(snapshot, decision), snapshot.at_us)
         watch.look(decision)
         if not decision.actions:
@@ -223,23 +235,37 @@ class _Watch:
         elif self._good_since_us is None:
             self._good_since_us = decision.at_us
         for view in decision.seen:
-            self._note(decision.at_us, view)
-        if decision.seen and len(self._loads) > len(decision.seen):
-            there = {view.name for view in decision.seen}
+            if view.arrival_per_s is not None:
+                self._of(self._loads, view.name).add(decision.at_us, view.arrival_per_s)
+            if view.service_per_s:
+                self._of(self._slowness, view.name).add(decision.at_us, 1 / view.service_per_s)
+        self._forget(tuple([view.name for view in decision.seen]))
+
+    def look_many(self, told: Told) -> None:
+        """The same for looks that were taken in at once."""
+        at_us = told.at_us.tolist()
+        bad = np.flatnonzero(~told.is_good)
+        if bad.size:
+            since = int(bad[-1]) + 1
+            self._good_since_us = at_us[since] if since < len(at_us) else None
+        elif self._good_since_us is None:
+            self._good_since_us = at_us[0]
+        slowness = 1 / told.service_per_s
+        for column, name in enumerate(told.executors):
+            self._of(self._loads, name).add_many(at_us, told.arrival_per_s[:, column].tolist())
+            self._of(self._slowness, name).add_many(at_us, slowness[:, column].tolist())
+        self._forget(told.executors)
+
+    def _of(self, kept: dict[str, SlidingMax], executor: str) -> SlidingMax:
+        if executor not in kept:
+            kept[executor] = SlidingMax(self._span_us)
+        return kept[executor]
+
+    def _forget(self, there: tuple[str, ...]) -> None:
+        """Executors that have gone; `there` is empty where none was looked at."""
+        if there and len(self._loads) > len(there):
             self._loads = {name: load for name, load in self._loads.items() if name in there}
             self._slowness = {name: slow for name, slow in self._slowness.items() if name in there}
-
-    def _note(self, at_us: int, view: ExecutorView) -> None:
-        if view.arrival_per_s is not None:
-            load = self._loads.get(view.name)
-            if load is None:
-                load = self._loads[view.name] = SlidingMax(self._span_us)
-            load.add(at_us, view.arrival_per_s)
-        if view.service_per_s:
-            slow = self._slowness.get(view.name)
-            if slow is None:
-                slow = self._slowness[view.name] = SlidingMax(self._span_us)
-            slow.add(at_us, 1 / view.service_per_s)
 
     def scaled_in(self, decision: Decision) -> None:
         """The clock starts anew: one step down at a time."""

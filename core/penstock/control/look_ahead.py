@@ -8,7 +8,9 @@ that is so and takes the looks in, `snapshot_series` is what comes from the simu
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +46,28 @@ class Ahead:
     service_per_s: Floats
     instantaneous_us: Floats
     certain: Flags
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Told:
+    """What looks that were taken in at once have shown of an operator: by look whether it was in good health,
+    and (looks, executors) rates; of no executor while a treatment was under way."""
+
+    at_us: NDArray[np.int64]
+    executors: tuple[str, ...]
+    arrival_per_s: Floats
+    service_per_s: Floats
+    is_good: Flags
+
+
+@runtime_checkable
+class TellsMany(Protocol):
+    """A policy with `observe_many` that says what it saw."""
+
+    @property
+    def told(self) -> Mapping[str, Sequence[Told]]:
+        """By operator, in the order of time, of the looks that were taken in last."""
+        ...
 
 
 def look_ahead(

@@ -94,8 +94,10 @@ def sources_of(decision: Decision) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def share_of_promise(decision: Decision, latency_us: float) -> float | None:
-    """Measured gain over promised gain, in 1 / latency; None where no lower latency was promised."""
+def share_of_promise(decision: Decision, before_us: float | None, latency_us: float) -> float | None:
+    """Measured gain over promised gain, None where no lower latency was promised. The gain is that in 1 /
+    latency, or in latency against `before_us`, whichever share is greater: where rows had piled up, a window
+    later they are still being worked off, and the expected latency is that of later on."""
     if decision.without is None or decision.expected is None or decision.treatment is Treatment.SCALE_IN:
         return None
     reserve = 1 / decision.without.latency_us if decision.without.latency_us < math.inf else 0.0
@@ -104,23 +106,34 @@ def share_of_promise(decision: Decision, latency_us: float) -> float | None:
     ) - reserve
     if promised <= 0 or latency_us <= 0:
         return None
-    return (1 / latency_us - reserve) / promised
+    share = (1 / latency_us - reserve) / promised
+    if before_us is not None and before_us > decision.expected.latency_us:
+        share = max(share, (before_us - latency_us) / (before_us - decision.expected.latency_us))
+    return share
 
 
 def _outcome(decision: Decision, now: Decision | None, *, share_known: bool) -> Outcome:
-    views = {view.name: view for view in now.seen} if now is not None else {}
-    involved = _involved(decision)
-    latencies = [
-        view.instantaneous_us
-        for name in involved
-        if (view := views.get(name)) is not None and view.instantaneous_us is not None
-    ]
-    latency_us = max(latencies, default=None)
+    views = {} if now is None else _seen(now)
+    latency_us = _latency_us(decision, views)
     tasks = now.without.tasks if now is not None and now.without is not None else 0
     share = None
     if share_known and latency_us is not None and not _has_grown(decision, views):
-        share = share_of_promise(decision, latency_us)
+        share = share_of_promise(decision, _latency_us(decision, _seen(decision)), latency_us)
     return Outcome(decision, latency_us, tasks, share)
+
+
+def _seen(decision: Decision) -> dict[str, ExecutorView]:
+    return {view.name: view for view in decision.seen}
+
+
+def _latency_us(decision: Decision, views: Mapping[str, ExecutorView]) -> float | None:
+    """The worst l_i of the executors that `decision` is about, as `views` have it."""
+    latencies = [
+        view.instantaneous_us
+        for name in _involved(decision)
+        if (view := views.get(name)) is not None and view.instantaneous_us is not None
+    ]
+    return max(latencies, default=None)
 
 
 def _has_grown(decision: Decision, now: Mapping[str, ExecutorView]) -> bool:

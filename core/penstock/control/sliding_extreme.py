@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 
 class SlidingMax:
@@ -20,6 +21,11 @@ class SlidingMax:
         self._kept.append((at_us, value))
         while self._kept[0][0] < at_us - self._span_us:
             self._kept.popleft()
+
+    def add_many(self, at_us: Sequence[int], values: Sequence[float]) -> None:
+        """All of them, in the order of time."""
+        for at, value in zip(at_us, values, strict=True):
+            self.add(at, value)
 
     @property
     def greatest(self) -> float | None:

@@ -8,7 +8,8 @@ Neighbours: `examine` keeps the metrics, `diagnose` chooses; here it becomes a d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -36,7 +37,7 @@ from penstock.control.diagnose import (
 )
 from penstock.control.examination import Examination, Flags
 from penstock.control.examine import Examiner
-from penstock.control.look_ahead import Ahead
+from penstock.control.look_ahead import Ahead, Told
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -46,6 +47,12 @@ NameExecutor = Callable[[str, Collection[str]], str]
 """(operator, names in use) -> a name for one more executor of it."""
 
 _NO_LIMITS = TaskLimits(1, 1 << 30)
+
+_PART_MIN, _PART_MAX = 8, 1024
+"""Looks that are taken in at once: the first ones, and at most."""
+
+_PASSES_MAX = 15
+"""Times that single looks are asked for, after as many were needed."""
 
 
 class StreamSwitch:
@@ -59,6 +66,9 @@ class StreamSwitch:
         self._targets = dict(scope.targets)
         self._examiners = {operator: Examiner(target) for operator, target in self._targets.items()}
         self._name_executor = name_executor or CountingNames()
+        self._told: dict[str, list[Told]] = {}
+        self._passes = 0
+        self._misses = 0
         self._health = dict.fromkeys(self._targets, Health.UNKNOWN)
 
     @property
@@ -88,8 +98,28 @@ class StreamSwitch:
         return tuple(decisions)
 
     def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to
-        spare."""
+        """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to spare.
+
+        In parts that grow, since what lies behind the first look that needs a decision is looked at for
+        nothing. Where there were none, the next ones are not looked for at once.
+        """
+        self._told = {operator: [] for operator in self._targets}
+        if self._passes > 0:
+            self._passes -= 1
+            return 0
+        taken, size = 0, _PART_MIN
+        while taken < len(series):
+            part = _part_of(series, taken, size)
+            count = self._take_part(part)
+            taken += count
+            if count < len(part):
+                break
+            size = min(2 * size, _PART_MAX)
+        self._misses = 0 if taken else min(2 * self._misses + 1, _PASSES_MAX)
+        self._passes = self._misses
+        return taken
+
+    def _take_part(self, series: SnapshotSeries) -> int:
         count = len(series)
         found: list[tuple[str, OperatorSeries, Ahead]] = []
         for operator, target in self._targets.items():
@@ -105,17 +135,31 @@ class StreamSwitch:
                 )
                 count = count if quiet.all() else int(quiet.argmin())
             found.append((operator, one, ahead))
-        for operator, one, ahead in found:
-            self._examiners[operator].take(ahead, one, count)
-            if count and not one.treatment:
-                self._health[operator] = self._quiet_health(ahead, count - 1, self._targets[operator])
+        if count:
+            for operator, one, ahead in found:
+                self._examiners[operator].take(ahead, one, count)
+                told = self._tell(operator, one, ahead, count)
+                self._told[operator].append(told)
+                if not one.treatment:
+                    self._health[operator] = Health.GOOD if told.is_good[-1] else Health.MODERATE
         return count
 
-    def _quiet_health(self, ahead: Ahead, look: int, target: LatencyTarget) -> Health:
-        capacity = capacity_per_s(ahead.service_per_s[look], target.safety_margin)
-        expected_us = expected_latency_us(ahead.arrival_per_s[look], capacity)
-        is_good = good(ahead.instantaneous_us[look], expected_us, target).all()
-        return Health.GOOD if is_good else Health.MODERATE
+    @property
+    def told(self) -> Mapping[str, Sequence[Told]]:
+        """See `TellsMany`."""
+        return self._told
+
+    def _tell(self, operator: str, one: OperatorSeries, ahead: Ahead, count: int) -> Told:
+        at_us = ahead.at_us[:count]
+        if one.treatment:
+            nothing = np.zeros((count, 0))
+            return Told(at_us, (), nothing, nothing, np.full(count, self._health[operator] is Health.GOOD))
+        target = self._targets[operator]
+        arrival_per_s, service_per_s = ahead.arrival_per_s[:count], ahead.service_per_s[:count]
+        expected_us = expected_latency_us(arrival_per_s, capacity_per_s(service_per_s, target.safety_margin))
+        are_good = good(ahead.instantaneous_us[:count], expected_us, target)
+        names = tuple([executor.name for executor in one.executors])
+        return Told(at_us, names, arrival_per_s, service_per_s, np.asarray(are_good.all(axis=-1)))
 
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
         if self._scope.cores_max is None:
@@ -284,6 +328,26 @@ class CountingNames:
             number += 1
         self._given[operator] = number
         return name
+
+
+def _part_of(series: SnapshotSeries, start: int, size: int) -> SnapshotSeries:
+    """`size` looks from `start` on, or what there is."""
+    part = slice(start, start + size)
+    return replace(
+        series,
+        at_us=series.at_us[part],
+        operators={
+            name: replace(
+                one,
+                arrived=one.arrived[part],
+                completed=one.completed[part],
+                waited_us=one.waited_us[part],
+                served_us=one.served_us[part],
+                busy_us=one.busy_us[part],
+            )
+            for name, one in series.operators.items()
+        },
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -24,6 +24,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules, tasks_after
+from penstock.control.outcomes import share_of_promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -277,8 +278,8 @@ def test_an_outcome_is_measured_a_window_after_the_treatment_ended() -> None:
     (outcome,) = scene.guard.outcomes
     assert outcome.decision == out
     assert (outcome.latency_us, outcome.tasks) == (200_000.0, 3)
-    # 1 / 100 ms was promised from nothing, 1 / 200 ms came.
-    assert outcome.share == pytest.approx(0.5)
+    # From 500 ms to 200 ms, where 100 ms were promised.
+    assert outcome.share == pytest.approx(0.75)
 
 
 def ineffective(
@@ -306,9 +307,20 @@ def test_a_plan_that_brought_less_than_a_tenth_is_not_repeated_for_a_while() -> 
     assert ineffective().look(other).treatment is Treatment.SCALE_OUT
 
 
+def test_shares_are_of_reserve_where_nothing_had_piled_up() -> None:
+    out = Scene().severe_out(latency_us=100_000.0)
+    # 1 / 100 ms was promised from nothing, 1 / 200 ms came.
+    assert share_of_promise(out, 90_000.0, 200_000.0) == pytest.approx(0.5)
+    better = replace(out, without=Prediction(1_000_000.0, 2))
+    # (1 / 0.2 - 1 / 1) / (1 / 0.1 - 1 / 1).
+    assert share_of_promise(better, None, 200_000.0) == pytest.approx(4 / 9)
+    assert share_of_promise(replace(out, expected=Prediction(float("inf"), 3)), None, 1.0) is None
+
+
 def test_a_plan_that_brought_what_it_promised_may_be_repeated() -> None:
     scene = ineffective(latency_us=150_000.0)
-    assert scene.guard.outcomes[0].share == pytest.approx(2 / 3)
+    # From 500 ms to 150 ms, where 100 ms were promised.
+    assert scene.guard.outcomes[0].share == pytest.approx(0.875)
     assert scene.look(scene.severe_out()).treatment is Treatment.SCALE_OUT
 
 

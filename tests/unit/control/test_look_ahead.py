@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_scene import SLOT_US
-from penstock.control.decision import Decision, Treatment
+from penstock.control.decision import Decision
 from penstock.control.examine import Examiner
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules
+from penstock.control.look_ahead import TellsMany
 from penstock.control.sample_table import Shards
-from penstock.control.snapshot import ExecutorSeen
+from penstock.control.snapshot import ExecutorSeen, TopologySnapshot
 from penstock.control.snapshot_series import ObservesMany, OperatorSeries, SnapshotSeries
 from penstock.control.streamswitch import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -157,13 +158,30 @@ def test_what_cannot_be_told_ahead_is_left_to_single_looks() -> None:
     assert StreamSwitch(scope()).observe_many(replace(shown, operators={})) == 0
 
 
-def test_a_guard_lets_looks_pass_at_once_only_where_it_remembers_none() -> None:
-    shown = series(4, 150, 700.0)
-    limits = scope(least=3)
-    plain = one_by_one(StreamSwitch(limits), shown)
-    paper = at_once(Guard(StreamSwitch(limits), limits, PAPER_RULES), shown, 1000)
-    assert len(paper) < len(shown)
-    assert all(same(decision, plain[look]) for look, decision in paper.items())
-    slow = at_once(Guard(StreamSwitch(limits), limits, GuardRules()), shown, 1000)
-    assert len(slow) == len(shown)
-    assert all(decision.treatment is not Treatment.SCALE_IN for decision in slow.values())
+@settings(deadline=None, max_examples=15)
+@given(st.integers(0, 2**32 - 1), st.floats(200, 1500), st.sampled_from([7, 1000]))
+def test_a_guard_remembers_looks_at_once_as_single_ones(seed: int, per_s: float, ahead: int) -> None:
+    shown = series(seed, 150, per_s)
+    calm = replace(
+        shown, operators={"op": replace(shown.operators["op"], waited_us=shown.operators["op"].served_us)}
+    )
+    for rules in (PAPER_RULES, GuardRules(scale_in_after_us=2_000_000)):
+        plain = one_by_one(Guard(StreamSwitch(scope()), scope(), rules), calm)
+        decided = at_once(Guard(StreamSwitch(scope()), scope(), rules), calm, ahead)
+        for look, decision in enumerate(plain):
+            if look in decided:
+                assert same(decided[look], decision)
+            else:
+                assert decision.actions == ()
+
+
+def test_a_guard_looks_one_by_one_where_it_would_not_be_told() -> None:
+    class Silent:
+        name = "Silent"
+
+        def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+            return ()
+
+    shown = series(4, 20, 700.0)
+    assert Guard(Silent(), scope()).observe_many(shown) == 0
+    assert isinstance(StreamSwitch(scope()), TellsMany)
