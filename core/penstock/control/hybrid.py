@@ -43,6 +43,8 @@ from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySn
 from penstock.control.target import Scope
 
 SLOW_US_MIN = 10_000_000
+_SAMPLES = 8
+"""Of the slow time scale's window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Hybrid:
         self._settings = settings or Settings()
         self._rates: dict[str, ShardRates] = {}
         self._looked_us: dict[str, int] = {}
+        self._sampled_us: dict[str, int] = {}
+        """When the next sample is due."""
 
     @property
     def name(self) -> str:
@@ -104,9 +108,13 @@ class Hybrid:
         slow: Decision | None,
     ) -> Decision | None:
         rates = self._rates.setdefault(operator.operator, ShardRates(self._settings.every_us))
-        measured = rates.observe(snapshot.at_us, operator)
         looked_us = self._looked_us.setdefault(operator.operator, snapshot.at_us)
-        if operator.treatment or snapshot.at_us - looked_us < self._settings.every_us:
+        is_due = not operator.treatment and snapshot.at_us - looked_us >= self._settings.every_us
+        if not is_due and snapshot.at_us < self._sampled_us.get(operator.operator, snapshot.at_us):
+            return None
+        self._sampled_us[operator.operator] = snapshot.at_us + self._settings.every_us // _SAMPLES
+        measured = rates.observe(snapshot.at_us, operator)
+        if not is_due:
             return None
         self._looked_us[operator.operator] = snapshot.at_us
         scene = _Scene.of(snapshot, operator, measured, self._scope)

@@ -9,6 +9,7 @@ two, and until then by its last rates, for as long as a window. Neighbours: `sam
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -144,6 +145,7 @@ class ShardRates:
         self._kept: deque[_Look] = deque()
         self._last: _Growth | None = None
         self._layout: _Layout | None = None
+        self._assigned: tuple[Mapping[str, str], Shards, tuple[str, ...], Integers] | None = None
         self._service: tuple[tuple[str, ...], Floats] = ((), np.zeros(0))
 
     def observe(self, at_us: int, operator: OperatorSnapshot) -> OperatorRates:
@@ -151,7 +153,7 @@ class ShardRates:
         shards = self._known_shards(operator)
         table = table_of(operator.samples, shards, self._writers)
         executors = tuple(executor.name for executor in operator.executors)
-        owner = owners_of(operator.assignment, shards, executors)
+        owner = self._owners(operator.assignment, shards, executors)
         if self._layout is None or not self._layout.fits(owner, len(executors)):
             self._layout = _Layout(owner, len(executors))
         now = _Look(at_us, table, self._layout, self._layout.sums(table.rows))
@@ -168,6 +170,15 @@ class ShardRates:
         return OperatorRates(
             shards, executors, owner, self._by_executor(executors, now, sums), filling, growth
         )
+
+    def _owners(self, assignment: Mapping[str, str], shards: Shards, executors: tuple[str, ...]) -> Integers:
+        """The same mapping says the same: snapshots are not written to."""
+        last = self._assigned
+        if last is not None and last[0] is assignment and last[1] is shards and last[2] == executors:
+            return last[3]
+        owner = owners_of(assignment, shards, executors)
+        self._assigned = assignment, shards, executors, owner
+        return owner
 
     def _known_shards(self, operator: OperatorSnapshot) -> Shards:
         shards = _columns_of(operator, self._shards)
