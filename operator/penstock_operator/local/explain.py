@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.api.load import load_manifest
+from penstock.control.wording import counted
 from penstock_operator.local import quantities
 from penstock_operator.local.decision_log import Brought, DecisionRecord, Expected, SeenExecutor
 
@@ -83,7 +84,7 @@ def _brought(brought: Brought) -> str:
         return f"stuck: {brought.stuck}"
     if brought.latency_us is None:
         return f"{took}; nothing was completed in the window after it"
-    told = f"{took}; {latency_words(brought.latency_us)} in the window after it, with {brought.tasks} tasks"
+    told = f"{took}; {latency_words(brought.latency_us)} in the window after it, with {counted(brought.tasks, 'task')}"
     if brought.share is not None:
         told += f": {brought.share:.0%} of what was promised"
     return told
