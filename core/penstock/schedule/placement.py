@@ -190,10 +190,10 @@ def _without(old: OperatorSchedule, lost: Collection[str], spare: dict[str, int]
     if not living:
         return old
     for _ in range(to_place):
-        able = [executor for executor in living.values() if spare.get(executor.worker, 0) > 0]
-        if not able:
+        takers = [executor for executor in living.values() if spare.get(executor.worker, 0) > 0]
+        if not takers:
             break
-        taker = min(able, key=lambda e: (e.tasks, -spare[e.worker], e.name))
+        taker = min(takers, key=lambda e: (e.tasks, -spare[e.worker], e.name))
         living[taker.name] = replace(taker, tasks=taker.tasks + 1)
         spare[taker.worker] -= 1
     executors = tuple(living.values())

@@ -23,7 +23,6 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.outcomes import share_of_promise
 from penstock.control.policy import Policy
 from penstock.control.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
@@ -329,15 +328,13 @@ class SlaLoop:
                 since_us = look.at_us - (treated.ended_us or look.at_us)
                 if treated.ended_us is None or since_us < self.promise.window_us:
                     continue
-                decision = treated.course.decision
-                known = self._known_outcome(decision)
+                known = self._known_outcome(treated.course.decision)
                 if known is not None:
                     latency_us, share = known.latency_us, known.share
                 elif measures and since_us < OUTCOME_WINDOWS * self.promise.window_us:
                     continue
                 else:
-                    latency_us = kept.judged.worst_us if kept.judged is not None else None
-                    share = None if latency_us is None else share_of_promise(decision, latency_us)
+                    latency_us, share = kept.judged.worst_us if kept.judged is not None else None, None
                 kept.measuring.remove(treated)
                 self._log.brought(
                     Brought(
