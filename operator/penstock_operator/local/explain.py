@@ -84,7 +84,8 @@ def _brought(brought: Brought) -> str:
         return f"stuck: {brought.stuck}"
     if brought.latency_us is None:
         return f"{took}; nothing was completed in the window after it"
-    told = f"{took}; {latency_words(brought.latency_us)} in the window after it, with {counted(brought.tasks, 'task')}"
+    tasks = counted(brought.tasks, "task")
+    told = f"{took}; {latency_words(brought.latency_us)} in the window after it, with {tasks}"
     if brought.share is not None:
         told += f": {brought.share:.0%} of what was promised"
     return told
