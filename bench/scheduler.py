@@ -253,10 +253,10 @@ def main() -> None:
     screen = Screen(len(planned))
     about = machine.description()
     table = Table(title=f"One decision: {OPERATORS} operators of {EXECUTORS} executors and {SHARDS} shards")
-    for column in ("nodes", "cores", "taskCpu", "samples", "tasks", "changed", "decide\np50 ms", "\np99 ms"):
-        table.add_column(column, justify="right")
-    for column in ("\nCPU ms", "step\np50 ms", "\np99 ms", "paper\nms", "to reach\nms"):
-        table.add_column(column, justify="right")
+    for column in ("nodes", "task\nCPU", "samples", "tasks", "changed", "decide\np50 ms", "\np99 ms"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("\nCPU ms", "step\np50 ms", "\np99 ms", "paper\nms", "reach\nms"):
+        table.add_column(column, justify="right", no_wrap=True)
     result: dict[str, Any] = {"bench": "scheduler", "nodes": {}, "whole_cores": {}, "from_mappings": {}}
     for group, nodes, task_cpu, decisions, as_mappings in planned:
         with screen.step(f"{nodes} nodes, taskCpu {task_cpu:g}{', mappings' if as_mappings else ''}"):
@@ -266,7 +266,6 @@ def main() -> None:
         plain = group == "nodes"
         table.add_row(
             str(nodes),
-            str(nodes * CORES),
             f"{task_cpu:g}",
             "mappings" if as_mappings else "arrays",
             f"{found['mean_tasks']:.0f}",

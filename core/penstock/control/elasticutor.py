@@ -38,7 +38,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.jackson import Allocation, Bound, Floats, Integers, Network, Part, allocate, sojourn_us
-from penstock.control.shard_rates import OperatorRates, ShardRates
+from penstock.control.shard_rates import OperatorLook, ServiceMemory, ShardRates
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope
 
@@ -95,6 +95,7 @@ class Elasticutor:
         self._scope = scope
         self._settings = settings or Settings()
         self._rates: dict[str, ShardRates] = {}
+        self._service = ServiceMemory()
         self._surplus = _Surplus(self._settings.release_after_us)
         self._next_node = 0
 
@@ -110,26 +111,24 @@ class Elasticutor:
     def observe(self, snapshot: TopologySnapshot) -> Load:
         """The first half of `decide`: from samples of all shards to rates of all executors."""
         operators = tuple(each for name, each in snapshot.operators.items() if name in self._scope.targets)
-        measured = [self._measure(snapshot.at_us, each) for each in operators]
+        looks = [self._look(snapshot.at_us, each) for each in operators]
         counts = [len(each.executors) for each in operators]
-        parts = [each.by_executor for each in measured]
         margins = [1 - self._scope.targets[each.operator].safety_margin for each in operators]
-        arrival = _joined([each.arrival_per_s for each in parts])
-        backlog = _joined([each.backlog for each in parts])
-        within_us = self._settings.drain_within_us
+        rates = self._service.rates(looks)
+        arrival, within_us = rates.arrival_per_s, self._settings.drain_within_us
         return Load(
             snapshot=snapshot,
             operators=operators,
-            filling=tuple(each.filling for each in measured),
+            filling=tuple(each.filling for each in looks),
             executors=tuple(executor for each in operators for executor in each.executors),
             operator=np.repeat(np.arange(len(operators)), counts),
             arrival_per_s=arrival,
-            service_per_s=_joined([each.service_per_s for each in parts]) * np.repeat(margins, counts),
-            demand_per_s=arrival if within_us is None else arrival + backlog * 1e6 / within_us,
-            latency_us=_joined([each.latency_us for each in parts]),
-            bytes_per_s=_joined([each.bytes_per_s for each in parts]),
-            state_bytes=_joined([each.state_bytes for each in parts]),
-            shards=np.concatenate([each.shards for each in parts]) if parts else np.zeros(0, dtype=np.int64),
+            service_per_s=rates.service_per_s * np.repeat(margins, counts),
+            demand_per_s=arrival if within_us is None else arrival + rates.backlog * 1e6 / within_us,
+            latency_us=rates.latency_us,
+            bytes_per_s=rates.bytes_per_s,
+            state_bytes=rates.state_bytes,
+            shards=rates.shards,
         )
 
     def schedule(self, load: Load) -> tuple[Decision, ...]:
@@ -151,7 +150,7 @@ class Elasticutor:
         report = _Report(self.name, load, plant, allocation, after, known, self._targets(load), whole_us)
         return tuple(report.decisions())
 
-    def _measure(self, at_us: int, operator: OperatorSnapshot) -> OperatorRates:
+    def _look(self, at_us: int, operator: OperatorSnapshot) -> OperatorLook:
         rates = self._rates.get(operator.operator)
         if rates is None:
             rates = self._rates[operator.operator] = ShardRates(self._settings.window_us)
@@ -564,10 +563,6 @@ def cores_of(executor: ExecutorSeen) -> Mapping[str, int]:
 
 def _core_milli(scope: Scope, operator: str) -> int:
     return max(1, round(scope.task_cpu.get(operator, 1.0) * MILLI))
-
-
-def _joined(arrays: Sequence[Floats]) -> Floats:
-    return np.concatenate(arrays) if arrays else np.zeros(0)
 
 
 def _known(values: Floats) -> list[float | None]:

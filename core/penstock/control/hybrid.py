@@ -38,7 +38,7 @@ from penstock.control.decision import (
 from penstock.control.elasticutor import cores_of
 from penstock.control.jackson import Floats, minimal_cores, sojourn_us
 from penstock.control.policy import Policy
-from penstock.control.shard_rates import OperatorRates, ShardRates
+from penstock.control.shard_rates import ExecutorRates, OperatorLook, ServiceMemory, ShardRates
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -77,6 +77,7 @@ class Hybrid:
         self._slow = slow
         self._settings = settings or Settings()
         self._rates: dict[str, ShardRates] = {}
+        self._service: dict[str, ServiceMemory] = {}
         self._looked_us: dict[str, int] = {}
         self._sampled_us: dict[str, int] = {}
         """When the next sample is due."""
@@ -113,11 +114,12 @@ class Hybrid:
         if not is_due and snapshot.at_us < self._sampled_us.get(operator.operator, snapshot.at_us):
             return None
         self._sampled_us[operator.operator] = snapshot.at_us + self._settings.every_us // _SAMPLES
-        measured = rates.observe(snapshot.at_us, operator)
+        look = rates.observe(snapshot.at_us, operator)
+        by_executor = self._service.setdefault(operator.operator, ServiceMemory()).rates([look])
         if not is_due:
             return None
         self._looked_us[operator.operator] = snapshot.at_us
-        scene = _Scene.of(snapshot, operator, measured, self._scope)
+        scene = _Scene.of(snapshot, operator, look, by_executor, self._scope)
         if scene is None:
             return None
         limits = self._scope.limits.get(operator.operator)
@@ -174,12 +176,17 @@ class _Scene:
 
     @classmethod
     def of(
-        cls, snapshot: TopologySnapshot, operator: OperatorSnapshot, rates: OperatorRates, scope: Scope
+        cls,
+        snapshot: TopologySnapshot,
+        operator: OperatorSnapshot,
+        look: OperatorLook,
+        rates: ExecutorRates,
+        scope: Scope,
     ) -> _Scene | None:
         """None while any rate is missing."""
-        each, target = rates.by_executor, scope.targets[operator.operator]
-        arrival = each.arrival_per_s
-        service = each.service_per_s * (1 - target.safety_margin)
+        target = scope.targets[operator.operator]
+        arrival = rates.arrival_per_s
+        service = rates.service_per_s * (1 - target.safety_margin)
         known = (arrival == 0) | ((arrival > 0) & (service > 0))
         if not operator.executors or not known.all():
             return None
@@ -202,7 +209,7 @@ class _Scene:
                 for executor in operator.executors
             ),
             free=free,
-            shards=_shares(rates),
+            shards=_shares(look, arrival),
         )
 
     def needed(self, offered: float) -> int:
@@ -386,14 +393,13 @@ def _free(snapshot: TopologySnapshot, scope: Scope) -> dict[str, float]:
     return {node: max(0.0, cores) for node, cores in free.items()}
 
 
-def _shares(rates: OperatorRates) -> tuple[tuple[tuple[str, float], ...], ...]:
-    arrival = rates.arrival_per_s()
-    totals = rates.by_executor.arrival_per_s
-    names = rates.shards.names
+def _shares(look: OperatorLook, totals: Floats) -> tuple[tuple[tuple[str, float], ...], ...]:
+    arrival = look.arrival_per_s()
+    names = look.shards.names
     order = np.argsort(-np.nan_to_num(arrival), kind="stable")
-    lists: list[list[tuple[str, float]]] = [[] for _ in rates.executors]
+    lists: list[list[tuple[str, float]]] = [[] for _ in look.executors]
     for column in order.tolist():
-        j = int(rates.owner[column])
+        j = int(look.owner[column])
         if j >= 0:
             total = float(totals[j])
             lists[j].append((names[column], float(arrival[column]) / total if total > 0 else 0.0))

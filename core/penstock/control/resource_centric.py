@@ -31,7 +31,7 @@ from penstock.control.decision import (
 from penstock.control.intra_executor_balance import THETA, Balance, rebalance
 from penstock.control.jackson import Bound, Network, Part, allocate, sojourn_us
 from penstock.control.sample_table import NOBODY, Floats
-from penstock.control.shard_rates import OperatorRates, ShardRates
+from penstock.control.shard_rates import ExecutorRates, OperatorLook, ServiceMemory, ShardRates
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -54,6 +54,12 @@ class Settings:
             raise ValueError(f"settings out of range: {self}")
 
 
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    look: OperatorLook
+    by_executor: ExecutorRates
+
+
 class ResourceCentric:
     """A policy. Remembers samples of a window, when it last looked, and since when an operator has had too
     much."""
@@ -62,6 +68,7 @@ class ResourceCentric:
         self._scope = scope
         self._settings = settings or Settings()
         self._rates: dict[str, ShardRates] = {}
+        self._service: dict[str, ServiceMemory] = {}
         self._looked_us: dict[str, int] = {}
         self._surplus: dict[str, tuple[int, int]] = {}
 
@@ -76,7 +83,9 @@ class ResourceCentric:
         measured = {}
         for each in operators:
             rates = self._rates.setdefault(each.operator, ShardRates(self._settings.window_us))
-            measured[each.operator] = rates.observe(snapshot.at_us, each)
+            look = rates.observe(snapshot.at_us, each)
+            memory = self._service.setdefault(each.operator, ServiceMemory())
+            measured[each.operator] = _Measured(look, memory.rates([look]))
         needed = self._needed(snapshot, operators, measured)
         return tuple(
             self._decision(snapshot, each, measured[each.operator], needed[each.operator])
@@ -87,7 +96,7 @@ class ResourceCentric:
         self,
         snapshot: TopologySnapshot,
         operators: Sequence[OperatorSnapshot],
-        measured: dict[str, OperatorRates],
+        measured: dict[str, _Measured],
     ) -> dict[str, int]:
         """k of each operator: the Jackson network with operators for executors."""
         if not operators:
@@ -118,7 +127,7 @@ class ResourceCentric:
             np.array(service),
             np.arange(len(operators)),
             np.array(fixed),
-            np.array([len(measured[each.operator].shards.names) for each in operators]),
+            np.array([len(measured[each.operator].look.shards.names) for each in operators]),
             tuple(parts),
             tuple(bounds),
         )
@@ -126,10 +135,10 @@ class ResourceCentric:
         return {each.operator: count for each, count in zip(operators, cores, strict=True)}
 
     def _decision(
-        self, snapshot: TopologySnapshot, operator: OperatorSnapshot, rates: OperatorRates, needed: int
+        self, snapshot: TopologySnapshot, operator: OperatorSnapshot, measured: _Measured, needed: int
     ) -> Decision:
         at_us = snapshot.at_us
-        lambda_, mu = _rates_of(rates)
+        lambda_, mu = _rates_of(measured)
         conditions: dict[str, str] = {}
         actions: tuple[Action, ...] = ()
         treatment = Treatment.NONE
@@ -138,7 +147,7 @@ class ResourceCentric:
         if operator.treatment:
             self._surplus.pop(operator.operator, None)
             rule, reason = "treatment-under-way", "nothing is decided while shards still move"
-        elif rates.filling:
+        elif measured.look.filling:
             treatment, rule = Treatment.HOLD, "no-window-yet"
             reason = "rates are known once half a window has passed"
         elif latency_us is None:
@@ -151,7 +160,7 @@ class ResourceCentric:
         else:
             self._looked_us[operator.operator] = at_us
             count = self._count(at_us, operator, needed)
-            rule, reason, actions = self._repartition(snapshot, operator, rates, count)
+            rule, reason, actions = self._repartition(snapshot, operator, measured, count)
             if actions:
                 treatment = Treatment.REPARTITION
                 after_us = self._expected_us(operator, lambda_, mu, count)
@@ -165,7 +174,7 @@ class ResourceCentric:
             reason=reason,
             health=self._health(operator, latency_us),
             actions=actions,
-            seen=_seen(rates, self._health(operator, latency_us)),
+            seen=_seen(measured, self._health(operator, latency_us)),
             without=None if latency_us is None else Prediction(latency_us, operator.tasks),
             expected=expected,
             conditions=conditions,
@@ -203,15 +212,14 @@ class ResourceCentric:
         return most
 
     def _repartition(
-        self, snapshot: TopologySnapshot, operator: OperatorSnapshot, rates: OperatorRates, count: int
+        self, snapshot: TopologySnapshot, operator: OperatorSnapshot, measured: _Measured, count: int
     ) -> tuple[str, str, tuple[Action, ...]]:
         """(rule, reason, actions): the executors, then every shard that goes to another one, then who is left
         over."""
-        work = rates.work()
+        look = measured.look
+        work = look.work()
         now = [executor.name for executor in operator.executors]
-        loads = np.bincount(
-            rates.owner[rates.owner != NOBODY], work[rates.owner != NOBODY], len(now)
-        ).tolist()
+        loads = np.bincount(look.owner[look.owner != NOBODY], work[look.owner != NOBODY], len(now)).tolist()
         # Who has least to do goes: fewest keys change their place.
         leaving = sorted(range(len(now)), key=lambda j: (loads[j], -j))[: max(0, len(now) - count)]
         gone = tuple(now[j] for j in sorted(leaving))
@@ -221,9 +229,9 @@ class ResourceCentric:
             return "no-executor", "limits allow no executor", ()
         load = {
             name: None if math.isnan(value) else value
-            for name, value in zip(rates.shards.names, work.tolist(), strict=True)
+            for name, value in zip(look.shards.names, work.tolist(), strict=True)
         }
-        balance = rebalance(rates.shards.names, operator.assignment, executors, load, self._settings.theta)
+        balance = rebalance(look.shards.names, operator.assignment, executors, load, self._settings.theta)
         moves = _moves(balance)
         actions: tuple[Action, ...] = (
             *(AddExecutor(name, 1, node) for name, node in zip(new, _nodes(snapshot, len(new)), strict=True)),
@@ -239,10 +247,10 @@ class ResourceCentric:
         return rule, reason, actions
 
 
-def _rates_of(rates: OperatorRates) -> tuple[float, float]:
+def _rates_of(measured: _Measured) -> tuple[float, float]:
     """lambda and mu (of one core) of an operator; NaN where not known. An executor that completes nothing
     says nothing of mu; one that is not known makes the operator unknown."""
-    each = rates.by_executor
+    each = measured.by_executor
     lambda_ = float(each.arrival_per_s.sum())
     told = np.isfinite(each.service_per_s)
     busy = np.where(told & (each.arrival_per_s > 0), each.arrival_per_s / each.service_per_s, 0.0)
@@ -253,8 +261,8 @@ def _rates_of(rates: OperatorRates) -> tuple[float, float]:
     return lambda_, lambda_ / demand if demand > 0 else math.nan
 
 
-def _seen(rates: OperatorRates, health: Health) -> tuple[ExecutorView, ...]:
-    each = rates.by_executor
+def _seen(measured: _Measured, health: Health) -> tuple[ExecutorView, ...]:
+    each = measured.by_executor
 
     def known(values: Floats) -> list[float | None]:
         return [None if math.isnan(value) else value for value in values.tolist()]
@@ -262,7 +270,7 @@ def _seen(rates: OperatorRates, health: Health) -> tuple[ExecutorView, ...]:
     columns = (known(each.arrival_per_s), known(each.service_per_s), known(each.latency_us))
     return tuple(
         ExecutorView(name, arrival, service, latency, None, health)
-        for name, arrival, service, latency in zip(rates.executors, *columns, strict=True)
+        for name, arrival, service, latency in zip(measured.look.executors, *columns, strict=True)
     )
 
 

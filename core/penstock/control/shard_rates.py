@@ -9,7 +9,7 @@ two, and until then by its last rates, for as long as a window. Neighbours: `sam
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from penstock.control.sample_table import (
     CUMULATIVE,
     NO_WRITER,
     NOBODY,
+    ROWS,
     SERVED_US,
     STATE_BYTES,
     WAITED_US,
@@ -103,14 +104,17 @@ class _Growth:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorRates:
-    """One operator at one moment. `owner` is an index into `executors` for each shard. `filling`: half a
-    window has not passed yet, nothing is known."""
+class OperatorLook:
+    """One operator at one moment. `owner` is an index into `executors` for each shard. `grown` is
+    [CUMULATIVE, executors], growth a second; `counted` [ROWS, executors], the counters themselves; `held` the
+    shards of each executor. `filling`: half a window has not passed yet, no growth is known."""
 
     shards: Shards
     executors: tuple[str, ...]
     owner: Integers
-    by_executor: ExecutorRates
+    grown: Floats
+    counted: Floats
+    held: Integers
     filling: bool
     growth: _Growth
 
@@ -123,6 +127,44 @@ class OperatorRates:
         """Useful time of each shard as a share of one core: section 3.1's workload of a shard."""
         work: Floats = self.growth.per_s()[BUSY_US] / US_PER_S
         return work
+
+
+class ServiceMemory:
+    """Rates of executors, with the last mu of those that complete nothing: that is no measurement of it."""
+
+    def __init__(self) -> None:
+        self._last: tuple[tuple[str, ...], Floats] = ((), np.zeros(0))
+
+    def rates(self, looks: Sequence[OperatorLook]) -> ExecutorRates:
+        """Of all executors of `looks`, one operator after the other."""
+        executors = tuple(name for look in looks for name in look.executors)
+        grown = np.concatenate([np.zeros((CUMULATIVE, 0)), *(look.grown for look in looks)], axis=1)
+        counted = np.concatenate([np.zeros((ROWS, 0)), *(look.counted for look in looks)], axis=1)
+        arrival, completed, busy_us = grown[ARRIVED], grown[COMPLETED], grown[BUSY_US]
+        service = np.full(len(executors), np.nan)
+        np.divide(completed * US_PER_S, busy_us, out=service, where=(completed > 0) & (busy_us > 0))
+        # Useful time that is missing is not the same as none.
+        known = self._known(executors)
+        service = np.where((completed == 0) & ~np.isnan(busy_us), known, service)
+        self._last = executors, np.where(np.isnan(service), known, service)
+        latency = np.full(len(executors), np.nan)
+        np.divide(grown[WAITED_US] + grown[SERVED_US], completed, out=latency, where=completed > 0)
+        return ExecutorRates(
+            arrival_per_s=arrival,
+            service_per_s=service,
+            backlog=counted[ARRIVED] - counted[COMPLETED],
+            bytes_per_s=grown[BYTES_IN] + grown[BYTES_OUT],
+            latency_us=latency,
+            state_bytes=counted[STATE_BYTES],
+            shards=np.concatenate([np.zeros(0, dtype=np.int64), *(look.held for look in looks)]),
+        )
+
+    def _known(self, executors: tuple[str, ...]) -> Floats:
+        names, rates = self._last
+        if names == executors:
+            return rates
+        by_name = dict(zip(names, rates.tolist(), strict=True))
+        return np.array([by_name.get(name, np.nan) for name in executors])
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +188,8 @@ class ShardRates:
         self._last: _Growth | None = None
         self._layout: _Layout | None = None
         self._assigned: tuple[Mapping[str, str], Shards, tuple[str, ...], Integers] | None = None
-        self._service: tuple[tuple[str, ...], Floats] = ((), np.zeros(0))
 
-    def observe(self, at_us: int, operator: OperatorSnapshot) -> OperatorRates:
+    def observe(self, at_us: int, operator: OperatorSnapshot) -> OperatorLook:
         """Rates at `at_us`; everything is NaN until half a window has passed."""
         shards = self._known_shards(operator)
         table = table_of(operator.samples, shards, self._writers)
@@ -167,9 +208,8 @@ class ShardRates:
             self._last = growth
         if not self._kept or (at_us - self._kept[-1].at_us) * _STORED_PER_WINDOW >= self._window_us:
             self._kept.append(now)
-        return OperatorRates(
-            shards, executors, owner, self._by_executor(executors, now, sums), filling, growth
-        )
+        held = self._layout.counts
+        return OperatorLook(shards, executors, owner, sums, now.sums, held, filling, growth)
 
     def _owners(self, assignment: Mapping[str, str], shards: Shards, executors: tuple[str, ...]) -> Integers:
         """The same mapping says the same: snapshots are not written to."""
@@ -228,36 +268,6 @@ class ShardRates:
             per_s[:, left] = self._last.per_s()[:, missing[left]]
             told_us[left] = known_us[fresh]
         growth.fill(missing, per_s, told_us)
-
-    def _by_executor(self, executors: tuple[str, ...], now: _Look, sums: Floats) -> ExecutorRates:
-        arrival, completed, busy_us = sums[ARRIVED], sums[COMPLETED], sums[BUSY_US]
-        working = (completed > 0) & (busy_us > 0)
-        service = np.full(len(executors), np.nan)
-        np.divide(completed * US_PER_S, busy_us, out=service, where=working)
-        # Nothing completed is no measurement of mu: then the last one stands. Useful time that is missing is
-        # not the same.
-        idle = (completed == 0) & ~np.isnan(busy_us)
-        known = self._last_service(executors)
-        service = np.where(idle, known, service)
-        self._service = executors, np.where(np.isnan(service), known, service)
-        latency = np.full(len(executors), np.nan)
-        np.divide(sums[WAITED_US] + sums[SERVED_US], completed, out=latency, where=completed > 0)
-        return ExecutorRates(
-            arrival_per_s=arrival,
-            service_per_s=service,
-            backlog=now.sums[ARRIVED] - now.sums[COMPLETED],
-            bytes_per_s=sums[BYTES_IN] + sums[BYTES_OUT],
-            latency_us=latency,
-            state_bytes=now.sums[STATE_BYTES],
-            shards=now.layout.counts,
-        )
-
-    def _last_service(self, executors: tuple[str, ...]) -> Floats:
-        names, rates = self._service
-        if names == executors:
-            return rates
-        by_name = dict(zip(names, rates.tolist(), strict=True))
-        return np.array([by_name.get(name, np.nan) for name in executors])
 
 
 def _columns_of(operator: OperatorSnapshot, known: Shards | None) -> Shards:

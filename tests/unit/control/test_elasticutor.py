@@ -25,7 +25,7 @@ from penstock.control.sample_table import (
     SampleTable,
     Shards,
 )
-from penstock.control.shard_rates import ShardRates
+from penstock.control.shard_rates import ServiceMemory, ShardRates
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
@@ -503,7 +503,8 @@ def test_a_shard_that_was_not_read_makes_its_executor_unknown() -> None:
     assert math.isnan(observed(rates, 2 * S, table)[1])
     owner = AssignmentTable(shards, ("e",), np.zeros(2, dtype=np.int64))
     seen = OperatorSnapshot("o", (ExecutorSeen("e", 1, 1),), owner, table)
-    assert math.isnan(rates.observe(3 * S, seen).by_executor.arrival_per_s[0])
+    look = rates.observe(3 * S, seen)
+    assert math.isnan(ServiceMemory().rates([look]).arrival_per_s[0])
 
 
 def test_a_shard_whose_writers_keep_changing_is_unknown_after_a_window() -> None:
@@ -515,6 +516,19 @@ def test_a_shard_whose_writers_keep_changing_is_unknown_after_a_window() -> None
     found = [observed(rates, n * half, rates_table(shards, [50 * n], [n])) for n in range(2, 6)]
     assert found[0] == found[1] == [100]
     assert math.isnan(found[2][0])
+
+
+def test_the_last_service_rate_stands_while_nothing_is_completed() -> None:
+    shards = Shards(("o/0",))
+    rates, memory = ShardRates(1 * S), ServiceMemory()
+    owner = AssignmentTable(shards, ("e",), np.zeros(1, dtype=np.int64))
+    found = []
+    for second, rows in enumerate((0, 50, 50, 50)):
+        seen = OperatorSnapshot("o", (ExecutorSeen("e", 1, 1),), owner, rates_table(shards, [rows], [1]))
+        found.append(memory.rates([rates.observe(second * S, seen)]).service_per_s[0])
+    # 100 us of work a row.
+    assert math.isnan(found[0])
+    assert found[1:] == [10_000, 10_000, 10_000]
 
 
 def test_settings_out_of_range_are_refused() -> None:
