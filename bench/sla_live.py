@@ -39,9 +39,9 @@ STEP_S = 0.5
 START_AND_STOP_S = 90.0
 BASE_PER_S = (60.0, 120.0)
 PEAK_PER_S = (350.0, 750.0)
-QUIET_S = (5.0, 10.0)
+QUIET_S = (8.0, 16.0)
 RISE_S = (8.0, 14.0)
-HOLD_S = (5.0, 10.0)
+HOLD_S = (4.0, 8.0)
 FALL_S = (4.0, 8.0)
 """What bursts are drawn from, each evenly between the two."""
 SLA = """

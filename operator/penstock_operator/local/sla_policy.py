@@ -21,18 +21,23 @@ if TYPE_CHECKING:
     from penstock.control.streamswitch import StreamSwitch
 
 
+SCALE_IN_WINDOWS = 5
+"""An operator is in good health for so many windows before it gives up a task: what is slow goes by T."""
+
+
 def policy_of(promise: Promise, edges: Sequence[tuple[str, str]]) -> Policy:
     """The policy that `promise` names, guarded; `edges` are the plan's (upstream, downstream).
 
     ValueError for a name that the manifest's model does not know.
     """
-    from penstock.control.guard import Guard
+    from penstock.control.guard import Guard, GuardRules
     from penstock.control.split_sla import EndToEndSplit
     from penstock.control.streamswitch import StreamSwitch
 
     scope = promise.scope
     inner = _inner(promise.policy, scope)
-    guard = Guard(inner, scope)
+    longest_us = max(target.window_us for target in scope.targets.values())
+    guard = Guard(inner, scope, GuardRules(scale_in_after_us=SCALE_IN_WINDOWS * longest_us))
     if isinstance(inner, StreamSwitch) and not promise.operator and len(scope.targets) > 1:
         within = [edge for edge in edges if set(edge) <= scope.targets.keys()]
         return EndToEnd(inner, guard, EndToEndSplit(promise.latency_us, scope.targets, within))
