@@ -8,7 +8,8 @@ other mapping. Neighbours: `shard_rates` takes differences of tables.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,12 +119,10 @@ class Writers:
     """Numbers for the writers of plain samples, the same for equal ones as long as this lives."""
 
     def __init__(self) -> None:
-        self._numbers: dict[Hashable, int] = {}
+        self._numbers: dict[object, int] = {}
 
     def number(self, writer: object) -> int:
-        """TypeError for a writer that cannot be a key."""
-        if not isinstance(writer, Hashable):
-            raise TypeError(f"a writer of type {type(writer).__name__} cannot be told from others")
+        """TypeError for a writer that cannot be a key: it could not be told from others."""
         return self._numbers.setdefault(writer, len(self._numbers))
 
 
@@ -133,29 +132,13 @@ def table_of(samples: Mapping[str, ShardSample | None], shards: Shards, writers:
         return samples
     if isinstance(samples, SampleColumns) and samples.shards == shards.names:
         return _of_columns(samples, shards, writers)
-    rows: list[tuple[float, ...]] = []
-    numbers: list[int] = []
-    for name in shards.names:
-        sample = samples.get(name)
-        if sample is None:
-            rows.append(_MISSING)
-            numbers.append(NO_WRITER)
-            continue
-        rows.append(
-            (
-                sample.arrived,
-                sample.completed,
-                _number(sample.busy_us),
-                _number(sample.bytes_in),
-                _number(sample.bytes_out),
-                _number(sample.waited_us),
-                _number(sample.served_us),
-                _number(sample.state_bytes),
-            )
-        )
-        numbers.append(writers.number(sample.writer))
-    values = np.array(rows, dtype=np.float64).reshape(len(rows), ROWS).T
-    return SampleTable(shards, np.ascontiguousarray(values), np.array(numbers, dtype=np.int64))
+    found = [samples.get(name) for name in shards.names]
+    rows = [_MISSING if sample is None else _NUMBERS(sample) for sample in found]
+    number = writers.number
+    # None becomes NaN.
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), ROWS).T
+    writer = [NO_WRITER if sample is None else number(sample.writer) for sample in found]
+    return SampleTable(shards, np.ascontiguousarray(table), np.array(writer, dtype=np.int64))
 
 
 def _of_columns(samples: SampleColumns, shards: Shards, writers: Writers) -> SampleTable:
@@ -192,11 +175,18 @@ def _same(one: Shards, other: Shards) -> bool:
     return one is other or one.names == other.names
 
 
-_MISSING = (float("nan"),) * ROWS
-
-
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+_MISSING = (None,) * ROWS
+_NUMBERS: Callable[[ShardSample], tuple[float | None, ...]] = attrgetter(
+    "arrived",
+    "completed",
+    "busy_us",
+    "bytes_in",
+    "bytes_out",
+    "waited_us",
+    "served_us",
+    "state_bytes",
+)
+"""In the order of the rows."""
 
 
 def _known(value: float) -> float | None:

@@ -278,8 +278,11 @@ def _columns_of(operator: OperatorSnapshot, known: Shards | None) -> Shards:
         return samples.shards
     if isinstance(samples, SampleColumns):
         return known if known is not None and known.names == samples.shards else Shards(samples.shards)
-    names = operator.assignment.keys() | samples.keys()
-    return known if known is not None and known.column.keys() >= names else Shards(sorted(names))
+    if known is not None:
+        columns = known.column.keys()
+        if columns >= samples.keys() and columns >= operator.assignment.keys():
+            return known
+    return Shards(sorted(operator.assignment.keys() | samples.keys()))
 
 
 class _Layout:
