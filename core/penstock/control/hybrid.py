@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -98,7 +98,7 @@ class Hybrid:
             planned = None
             if operator is not None and operator.operator in self._scope.targets:
                 planned = self._planned(snapshot, operator, decision, slow.get(operator.operator))
-            answer.append(planned or decision)
+            answer.append(planned or replace(decision, policy=self.name))
         return tuple(answer)
 
     def _planned(
@@ -132,7 +132,7 @@ class Hybrid:
             return None
         return Decision(
             at_us=snapshot.at_us,
-            policy="hybrid",
+            policy=self.name,
             operator=operator.operator,
             treatment=Treatment.REPARTITION,
             rule=plan.rule,
@@ -159,7 +159,8 @@ class _Scene:
     """One operator on the slow time scale, all of whose rates are known. Lists are one entry an executor.
 
     `offered` is lambda / mu in cores, the margin kept; `room` the tasks that its whole node could run,
-    math.inf where nodes are not known; `free` node -> tasks that it could run on top.
+    math.inf where nodes are not known; `free` node -> tasks that it could run on top; `spare` the tasks on
+    top that limits and budget allow.
     """
 
     operator: OperatorSnapshot
@@ -171,6 +172,7 @@ class _Scene:
     cores: tuple[Mapping[str, int], ...]
     room: tuple[float, ...]
     free: Mapping[str, int]
+    spare: float
     shards: tuple[tuple[tuple[str, float], ...], ...]
     """Of each executor: (shard, its share of the executor's arrivals), heaviest first."""
 
@@ -209,6 +211,7 @@ class _Scene:
                 for executor in operator.executors
             ),
             free=free,
+            spare=_spare(snapshot, operator, scope),
             shards=_shares(look, arrival),
         )
 
@@ -275,11 +278,20 @@ def _split(scene: _Scene, settings: Settings) -> _Plan | None:
         return None
     name = _new_name(scene)
     tasks = min(room[node], max(1, scene.needed(offered * moved_share), cores.get(node, 0)))
-    kept = {at: count for at, count in cores.items() if at != node}
+    kept = {at: count for at, count in cores.items() if at != node} or dict(cores)
+    # Where limits leave no room for more tasks, the new one's are the old one's.
+    over = tasks + sum(kept.values()) - scene.total(j) - scene.spare
+    while over > 0 and sum(kept.values()) > 1:
+        _take(kept, min(kept, key=lambda at: (at == executor.node, at)))
+        over -= 1
+    if over > 0:
+        tasks, over = max(1, tasks - math.ceil(over)), over - (tasks - 1)
+    if over > 0:
+        return None
     actions: list[Action] = [AddExecutor(name, tasks, node), MoveShards(moved, executor.name, name)]
-    if node in cores and kept:
+    if kept != cores:
         actions.append(AssignCores(executor.name, kept))
-    left = (offered * (1 - moved_share), sum(kept.values()) if node in cores and kept else scene.total(j))
+    left = (offered * (1 - moved_share), sum(kept.values()))
     reason = (
         f"{executor.name} needs {scene.needed(offered)} cores, its node has {scene.room[j]:g} and "
         f"{scene.remote(j)} are remote: {len(moved)} shards go to a new executor on {node}"
@@ -323,7 +335,8 @@ def _heard(scene: _Scene, fast: Decision, slow: Decision | None, settings: Setti
         return None
     if slow.treatment in (Treatment.LOAD_BALANCE, Treatment.SCALE_OUT):
         late_us = scene.expected_us(source, float(scene.offered[source]), scene.total(source))
-        wanted = late_us > scene.target_us and not fast.actions
+        tasks = sum(each.tasks for each in slow.actions if isinstance(each, AddExecutor))
+        wanted = late_us > scene.target_us and not fast.actions and tasks <= scene.spare
     elif slow.treatment is Treatment.SCALE_IN and destination is not None:
         together = scene.needed(float(scene.offered[source] + scene.offered[destination]))
         wanted = together <= settings.fill * scene.room[destination] and together <= scene.total(destination)
@@ -391,6 +404,26 @@ def _free(snapshot: TopologySnapshot, scope: Scope) -> dict[str, float]:
                 if node in free:
                     free[node] -= count * scope.task_cpu.get(name, 1.0)
     return {node: max(0.0, cores) for node, cores in free.items()}
+
+
+def _spare(snapshot: TopologySnapshot, operator: OperatorSnapshot, scope: Scope) -> float:
+    """Tasks that the operator may have on top of those it has."""
+    limits = scope.limits.get(operator.operator)
+    spare = math.inf if limits is None else limits.max - operator.tasks
+    if scope.cores_max is None:
+        return spare
+    used = sum(
+        each.tasks * scope.task_cpu.get(name, 1.0)
+        for name, each in snapshot.operators.items()
+        if name in scope.targets
+    )
+    return min(spare, math.floor((scope.cores_max - used) / scope.task_cpu.get(operator.operator, 1.0)))
+
+
+def _take(cores: dict[str, int], node: str) -> None:
+    cores[node] -= 1
+    if not cores[node]:
+        del cores[node]
 
 
 def _shares(look: OperatorLook, totals: Floats) -> tuple[tuple[tuple[str, float], ...], ...]:

@@ -133,7 +133,8 @@ def test_between_slow_moments_the_fast_parent_decides() -> None:
     made = run(hybrid(), operator, 9, {"a": 300})
     # 8 shards of 300 rows/s of 1 ms: a = 2.4, k = 4.
     assert operator.cores["a"] == {"n0": 4}
-    assert {decision.policy for decision in made} == {"elasticutor"}
+    assert {decision.policy for decision in made} == {"hybrid"}
+    assert {decision.treatment for decision in made} == {Treatment.HOLD, Treatment.CORES, Treatment.NONE}
 
 
 def test_an_executor_that_outgrew_its_node_is_split() -> None:
@@ -153,6 +154,18 @@ def test_an_executor_that_outgrew_its_node_is_split() -> None:
     run(hybrid_after := hybrid(), operator, 8, {"a": 750})
     assert hybrid_after.name == "hybrid"
     assert {name: set(cores) for name, cores in operator.cores.items()} == {"a": {"n0"}, "o-0": {"n1"}}
+
+
+def test_a_split_stays_within_the_limits() -> None:
+    operator = Operator({"n0": 4, "n1": 8}, {"a": "n0"})
+    made = run(hybrid(limits=TaskLimits(1, 7)), operator, 11, {"a": 750})
+    assert made[-1].rule == "executor-split"
+    assert sum(sum(cores.values()) for cores in operator.cores.values()) <= 7
+    # One task that may be added to none: there is nothing to split with.
+    operator = Operator({"n0": 1, "n1": 8}, {"a": "n0"})
+    made = run(hybrid(limits=TaskLimits(1, 1)), operator, 25, {"a": 750})
+    assert operator.cores == {"a": {"n0": 1}}
+    assert not any(decision.treatment is Treatment.REPARTITION for decision in made)
 
 
 def test_one_thing_at_a_slow_moment_and_none_before() -> None:
