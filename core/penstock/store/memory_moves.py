@@ -289,7 +289,7 @@ class MemoryMoves(ABC):
         self._wake_runner(shard)
 
     def _wake_runner(self, shard: str) -> None:
-        """Wake the task that the maps here give the shard to: it may have asked for it before it could be had."""
+        """Wake the task that the maps here give the shard to: it may have asked before it could be had."""
         schedule = self._data.schedules.get(shard.split("/", 1)[0])
         executor, _ = schedule.shards.get(shard, ("", "")) if schedule is not None else ("", "")
         _, mapping = self._data.tasks.get(executor, ("", {}))
