@@ -63,8 +63,9 @@ def test_decision_records_are_numbered_without_a_hole() -> None:
     assert [int(record.name[:4]) for record in DECISIONS] == list(range(1, len(DECISIONS) + 1))
 
 
-def test_the_readme_explains_the_example_as_it_is() -> None:
+def test_the_readme_explains_the_examples_as_they_are() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    example = (ROOT / "examples/word-count/topology.yaml").read_text(encoding="utf-8")
-    assert [yaml.safe_load(text) for text in shown] == [yaml.safe_load(example)]
+    examples = ("word-count/topology.yaml", "stock-exchange/sla.yaml")
+    kept = [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in examples]
+    assert [yaml.safe_load(text) for text in shown] == [yaml.safe_load(text) for text in kept]
