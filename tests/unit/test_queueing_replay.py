@@ -162,6 +162,17 @@ def test_who_moves_shards_stands_still_for_the_pause(exact: bool) -> None:
 
 
 @pytest.mark.parametrize("exact", [False, True])
+def test_repartitioning_stops_everybody(exact: bool) -> None:
+    switching = Switching(fixed_us=500_000, pauses=Pauses.OPERATOR)
+    moves = (MoveShards(("o/0", "o/1"), "e0", "e1"), MoveShards(("o/2", "o/3"), "e1", "e0"))
+    policy = Script({1_000_000: moves})
+    found = go(operator(executors=2, switching=switching), even(2, 40), policy, exact=exact).operators["o"]
+    assert found.completed[10:15].sum() == pytest.approx(0.0, abs=2.1)
+    assert found.completed[:20].sum() == pytest.approx(160, abs=3)
+    assert policy.shown[-1].operators["o"].assignment["o/2"] == "e0"
+
+
+@pytest.mark.parametrize("exact", [False, True])
 def test_rows_that_wait_go_with_their_shard(exact: bool) -> None:
     # One executor holds all four shards and has a queue of 1 s; then two of them go elsewhere.
     rows = np.zeros((40, 4), dtype=np.int64)
@@ -243,6 +254,19 @@ def test_more_cores_serve_more_and_remote_ones_cost_bytes() -> None:
     sample = policy.shown[-1].operators["o"].samples["o/0"]
     assert sample is not None
     assert (sample.bytes_in, sample.state_bytes) == (80_000, 1_000)
+
+
+def test_a_task_that_goes_works_until_its_last_shard_has_left() -> None:
+    # Two tasks, one goes; each of its shards takes 60 ms to leave, one after another.
+    policy = Script({1_000_000: (AssignCores("e0", {"n0": 1}),)})
+    one = operator(tasks=2, switching=Switching(task_us_per_shard=60_000))
+    found = go(one, even(3, 40), policy).operators["o"]
+    assert found.tasks.tolist() == [2.0] * 10 + [1.0] * 30
+    assert found.completed.sum() == pytest.approx(480, abs=2)
+    assert 120_000 in [switch.switching_us for switch in found.switches]
+    by_time = {seen.at_us: seen.operators["o"] for seen in policy.shown}
+    assert by_time[1_100_000].treatment
+    assert not by_time[1_300_000].treatment
 
 
 def test_more_cores_than_a_node_has_are_refused() -> None:

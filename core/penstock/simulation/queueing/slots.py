@@ -16,6 +16,7 @@ slot are not told apart. Neighbours: `station` says which server works what, `re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +37,7 @@ _NOTHING_US = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """One look: [pieces, shards] of what each piece adds, and for shards with a server the position at its
-    end, [pieces, servers]."""
+    """One look: [pieces, shards] of what each piece adds, and [pieces, servers] the position at its end."""
 
     ends_us: FloatArray
     arrived: FloatArray
@@ -45,26 +45,25 @@ class Ahead:
     waited_us: FloatArray
     served_us: FloatArray
     positions: FloatArray
-    server_of: Indices
-    """[shards] -> column of `positions`, NOWHERE for shards under way."""
 
 
 class _Servers:
     """Who works what, as arrays, until the station changes."""
 
     def __init__(self, station: Station, means_us: FloatArray, moments_us2: FloatArray) -> None:
-        placed = np.flatnonzero(station.shard_server != NOWHERE)
-        order = np.argsort(station.shard_server[placed], kind="stable")
-        self.order: Indices = placed[order]
+        order = np.argsort(station.shard_server, kind="stable")
+        on = station.shard_server[order]
+        under_way = int(np.searchsorted(on, NOWHERE, side="right"))
+        self.order: Indices = order[under_way:]
         """Shards that have a server, those of one server side by side."""
-        keys, self.starts, counts = np.unique(
-            station.shard_server[self.order], return_index=True, return_counts=True
-        )
-        self.keys: list[int] = keys.tolist()
-        self.column: Indices = np.repeat(np.arange(len(keys)), counts)
+        on = on[under_way:]
+        is_first = np.ones(len(on), dtype=bool)
+        np.not_equal(on[1:], on[:-1], out=is_first[1:])
+        self.starts = np.flatnonzero(is_first)
+        self.keys: list[int] = on[self.starts].tolist()
+        self.column: Indices = np.cumsum(is_first) - 1
         """[placed shards in order] -> column."""
-        self.server_of = np.full(len(station.shard_server), NOWHERE, dtype=np.int64)
-        self.server_of[self.order] = self.column
+        self.shards = len(station.shard_server)
         servers = [station.servers[key] for key in self.keys]
         self.width = np.array([server.width for server in servers], dtype=np.float64)
         shares = station.remote_shares()
@@ -73,23 +72,23 @@ class _Servers:
         )
         self.speed = speed
         self.capacity = np.array([0.0 if station.is_idle(key) else 1.0 for key in self.keys]) * self.width
-        self.shard_speed = shard_speed = speed[self.column] if len(keys) else np.ones(0)
+        self.shard_speed = shard_speed = speed[self.column]
         self.row_us = means_us[self.order] / shard_speed
         self.row_us2 = moments_us2[self.order] / shard_speed**2
         spreads_us = moments_us2 / means_us
         self.spread_us = spreads_us[0] / speed if (spreads_us == spreads_us[0]).all() else None
         """[servers], E[S^2] / E[S], where that is the same for all shards."""
-        ends = np.append(self.starts[1:], len(self.order))
-        self.slices = [slice(a, b) for a, b in zip(self.starts.tolist(), ends.tolist(), strict=True)]
+        bounds = [*self.starts.tolist(), len(self.order)]
+        self.slices = [slice(a, b) for a, b in pairwise(bounds)]
         self.self_us = self.row_us2 / self.row_us / 2 / self.width[self.column]
-        remote = np.array([server.is_remote for server in servers], dtype=bool)
-        self.is_remote = np.zeros(len(station.shard_server), dtype=bool)
-        if len(keys):
+        remote: npt.NDArray[np.bool_] = np.array([server.is_remote for server in servers], dtype=bool)
+        self.is_remote = np.zeros(self.shards, dtype=bool)
+        if remote.any():
             self.is_remote[self.order] = remote[self.column]
 
     def spread(self, values: FloatArray) -> FloatArray:
         """[pieces, placed shards in order] -> [pieces, shards]; shards under way have zeros."""
-        out = np.zeros((len(values), len(self.server_of)))
+        out = np.zeros((len(values), self.shards))
         out[:, self.order] = values
         return out
 
@@ -170,7 +169,6 @@ class SlotQueues:
             servers.spread(waited_us),
             servers.spread(served_us),
             positions + oldest,
-            servers.server_of,
         )
         return self._ahead
 

@@ -353,8 +353,15 @@ class Station:
                 self._add_server(key, node, 1, now_us)
         executor.servers = [server for server in executor.servers if server not in going]
         ends_us = self._balance(key, now_us, going)
-        for server in going:
-            del self.servers[server]
+
+        def let_go(_: float) -> None:
+            # Until its last shard has left, a task works on.
+            for server in going:
+                del self.servers[server]
+            self.version += 1
+            self.recored()
+
+        self._at(ends_us, let_go)
         self.version += 1
         self.recored()
         return ends_us
