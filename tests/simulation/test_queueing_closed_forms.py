@@ -201,9 +201,9 @@ def test_slots_agree_with_rows_down_a_path() -> None:
         ),
         (Edge("split", "count", 3.0, np.full((8, 8), 0.125)),),
     )
-    arrivals = Arrivals(SLOT_US, {"split": poisson(400, 600, 8, seed=9)})
+    arrivals = Arrivals(SLOT_US, {"split": poisson(400, 300, 8, seed=9)})
     by_row = mean_us(topology, arrivals, exact=True)
     by_slot = mean_us(topology, arrivals, exact=False)
     assert by_slot["split"] == pytest.approx(by_row["split"], rel=0.05)
     # Three rows come at once where a row is split, which slots do not see.
-    assert by_slot["count"] == pytest.approx(by_row["count"], rel=0.4)
+    assert by_slot["count"] == pytest.approx(by_row["count"], rel=0.1)
