@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.control.streamswitch import StreamSwitch
 
 
-SCALE_IN_WINDOWS = 3
+SCALE_IN_WINDOWS = 5
 """An operator is in good health for so many windows before it gives up a task: what is slow goes by T."""
 
 
