@@ -160,7 +160,8 @@ class Guard:
         """(rule, why) it must not be done now."""
         if any(snapshot.operators[operator].treatment for operator in after):
             return "guard-treatment", "a treatment is under way"
-        blocked = watch.is_blocked(decision)
+        # To give back what helped nobody is no repetition, though it names the same executors.
+        blocked = None if _is_down(snapshot, after) else watch.is_blocked(decision)
         if blocked is not None:
             return "guard-blocked", blocked
         over = self._over_bounds(tasks, after)

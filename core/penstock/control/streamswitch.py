@@ -124,7 +124,7 @@ class StreamSwitch:
         found: list[tuple[str, OperatorSeries, Ahead]] = []
         for operator, target in self._targets.items():
             one = series.operators.get(operator)
-            ahead = self._examiners[operator].ahead(series.at_us[:count], one) if one and count else None
+            ahead = self._examiners[operator].ahead(series.at_us, one) if one and count else None
             if one is None or ahead is None:
                 return 0
             if not one.treatment:
@@ -133,7 +133,7 @@ class StreamSwitch:
                 quiet = ahead.certain & is_quiet(
                     ahead.arrival_per_s, ahead.service_per_s, ahead.instantaneous_us, target, may_go
                 )
-                count = count if quiet.all() else int(quiet.argmin())
+                count = count if quiet[:count].all() else int(quiet.argmin())
             found.append((operator, one, ahead))
         if count:
             for operator, one, ahead in found:

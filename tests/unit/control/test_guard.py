@@ -331,6 +331,29 @@ def test_a_promise_is_void_once_the_load_has_grown() -> None:
     assert scene.look(scene.severe_out()).treatment is Treatment.SCALE_OUT
 
 
+def test_what_helped_nobody_may_be_given_back() -> None:
+    scene = Scene(GuardRules(scale_in_after_us=0))
+    more = decision(
+        0,
+        Treatment.CORES,
+        Health.SEVERE,
+        actions=(AssignCores("E1", {"n": 2}),),
+        seen=scene.views(instantaneous_us=500_000.0),
+        without=Prediction(float("inf"), 2),
+        expected=Prediction(100_000.0, 3),
+    )
+    assert scene.look(more).treatment is Treatment.CORES
+    scene.treatment = True
+    scene.look()
+    scene.treatment = False
+    for _ in range(11):
+        scene.look(decision(0, seen=scene.views(50.0, 2_000_000.0), health=Health.SEVERE))
+    assert scene.look(more).rule == "guard-blocked"
+    scene.tasks = 2
+    fewer = decision(0, Treatment.CORES, actions=(AssignCores("E1", {"n": 1}),))
+    assert scene.look(fewer).treatment is Treatment.CORES
+
+
 def test_with_the_papers_rules_no_plan_is_blocked() -> None:
     scene = ineffective(PAPER_RULES)
     assert scene.look(scene.severe_out()).treatment is Treatment.SCALE_OUT

@@ -124,6 +124,26 @@ def test_looks_at_once_lead_to_the_same_decisions(
             assert decision.actions == ()
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_no_operator_is_taken_further_than_the_others(seed: int) -> None:
+    loud, calm = series(seed + 100, 90, 1700.0), series(seed, 90, 300.0)
+    second = replace(calm.operators["op"], operator="two")
+    shown = SnapshotSeries(calm.at_us, {"op": loud.operators["op"], "two": second})
+    both = Scope({"op": TARGET, "two": TARGET}, {"op": TaskLimits(3, 8), "two": TaskLimits(3, 8)})
+    whole = StreamSwitch(both)
+    expected = [whole.decide(shown.snapshot(look)) for look in range(len(shown))]
+    policy, look, singles = StreamSwitch(both), 0, 0
+    while look < len(shown):
+        taken = policy.observe_many(shown.since(look))
+        assert not any(one.actions for decisions in expected[look : look + taken] for one in decisions)
+        look += taken
+        if look < len(shown):
+            decided = policy.decide(shown.snapshot(look))
+            assert all(same(one, there) for one, there in zip(decided, expected[look], strict=True))
+            look, singles = look + 1, singles + 1
+    assert 0 < singles < len(shown)
+
+
 def test_most_looks_need_not_be_shown_one_by_one() -> None:
     shown = series(1, 2000, 1500.0)
     calm = replace(
