@@ -248,7 +248,14 @@ def test_a_schedule_that_cannot_be_read_keeps_its_topology(scene: AgentScene) ->
         agent.kill()
         agent.start()
     eventually(lambda: scene.api.lists >= lists + 2, "the agents listed again")
-    eventually(lambda: '"store": "open"' in scene.agents["a"].get("/healthz"), "the agent is up")
+
+    def is_up() -> bool:
+        try:
+            return '"store": "open"' in scene.agents["a"].get("/healthz")
+        except OSError:
+            return False  # not listening yet, or 503 while the store is being opened
+
+    eventually(is_up, "the agent is up")
     store = scene.store("a")
     assert store.call(Topologies()) == [UID]
     assert scene.counters("src/0") is not None

@@ -116,7 +116,8 @@ class Elector:
         while True:
             await asyncio.sleep(min(self._times.retry_s, max(self._left_s(), 0.0)))
             try:
-                await asyncio.wait_for(self.try_once(), max(self._left_s(), 0.001))
+                async with asyncio.timeout(max(self._left_s(), 0.001)):
+                    await self.try_once()
             except TimeoutError:
                 continue
             except LeaseLost:

@@ -152,7 +152,8 @@ class Replica:
                 task.cancel()
             await asyncio.gather(leading, stopped, return_exceptions=True)
             with contextlib.suppress(PenstockError, TimeoutError):
-                await asyncio.wait_for(self.elector.release(), 2)
+                async with asyncio.timeout(2):
+                    await self.elector.release()
             await server.cleanup()
 
     def health(self) -> Health:

@@ -253,8 +253,10 @@ class Reconciler:
             self._metrics.turned(loop, work.turned_s - began_s)
             self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
             await asyncio.sleep(_GAP_S if not failures else look_s)
+            # Not wait_for: before Python 3.12 it forgets a cancellation that comes as it is woken.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(work.wake.wait(), min(look_s, _LOOK_S_MAX))
+                async with asyncio.timeout(min(look_s, _LOOK_S_MAX)):
+                    await work.wake.wait()
 
     def _tell(self, loop: str, name: str, error: Exception, failures: int) -> None:
         kinds = ((RetryError, "retry"), (PermanentError, "permanent"), (SkipTickError, "skip"))

@@ -104,7 +104,8 @@ class StoreReader:
             line.reading = asyncio.ensure_future(self._look(line.store, shards, manners.gate))
             line.reading.add_done_callback(_seen)
         try:
-            reading = await asyncio.wait_for(asyncio.shield(line.reading), self.wait_s)
+            async with asyncio.timeout(self.wait_s):
+                reading = await asyncio.shield(line.reading)
         except (PenstockError, TimeoutError) as error:
             manners.pause_s = min(max(2 * manners.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
             manners.not_before_s = self.clock_s() + manners.pause_s
