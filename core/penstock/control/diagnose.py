@@ -193,19 +193,31 @@ def find_scale_in(seen: Examination, target: LatencyTarget, room: Room, capacity
         & (sources != destinations)
         & (expected_latency_us(merged, capacity[destinations]) <= target.latency_us)
     )
-    sources, destinations, merged = sources[fits], destinations[fits], merged[fits]
+    sources, destinations = sources[fits], destinations[fits]
     if not sources.size:
         return None
+    equals = least_merges(seen, capacity, sources, destinations)
+    held = np.bincount(seen.holder, minlength=count)
+    best = int(equals[held[sources[equals]].argmin()])
+    return merge(seen, capacity, int(sources[best]), int(destinations[best]))
+
+
+def least_merges(seen: Examination, capacity: Floats, sources: Indices, destinations: Indices) -> Indices:
+    """Of merges of `sources` into `destinations`, pair by pair, those after which the pressures of all
+    executors left, from the worst down, are the least in lexicographic order."""
+    arrival = seen.arrival_per_s
     pairs = np.arange(len(sources))
+    merged = arrival[sources] + arrival[destinations]
     vectors = np.tile(pressure(arrival, capacity), (len(sources), 1))
     vectors[pairs, destinations] = pressure(merged, capacity[destinations])
     vectors[pairs, sources] = -math.inf
-    equals = _least(-np.sort(-vectors, axis=1))
-    held = np.bincount(seen.holder, minlength=count)
-    best = int(equals[held[sources[equals]].argmin()])
-    source, destination = int(sources[best]), int(destinations[best])
-    after = arrival.copy()
-    after[destination] = merged[best]
+    return _least(-np.sort(-vectors, axis=1))
+
+
+def merge(seen: Examination, capacity: Floats, source: int, destination: int) -> Strategy:
+    """All shards of `source` to `destination`, and `source` goes."""
+    after = seen.arrival_per_s.copy()
+    after[destination] += after[source]
     expected_us = expected_latency_us(after, capacity)
     return Strategy(
         moved=np.flatnonzero(seen.holder == source),

@@ -44,6 +44,8 @@ from penstock.control.diagnose import (
     diagnose,
     expected_latency_us,
     find_scale_out,
+    least_merges,
+    merge,
     pressure,
     severe,
 )
@@ -55,8 +57,6 @@ from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.streamswitch import CountingNames, NameExecutor
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
-
-_NO_LIMITS = TaskLimits(1, 1 << 30)
 
 
 def executors_needed(arrival_per_s: float, capacity: float, latency_us: float, most: int) -> int | None:
@@ -86,31 +86,13 @@ def find_merge(seen: Examination, capacity: Floats) -> Strategy | None:
     """All shards of s to d such that the pressures of those left, from the worst down, are the least in
     lexicographic order: Algorithm 1 of StreamSwitch, without asking whether the operator stays good. None for
     one executor. Ties: the first pair."""
-    arrival = seen.arrival_per_s
-    count = len(arrival)
+    count = len(seen.arrival_per_s)
     sources, destinations = np.divmod(np.arange(count * count), count)
     sources, destinations = sources[sources != destinations], destinations[sources != destinations]
     if not sources.size:
         return None
-    pairs = np.arange(len(sources))
-    merged = arrival[sources] + arrival[destinations]
-    vectors = np.tile(pressure(arrival, capacity), (len(sources), 1))
-    vectors[pairs, destinations] = pressure(merged, capacity[destinations])
-    vectors[pairs, sources] = -math.inf
-    vectors = -np.sort(-vectors, axis=1)
-    best = int(np.lexsort(vectors.T[::-1])[0])
-    source, destination = int(sources[best]), int(destinations[best])
-    after = arrival.copy()
-    after[destination] = merged[best]
-    expected_us = expected_latency_us(after, capacity)
-    return Strategy(
-        moved=np.flatnonzero(seen.holder == source),
-        source=source,
-        destination=destination,
-        expected_us=np.delete(expected_us, source),
-        source_us=math.inf,
-        destination_us=float(expected_us[destination]),
-    )
+    best = least_merges(seen, capacity, sources, destinations)[0]
+    return merge(seen, capacity, int(sources[best]), int(destinations[best]))
 
 
 @dataclass(slots=True)
@@ -146,7 +128,7 @@ class Drs:
         self._name_executor = name_executor or CountingNames()
         self._balances_load = balances_load
         self._operators = {
-            operator: _Operator(target, scope.limits.get(operator, _NO_LIMITS))
+            operator: _Operator(target, scope.limits_of(operator))
             for operator, target in scope.targets.items()
         }
 
@@ -156,15 +138,11 @@ class Drs:
 
     def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
         """One decision an operator in scope."""
-        spent = sum(
-            seen.tasks * self._scope.task_cpu.get(name, 1.0)
-            for name, seen in snapshot.operators.items()
-            if name in self._operators
-        )
+        spent = self._scope.cores_used(snapshot.tasks)
         decisions = []
         for name, operator in self._operators.items():
             if (seen := snapshot.operators.get(name)) is not None:
-                core = self._scope.task_cpu.get(name, 1.0)
+                core = self._scope.cores_of(name)
                 decision = self._one(snapshot.at_us, operator, seen, spent + core)
                 spent += core * _added(decision)
                 decisions.append(decision)
@@ -244,8 +222,8 @@ class Drs:
                     return _Verdict(Treatment.SCALE_OUT, "model-asks-for-more", said, out, conditions)
             why = f"{said}; " + ("no split of an executor helps" if affordable else "the budget is spent")
             rest = _Verdict(Treatment.HOLD, "cannot-scale-out", why, None, conditions)
-        elif wanted < has and (merge := find_merge(examined, capacity)) is not None:
-            return _Verdict(Treatment.SCALE_IN, "model-asks-for-less", said, merge, conditions)
+        elif wanted < has and (merged := find_merge(examined, capacity)) is not None:
+            return _Verdict(Treatment.SCALE_IN, "model-asks-for-less", said, merged, conditions)
         else:
             rest = _Verdict(Treatment.NONE, "model-is-content", said, None, conditions)
         if self._balances_load and diagnosis.treatment is Treatment.LOAD_BALANCE:

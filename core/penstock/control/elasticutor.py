@@ -562,7 +562,7 @@ def cores_of(executor: ExecutorSeen) -> Mapping[str, int]:
 
 
 def _core_milli(scope: Scope, operator: str) -> int:
-    return max(1, round(scope.task_cpu.get(operator, 1.0) * MILLI))
+    return max(1, round(scope.cores_of(operator) * MILLI))
 
 
 def _known(values: Floats) -> list[float | None]:

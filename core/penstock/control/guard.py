@@ -80,7 +80,7 @@ class Guard:
     def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
         """What the policy inside decides, within bounds. Of decisions that ask for more tasks at one moment
         the first come first; tasks given up at that moment do not count as free yet."""
-        tasks = {name: operator.tasks for name, operator in snapshot.operators.items()}
+        tasks = snapshot.tasks
         return tuple(self._judged(snapshot, decision, tasks) for decision in self._inner.decide(snapshot))
 
     def observe_many(self, series: SnapshotSeries) -> int:
@@ -185,14 +185,10 @@ class Guard:
                 return f"{operator} must have {counted(limits.min, 'task')} at least"
         if self._scope.cores_max is None:
             return None
-        now, then = self._cores(tasks), self._cores({**tasks, **after})
+        now, then = self._scope.cores_used(tasks), self._scope.cores_used({**tasks, **after})
         if then > self._scope.cores_max + _CORES_EPSILON and then > now + _CORES_EPSILON:
             return f"the budget is {self._scope.cores_max:g} cores, and {now:g} are in use"
         return None
-
-    def _cores(self, tasks: Mapping[str, int]) -> float:
-        cpu = self._scope.task_cpu
-        return sum(count * cpu.get(name, 1.0) for name, count in tasks.items() if name in self._scope.targets)
 
     def _with_bounds(self, decision: Decision) -> Decision:
         """Says so where even the most tasks allowed cannot serve what arrives."""

@@ -195,7 +195,7 @@ class _Scene:
         # An executor that never worked is as fast as the others are.
         usual = float(np.nanmean(service)) if np.isfinite(service).any() else 1.0
         service = np.where(np.isnan(service), usual, service)
-        size = scope.task_cpu.get(operator.operator, 1.0)
+        size = scope.cores_of(operator.operator)
         free = {node: math.floor(cores / size) for node, cores in _free(snapshot, scope).items()}
         nodes = snapshot.nodes
         return cls(
@@ -402,7 +402,7 @@ def _free(snapshot: TopologySnapshot, scope: Scope) -> dict[str, float]:
         for executor in operator.executors:
             for node, count in cores_of(executor).items():
                 if node in free:
-                    free[node] -= count * scope.task_cpu.get(name, 1.0)
+                    free[node] -= count * scope.cores_of(name)
     return {node: max(0.0, cores) for node, cores in free.items()}
 
 
@@ -412,12 +412,8 @@ def _spare(snapshot: TopologySnapshot, operator: OperatorSnapshot, scope: Scope)
     spare = math.inf if limits is None else limits.max - operator.tasks
     if scope.cores_max is None:
         return spare
-    used = sum(
-        each.tasks * scope.task_cpu.get(name, 1.0)
-        for name, each in snapshot.operators.items()
-        if name in scope.targets
-    )
-    return min(spare, math.floor((scope.cores_max - used) / scope.task_cpu.get(operator.operator, 1.0)))
+    free = scope.cores_max - scope.cores_used(snapshot.tasks)
+    return min(spare, math.floor(free / scope.cores_of(operator.operator)))
 
 
 def _take(cores: dict[str, int], node: str) -> None:

@@ -116,7 +116,7 @@ class ResourceCentric:
                     bound=index,
                     cores_min=limits.min if limits else 0,
                     cores_max=limits.max if limits else _UNLIMITED,
-                    core_milli=max(1, round(self._scope.task_cpu.get(each.operator, 1.0) * MILLI)),
+                    core_milli=max(1, round(self._scope.cores_of(each.operator) * MILLI)),
                 )
             )
         budget = sum(snapshot.nodes.values()) * MILLI if snapshot.nodes else math.inf

@@ -74,3 +74,8 @@ class TopologySnapshot:
     nodes: Mapping[str, int] = field(default_factory=dict)
     edges: tuple[tuple[str, str], ...] = ()
     """(upstream, downstream) among the operators."""
+
+    @property
+    def tasks(self) -> dict[str, int]:
+        """Operator -> tasks."""
+        return {name: operator.tasks for name, operator in self.operators.items()}

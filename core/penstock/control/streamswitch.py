@@ -46,7 +46,6 @@ from penstock.control.wording import counted, in_time, of_rate
 NameExecutor = Callable[[str, Collection[str]], str]
 """(operator, names in use) -> a name for one more executor of it."""
 
-_NO_LIMITS = TaskLimits(1, 1 << 30)
 
 _PART_MIN, _PART_MAX = 8, 1024
 """Looks that are taken in at once: the first ones, and at most."""
@@ -93,7 +92,7 @@ class StreamSwitch:
         for operator, target in self._targets.items():
             decision = self._decide(snapshot, operator, target, cores_free)
             if decision.treatment is Treatment.SCALE_OUT:
-                cores_free -= self._scope.task_cpu.get(operator, 1.0)
+                cores_free -= self._scope.cores_of(operator)
             decisions.append(decision)
         return tuple(decisions)
 
@@ -128,7 +127,7 @@ class StreamSwitch:
             if one is None or ahead is None:
                 return 0
             if not one.treatment:
-                limits = self._scope.limits.get(operator, _NO_LIMITS)
+                limits = self._scope.limits_of(operator)
                 may_go = _may_go(tuple([executor.tasks for executor in one.executors]), limits.min)
                 quiet = ahead.certain & is_quiet(
                     ahead.arrival_per_s, ahead.service_per_s, ahead.instantaneous_us, target, may_go
@@ -164,13 +163,7 @@ class StreamSwitch:
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
         if self._scope.cores_max is None:
             return math.inf
-        cpu = self._scope.task_cpu
-        used = sum(
-            seen.tasks * cpu.get(operator, 1.0)
-            for operator in self._targets
-            if (seen := snapshot.operators.get(operator)) is not None
-        )
-        return self._scope.cores_max - used
+        return self._scope.cores_max - self._scope.cores_used(snapshot.tasks)
 
     def _decide(
         self, snapshot: TopologySnapshot, operator: str, target: LatencyTarget, cores_free: float
@@ -198,8 +191,8 @@ class StreamSwitch:
         return self._decision(operator, target, seen, examined, diagnosis)
 
     def _room(self, operator: str, tasks: tuple[int, ...], cores_free: float) -> Room:
-        limits = self._scope.limits.get(operator, _NO_LIMITS)
-        fits = cores_free >= self._scope.task_cpu.get(operator, 1.0) - 1e-9
+        limits = self._scope.limits_of(operator)
+        fits = cores_free >= self._scope.cores_of(operator) - 1e-9
         return Room(may_go=_may_go(tasks, limits.min), may_add=sum(tasks) < limits.max and fits)
 
     # --- decisions ------------------------------------------------------------------------------------
@@ -296,7 +289,7 @@ class StreamSwitch:
     ) -> dict[str, str]:
         """What no decision can change."""
         found: list[str] = []
-        limits = self._scope.limits.get(operator, _NO_LIMITS)
+        limits = self._scope.limits_of(operator)
         arrival = float(examined.arrival_per_s.sum())
         served_at_max = float(examined.service_per_s.sum()) / sum(examined.tasks) * limits.max
         if arrival > served_at_max:

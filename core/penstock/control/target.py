@@ -17,6 +17,9 @@ class TaskLimits:
     max: int
 
 
+_NO_LIMITS = TaskLimits(1, 1 << 30)
+
+
 @dataclass(frozen=True, slots=True)
 class LatencyTarget:
     """The average latency over any window of `window_us` (T) stays at or below `latency_us` (L).
@@ -51,3 +54,15 @@ class Scope:
     cores_max: float | None = None
     task_cpu: Mapping[str, float] = field(default_factory=dict)
     """Cores that one task of an operator asks for; 1 where not given."""
+
+    def cores_of(self, operator: str) -> float:
+        """Cores that one task of `operator` asks for."""
+        return self.task_cpu.get(operator, 1.0)
+
+    def limits_of(self, operator: str) -> TaskLimits:
+        """Its limits; without any it has one task at least, and as many as one likes."""
+        return self.limits.get(operator, _NO_LIMITS)
+
+    def cores_used(self, tasks: Mapping[str, int]) -> float:
+        """Cores that so many tasks ask for (operator -> tasks); operators out of scope do not count."""
+        return sum(count * self.cores_of(name) for name, count in tasks.items() if name in self.targets)
