@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from penstock.control.decision import AssignCores, Decision
-from penstock.control.elasticutor import Elasticutor
-from penstock.control.sample_table import (
+from penstock.control.elasticutor.policy import Elasticutor
+from penstock.control.samples.sample_table import (
     ARRIVED,
     BUSY_US,
     BYTES_IN,

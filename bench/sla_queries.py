@@ -22,7 +22,7 @@ from rich.table import Table
 
 from penstock.control.decision import Decision
 from penstock.control.snapshot import TopologySnapshot
-from penstock.control.streamswitch import StreamSwitch
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.simulation.queueing.model import (
     Arrivals,

@@ -20,11 +20,11 @@ from bench.workloads import stock_exchange
 from bench.workloads.stock_exchange import SLOT_MS, StockParameters
 from numpy.typing import NDArray
 
-from penstock.control.drs import Drs
-from penstock.control.elasticutor import Elasticutor
+from penstock.control.baselines.drs import Drs
+from penstock.control.elasticutor.policy import Elasticutor
 from penstock.control.hybrid import Hybrid
 from penstock.control.policy import Policy
-from penstock.control.streamswitch import StreamSwitch
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.simulation.queueing.clairvoyant import clairvoyant
 from penstock.simulation.queueing.model import (

@@ -18,8 +18,8 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.examination import Examination
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
+from penstock.control.streamswitch.examination import Examination
 
 SLOT_US = 100_000
 

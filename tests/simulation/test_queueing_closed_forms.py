@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.control.streamswitch import StreamSwitch
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.simulation.queueing.model import (
     Arrivals,

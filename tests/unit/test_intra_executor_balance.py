@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.intra_executor_balance import THETA, Balance, rebalance
+from penstock.control.elasticutor.intra_executor_balance import THETA, Balance, rebalance
 
 
 def names(count: int) -> list[str]:

@@ -18,8 +18,8 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
+from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import TopologySnapshot
-from penstock.control.snapshot_series import SnapshotSeries
 from penstock.control.target import LatencyTarget
 from penstock.simulation.queueing.model import (
     Arrivals,

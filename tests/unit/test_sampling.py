@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.control.sampling import ShardSampler
+from penstock.control.samples.sampling import ShardSampler
 from penstock.control.snapshot import ShardSample
 from penstock.metrics.rows import ShardRow
 from penstock.store.port import ShardCounters

@@ -22,8 +22,8 @@ from penstock.control.decision import (
 )
 from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.streamswitch.treat import single_tasks
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
-from penstock.control.treat import single_tasks
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode

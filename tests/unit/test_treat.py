@@ -17,7 +17,7 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.treat import (
+from penstock.control.streamswitch.treat import (
     STEP_US_MAX,
     ActionRefused,
     Advance,

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.control.intra_executor_balance import Balance, rebalance
+from penstock.control.elasticutor.intra_executor_balance import Balance, rebalance
 from penstock_worker.resident_task import ResidentTask
 
 _LOG = logging.getLogger(__name__)

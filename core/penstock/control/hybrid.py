@@ -14,7 +14,7 @@ more, and at most one thing is done, in this order:
    saves a core (M/M/k systems put together always need fewer servers).
 
 The slow parent is shown every snapshot, so that its averages are whole, and heard at these moments alone.
-Neighbours: `elasticutor` is the fast parent, any other policy may be the slow one.
+Neighbours: `elasticutor.policy` is the fast parent, any other policy may be the slow one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.elasticutor import cores_of
-from penstock.control.jackson import Floats, minimal_cores, sojourn_us
+from penstock.control.elasticutor.jackson import Floats, minimal_cores, sojourn_us
+from penstock.control.elasticutor.policy import cores_of
 from penstock.control.policy import Policy
-from penstock.control.shard_rates import ExecutorRates, OperatorLook, ServiceMemory, ShardRates
+from penstock.control.samples.shard_rates import ExecutorRates, OperatorLook, ServiceMemory, ShardRates
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.control.sla_scope import Promise, keyed_edges
-from penstock.control.treat import single_tasks
+from penstock.control.streamswitch.treat import single_tasks
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import FilesSource, Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files

@@ -2,7 +2,7 @@
 
 It does no I/O but for its log of decisions: `local_run` hands it what the store said and publishes the
 schedules that it answers. While a treatment goes on, while workers come or go, and while metrics are missing
-nothing new is decided. Neighbours: `penstock.control.treat` carries decisions out, `window_judge` judges,
+nothing new is decided. Neighbours: `streamswitch.treat` carries decisions out, `window_judge` judges,
 `explain` shows the log.
 """
 
@@ -24,11 +24,10 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.policy import Policy
-from penstock.control.sampling import ShardSampler
+from penstock.control.samples.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
-from penstock.control.target import LatencyTarget
-from penstock.control.treat import (
+from penstock.control.streamswitch.treat import (
     ActionRefused,
     Advance,
     Course,
@@ -38,6 +37,7 @@ from penstock.control.treat import (
     begin,
     tasks_after,
 )
+from penstock.control.target import LatencyTarget
 from penstock.control.window_judge import Judged, WindowJudge
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule

@@ -18,7 +18,7 @@ from penstock.control.target import LatencyTarget, Scope
 if TYPE_CHECKING:
     from penstock.control.guard import Guard
     from penstock.control.split_sla import EndToEndSplit
-    from penstock.control.streamswitch import StreamSwitch
+    from penstock.control.streamswitch.policy import StreamSwitch
 
 
 SCALE_IN_WINDOWS = 5
@@ -32,7 +32,7 @@ def policy_of(promise: Promise, edges: Sequence[tuple[str, str]]) -> Policy:
     """
     from penstock.control.guard import Guard, GuardRules
     from penstock.control.split_sla import EndToEndSplit
-    from penstock.control.streamswitch import StreamSwitch
+    from penstock.control.streamswitch.policy import StreamSwitch
 
     scope = promise.scope
     inner = _inner(promise.policy, scope)
@@ -83,11 +83,11 @@ def has_single_tasks(name: str) -> bool:
 
 
 def _inner(name: str, scope: Scope) -> Policy:
-    from penstock.control.streamswitch import StreamSwitch
+    from penstock.control.streamswitch.policy import StreamSwitch
 
     if name == "StreamSwitch":
         return StreamSwitch(scope)
-    from penstock.control.elasticutor import Elasticutor
+    from penstock.control.elasticutor.policy import Elasticutor
 
     if name == "Elasticutor":
         return Elasticutor(scope)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.core_assignment import (
+from penstock.control.elasticutor.core_assignment import (
     THRESHOLD_BYTES_PER_S,
     Assigned,
     Problem,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from control_scene import Shard, examination
 from penstock.control.decision import Health, Treatment
-from penstock.control.diagnose import (
+from penstock.control.streamswitch.diagnose import (
     Diagnosis,
     Room,
     can_merge,
@@ -26,7 +26,7 @@ from penstock.control.diagnose import (
     is_quiet,
     pressure,
 )
-from penstock.control.examination import Examination, Floats
+from penstock.control.streamswitch.examination import Examination, Floats
 from penstock.control.target import LatencyTarget
 
 TARGET = LatencyTarget(latency_us=1_000_000)

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 import pytest
 
+from penstock.control.baselines.drs import Drs, executors_needed, is_least
 from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
-from penstock.control.drs import Drs, executors_needed, is_least
+from penstock.control.samples.snapshot_series import ObservesMany
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
-from penstock.control.snapshot_series import ObservesMany
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.simulation.queueing.model import (
     Arrivals,

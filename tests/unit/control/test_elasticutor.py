@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.core_assignment import THRESHOLD_BYTES_PER_S
 from penstock.control.decision import AssignCores, Decision, Health, Treatment
-from penstock.control.elasticutor import Elasticutor, Settings, naive_ec
-from penstock.control.sample_columns import SampleColumns
-from penstock.control.sample_table import (
+from penstock.control.elasticutor.core_assignment import THRESHOLD_BYTES_PER_S
+from penstock.control.elasticutor.policy import Elasticutor, Settings, naive_ec
+from penstock.control.samples.sample_columns import SampleColumns
+from penstock.control.samples.sample_table import (
     ARRIVED,
     BUSY_US,
     COMPLETED,
@@ -25,7 +25,7 @@ from penstock.control.sample_table import (
     SampleTable,
     Shards,
 )
-from penstock.control.shard_rates import ServiceMemory, ShardRates
+from penstock.control.samples.shard_rates import ServiceMemory, ShardRates
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 

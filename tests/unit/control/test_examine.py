@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_scene import SLOT_US, Counts, Feed
-from penstock.control.examination import Examination
-from penstock.control.examine import Examiner
-from penstock.control.sample_columns import SampleColumns
-from penstock.control.sample_table import Shards, Writers, table_of
+from penstock.control.samples.sample_columns import SampleColumns
+from penstock.control.samples.sample_table import Shards, Writers, table_of
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot
+from penstock.control.streamswitch.examination import Examination
+from penstock.control.streamswitch.examine import Examiner
 from penstock.control.target import LatencyTarget
 
 TARGET = LatencyTarget(latency_us=1_000_000)

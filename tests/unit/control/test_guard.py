@@ -26,7 +26,7 @@ from penstock.control.decision import (
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules, tasks_after
 from penstock.control.outcomes import share_of_promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch import StreamSwitch
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 TARGET = LatencyTarget(latency_us=1_000_000)

@@ -17,7 +17,7 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.elasticutor import Elasticutor
+from penstock.control.elasticutor.policy import Elasticutor
 from penstock.control.hybrid import Hybrid, Settings
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits

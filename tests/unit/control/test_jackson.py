@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.jackson import (
+from penstock.control.elasticutor.jackson import (
     Bound,
     Network,
     Part,

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from control_scene import SLOT_US
 from penstock.control.decision import Decision
-from penstock.control.examine import Examiner
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules
-from penstock.control.look_ahead import TellsMany
-from penstock.control.sample_table import Shards
+from penstock.control.samples.sample_table import Shards
+from penstock.control.samples.snapshot_series import ObservesMany, OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen, TopologySnapshot
-from penstock.control.snapshot_series import ObservesMany, OperatorSeries, SnapshotSeries
-from penstock.control.streamswitch import StreamSwitch
+from penstock.control.streamswitch.examine import Examiner
+from penstock.control.streamswitch.look_ahead import TellsMany
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 TARGET = LatencyTarget(latency_us=1_000_000)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.control.baselines.resource_centric import ResourceCentric, Settings
 from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
-from penstock.control.resource_centric import ResourceCentric, Settings
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 

@@ -17,7 +17,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.snapshot import TopologySnapshot
-from penstock.control.streamswitch import StreamSwitch
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 TARGET = LatencyTarget(latency_us=1_000_000)

@@ -17,7 +17,7 @@ import numpy as np
 
 from penstock.control.decision import Action, Decision, MoveShards, Treatment
 from penstock.control.policy import Policy
-from penstock.control.snapshot_series import ObservesMany
+from penstock.control.samples.snapshot_series import ObservesMany
 from penstock.control.target import LatencyTarget
 from penstock.simulation.queueing.exact import ExactNetwork
 from penstock.simulation.queueing.model import Arrivals, FloatArray, OperatorRun, Run, SimulatedTopology

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from penstock.control.sample_table import AssignmentTable, Shards
+from penstock.control.samples.sample_table import AssignmentTable, Shards
+from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen
-from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.simulation.queueing.model import SimulatedTopology
 from penstock.simulation.queueing.network import Counters, Network
 from penstock.simulation.queueing.station import Station

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.control.decision import Action, AddExecutor, AssignCores, MoveShards, RemoveExecutor
-from penstock.control.intra_executor_balance import THETA, rebalance
+from penstock.control.elasticutor.intra_executor_balance import THETA, rebalance
 from penstock.control.snapshot import ExecutorSeen
 from penstock.simulation.queueing.model import FloatArray, IntArray, Sharing, SimulatedOperator, Switch
 from penstock.simulation.queueing.switching import Move, Pause, moves_of, task_moves_of

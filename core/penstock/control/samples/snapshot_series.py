@@ -15,8 +15,8 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from penstock.control.sample_columns import SampleColumns
-from penstock.control.sample_table import ROWS, SampleTable, Shards
+from penstock.control.samples.sample_columns import SampleColumns
+from penstock.control.samples.sample_table import ROWS, SampleTable, Shards
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 
 Floats = npt.NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 `jackson` says how many; here the present assignment X~ becomes one with enough, at a small migration cost
 C(X|X~) and with the cores of data-intensive executors on their own node. `assign_naive` is naive-EC (section
-5.4): the same without these two concerns. Neighbours: `elasticutor` calls both.
+5.4): the same without these two concerns. Neighbours: `elasticutor.policy` calls both.
 
 What the paper leaves open is decided so (decision record 0013):
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control.slot_history import GONE, ROWS_MIN, Flags, Floats, Indices, summed
+from penstock.control.streamswitch.slot_history import GONE, ROWS_MIN, Flags, Floats, Indices, summed
 
 ETA = 1 / 8
 """Decay factor of the moving average (4.2). The first samples count alike, until one of them weighs less."""

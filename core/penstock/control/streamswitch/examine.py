@@ -12,13 +12,15 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control import sample_table
-from penstock.control.examination import Examination
-from penstock.control.look_ahead import Ahead, look_ahead
-from penstock.control.sample_columns import SampleColumns
-from penstock.control.sample_table import SampleTable
-from penstock.control.service_rates import ServiceRates
-from penstock.control.slot_history import (
+from penstock.control.samples import sample_table
+from penstock.control.samples.sample_columns import SampleColumns
+from penstock.control.samples.sample_table import SampleTable
+from penstock.control.samples.snapshot_series import OperatorSeries
+from penstock.control.snapshot import OperatorSnapshot
+from penstock.control.streamswitch.examination import Examination
+from penstock.control.streamswitch.look_ahead import Ahead, look_ahead
+from penstock.control.streamswitch.service_rates import ServiceRates
+from penstock.control.streamswitch.slot_history import (
     ARRIVED,
     COMPLETED,
     GONE,
@@ -32,8 +34,6 @@ from penstock.control.slot_history import (
     renumbered,
     summed,
 )
-from penstock.control.snapshot import OperatorSnapshot
-from penstock.control.snapshot_series import OperatorSeries
 from penstock.control.target import LatencyTarget
 
 KNOWN_SHARE_MIN = 0.5

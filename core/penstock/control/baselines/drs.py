@@ -36,7 +36,10 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.diagnose import (
+from penstock.control.elasticutor.jackson import sojourn_us
+from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
+from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.streamswitch.diagnose import (
     Diagnosis,
     Room,
     Strategy,
@@ -49,13 +52,10 @@ from penstock.control.diagnose import (
     pressure,
     severe,
 )
-from penstock.control.examination import Examination, Flags, Floats
-from penstock.control.examine import Examiner
-from penstock.control.jackson import sojourn_us
-from penstock.control.look_ahead import Ahead
-from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
-from penstock.control.streamswitch import CountingNames, NameExecutor
+from penstock.control.streamswitch.examination import Examination, Flags, Floats
+from penstock.control.streamswitch.examine import Examiner
+from penstock.control.streamswitch.look_ahead import Ahead
+from penstock.control.streamswitch.policy import CountingNames, NameExecutor
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 

@@ -25,7 +25,9 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.diagnose import (
+from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
+from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.streamswitch.diagnose import (
     Diagnosis,
     Room,
     Strategy,
@@ -35,11 +37,9 @@ from penstock.control.diagnose import (
     good,
     is_quiet,
 )
-from penstock.control.examination import Examination, Flags
-from penstock.control.examine import Examiner
-from penstock.control.look_ahead import Ahead, Told
-from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.snapshot_series import OperatorSeries, SnapshotSeries
+from penstock.control.streamswitch.examination import Examination, Flags
+from penstock.control.streamswitch.examine import Examiner
+from penstock.control.streamswitch.look_ahead import Ahead, Told
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.control.wording import counted, in_time, of_rate
 

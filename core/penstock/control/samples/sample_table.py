@@ -14,7 +14,7 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control.sample_columns import SampleColumns
+from penstock.control.samples.sample_columns import SampleColumns
 from penstock.control.snapshot import ShardSample
 
 Floats = NDArray[np.float64]

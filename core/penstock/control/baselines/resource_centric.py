@@ -28,10 +28,10 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.intra_executor_balance import THETA, Balance, rebalance
-from penstock.control.jackson import Bound, Network, Part, allocate, sojourn_us
-from penstock.control.sample_table import NOBODY, Floats
-from penstock.control.shard_rates import ExecutorRates, OperatorLook, ServiceMemory, ShardRates
+from penstock.control.elasticutor.intra_executor_balance import THETA, Balance, rebalance
+from penstock.control.elasticutor.jackson import Bound, Network, Part, allocate, sojourn_us
+from penstock.control.samples.sample_table import NOBODY, Floats
+from penstock.control.samples.shard_rates import ExecutorRates, OperatorLook, ServiceMemory, ShardRates
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 

@@ -2,7 +2,7 @@
 
 Health of executors and operator, Algorithm 1 (scale in), Algorithm 2 (load balance) and scale out with
 mu_d = mu_s. Where the paper is silent or contradicts itself, docs/decisions/0012-streamswitch.md says what is
-done and why. Pure, on arrays by executor. Neighbours: `examination` is what comes in, `streamswitch` makes a
+done and why. Pure, on arrays by executor. Neighbours: `examination` is what comes in, `policy` makes a
 decision of what comes out.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.control.decision import Health, Treatment
-from penstock.control.examination import Examination, Flags, Floats, Indices
+from penstock.control.streamswitch.examination import Examination, Flags, Floats, Indices
 from penstock.control.target import LatencyTarget
 
 GAIN_MIN = 0.05

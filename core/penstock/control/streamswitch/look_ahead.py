@@ -15,8 +15,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control.service_rates import ServiceRates
-from penstock.control.slot_history import (
+from penstock.control.samples.snapshot_series import OperatorSeries
+from penstock.control.streamswitch.service_rates import ServiceRates
+from penstock.control.streamswitch.slot_history import (
     ARRIVED,
     COMPLETED,
     KNOWN,
@@ -28,7 +29,6 @@ from penstock.control.slot_history import (
     SlotHistory,
     summed,
 )
-from penstock.control.snapshot_series import OperatorSeries
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 What is not known stays NaN through all sums (promise 7): an executor with one shard that cannot be told has
 no rates. A shard whose writer changed is told from the samples of the new writer alone as soon as there are
 two, and until then by its last rates, for as long as a window. Neighbours: `sample_table` has the arrays,
-`elasticutor`, `hybrid` and `resource_centric` decide on what comes out.
+`elasticutor.policy`, `hybrid` and `resource_centric` decide on what comes out.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.control.sample_columns import SampleColumns
-from penstock.control.sample_table import (
+from penstock.control.samples.sample_columns import SampleColumns
+from penstock.control.samples.sample_table import (
     ARRIVED,
     BUSY_US,
     BYTES_IN,

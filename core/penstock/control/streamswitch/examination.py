@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.control.slot_history import ROWS_MIN, Flags, Floats, Indices
+from penstock.control.streamswitch.slot_history import ROWS_MIN, Flags, Floats, Indices
 
 __all__ = ["Examination", "Flags", "Floats", "Indices"]
 

@@ -20,14 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control.core_assignment import (
-    THRESHOLD_BYTES_PER_S,
-    Assigned,
-    Problem,
-    assign,
-    assign_naive,
-    release,
-)
 from penstock.control.decision import (
     Action,
     AssignCores,
@@ -37,8 +29,25 @@ from penstock.control.decision import (
     Prediction,
     Treatment,
 )
-from penstock.control.jackson import Allocation, Bound, Floats, Integers, Network, Part, allocate, sojourn_us
-from penstock.control.shard_rates import OperatorLook, ServiceMemory, ShardRates
+from penstock.control.elasticutor.core_assignment import (
+    THRESHOLD_BYTES_PER_S,
+    Assigned,
+    Problem,
+    assign,
+    assign_naive,
+    release,
+)
+from penstock.control.elasticutor.jackson import (
+    Allocation,
+    Bound,
+    Floats,
+    Integers,
+    Network,
+    Part,
+    allocate,
+    sojourn_us,
+)
+from penstock.control.samples.shard_rates import OperatorLook, ServiceMemory, ShardRates
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope
 
