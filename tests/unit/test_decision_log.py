@@ -22,11 +22,10 @@ from penstock_operator.cli import main
 from penstock_operator.local.decision_log import (
     FILE,
     KEPT,
-    Brought,
     DecisionLog,
-    action_words,
     read_decisions,
 )
+from penstock_operator.sla.decision_record import Brought, action_words
 
 SCALE_OUT = Decision(
     at_us=1_760_000_000_000_000,

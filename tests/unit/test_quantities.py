@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_decisions import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.run_status import RunEvent, RunStatus
 from penstock_operator.local.run_summary import RunSummary, summary_json
-from penstock_operator.local.sla_loop import SlaLoop
 from penstock_operator.memory_fleet import MemoryFleet
+from penstock_operator.sla.loop import SlaLoop
 from stand_in_run import PARTITIONS, expected_names, orders_plan
 from stand_in_workers import KEYED_SHARDS, StandInWorkers
 

@@ -8,7 +8,7 @@ from penstock.control.guard import Guard
 from penstock.control.policy import Policy
 from penstock.control.sla_scope import Promise
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
-from penstock_operator.local.sla_policy import EndToEnd, has_single_tasks, policy_of
+from penstock_operator.sla.policies import EndToEnd, has_single_tasks, policy_of
 
 
 def policy(name: str, *operators: str, operator: str = "") -> Policy:

@@ -15,7 +15,7 @@ from penstock_operator.local.live_view import render
 from penstock_operator.local.log_lines import status_line
 from penstock_operator.local.run_status import RunStatus
 from penstock_operator.local.sla_picture import draw
-from penstock_operator.local.sla_status import SlaLine, SlaSummary, TimelinePoint, sla_words, summary_words
+from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint, sla_words, summary_words
 
 LINE = SlaLine(
     name="quick",

@@ -13,8 +13,8 @@ import msgspec
 
 from penstock.api.load import load_manifest
 from penstock.control.wording import counted
-from penstock_operator.local import quantities
-from penstock_operator.local.decision_log import Brought, DecisionRecord, Expected, SeenExecutor
+from penstock_operator import quantities
+from penstock_operator.sla.decision_record import Brought, DecisionRecord, Expected, SeenExecutor
 
 _INDENT = "    "
 

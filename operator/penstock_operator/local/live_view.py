@@ -17,10 +17,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 from penstock_operator.local.progress import OperatorProgress
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.local.sla_status import SlaLine, share
+from penstock_operator.sla.status import SlaLine, share
 
 _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5

@@ -51,7 +51,7 @@ from penstock_operator.local.run_decisions import (
 from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.run_summary import RunSummary
-from penstock_operator.local.sla_loop import SlaLook, SlaLoop
+from penstock_operator.sla.loop import SlaLook, SlaLoop
 
 TICK_S = 0.15
 _REST_S = 0.005

@@ -5,10 +5,10 @@ Events come as lines of their own as they happen. Neighbour: `live_view` is the 
 
 from __future__ import annotations
 
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 from penstock_operator.local.progress import OperatorProgress
 from penstock_operator.local.run_status import RunEvent, RunStatus
-from penstock_operator.local.sla_status import sla_words
+from penstock_operator.sla.status import sla_words
 
 
 def status_line(status: RunStatus) -> str:

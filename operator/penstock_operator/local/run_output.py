@@ -15,7 +15,7 @@ from penstock_operator.local.live_view import LiveView
 from penstock_operator.local.log_lines import event_line, status_line
 from penstock_operator.local.run_status import RunEvent, RunStatus
 from penstock_operator.local.run_summary import RunSummary, headline, summary_table
-from penstock_operator.local.sla_status import summary_words
+from penstock_operator.sla.status import summary_words
 
 _REFRESH_S = 0.25
 

@@ -25,7 +25,7 @@ from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis_store import RedisStore
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 from penstock_operator.local.decision_log import DecisionLog
 from penstock_operator.local.local_fleet import LocalFleet, worker_command
 from penstock_operator.local.local_run import LocalRun
@@ -44,12 +44,12 @@ from penstock_operator.local.run_record import (
 )
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.local.sentinel import Sentinel
-from penstock_operator.local.sla_loop import SlaLoop
 from penstock_operator.local.sla_picture import draw
-from penstock_operator.local.sla_policy import has_single_tasks, policy_of
-from penstock_operator.local.sla_status import SlaSummary
 from penstock_operator.local.ticks import SystemTicks
 from penstock_operator.local.topology_identity import identity_of
+from penstock_operator.sla.loop import SlaLoop
+from penstock_operator.sla.policies import has_single_tasks, policy_of
+from penstock_operator.sla.status import SlaSummary
 
 NODE = "local"
 STORE_ID = "local"

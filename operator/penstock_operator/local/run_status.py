@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock_operator.local.progress import OperatorProgress
-from penstock_operator.local.sla_status import SlaLine
+from penstock_operator.sla.status import SlaLine
 
 
 @dataclass(frozen=True, slots=True)

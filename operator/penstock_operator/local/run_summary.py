@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import msgspec
 from rich.table import Table
 
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 from penstock_operator.local.progress import OperatorTotal
 from penstock_operator.local.run_status import RunEvent
 from penstock_operator.local.sla_picture import timeline_rows
-from penstock_operator.local.sla_status import SlaSummary
+from penstock_operator.sla.status import SlaSummary
 
 
 @dataclass(frozen=True, slots=True)

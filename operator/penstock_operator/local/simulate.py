@@ -34,7 +34,7 @@ from penstock.simulation.queueing.model import (
     Switching,
 )
 from penstock.simulation.queueing.replay import run
-from penstock_operator.local.sla_policy import has_single_tasks, policy_of
+from penstock_operator.sla.policies import has_single_tasks, policy_of
 
 NODE = "here"
 KEYS = 10_000

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.simulation.queueing.model import FloatArray, OperatorRun, Run
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 from penstock_operator.local.simulate import Answer, Candidate
 
 _WIDTH = 56

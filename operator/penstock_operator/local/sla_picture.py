@@ -1,7 +1,7 @@
 """The picture of a run with an SLA: load, latency against the bound, executors and cores over time.
 
 matplotlib is in the `dev` extra alone; without it there is no picture, and the JSON summary holds the same
-numbers. Neighbour: `sla_status` holds the timeline.
+numbers. Neighbour: `penstock_operator.sla.status` holds the timeline.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from penstock_operator.local.sla_status import SlaSummary, TimelinePoint, share
+from penstock_operator.sla.status import SlaSummary, TimelinePoint, share
 
 
 def draw(path: Path, summary: SlaSummary) -> bool:

@@ -1,7 +1,7 @@
 """From a LatencySLA's `policy` to the code that decides, with what stands around every policy in a live run.
 
 Policies are imported where they are asked for: a run without an SLA needs none of them. Neighbours:
-`penstock.control` holds the policies and `guard`, `sla_loop` asks one.
+`penstock.control` holds the policies and `guard`, `loop` asks one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An SLA at one moment and over a run, as values that view, log lines and summary show.
 
-Neighbours: `sla_loop` makes them, `live_view`, `log_lines` and `run_summary` show them.
+Neighbours: `loop` makes them, `live_view`, `log_lines` and `run_summary` show them.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock_operator.local import quantities
+from penstock_operator import quantities
 
 
 @dataclass(frozen=True, slots=True)

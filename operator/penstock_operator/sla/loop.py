@@ -1,9 +1,9 @@
-"""Keeps one LatencySLA of a run: every delta it looks, judges, asks the policy, and has it carried out.
+"""Keeps one LatencySLA: every delta it looks, judges, asks the policy, and has it carried out.
 
-It does no I/O but for its log of decisions: `local_run` hands it what the store said and publishes the
-schedules that it answers. While a treatment goes on, while workers come or go, and while metrics are missing
-nothing new is decided. Neighbours: `streamswitch.treat` carries decisions out, `window_judge` judges,
-`explain` shows the log.
+It does no I/O but for its log of decisions: whoever runs it (`penstock run`, the cluster's operator) hands it
+what the stores said and publishes the schedules that it answers. While a treatment goes on, while workers
+come or go, and while metrics are missing nothing new is decided. Neighbours: `streamswitch.treat` carries
+decisions out, `window_judge` judges.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from penstock.control.window_judge import Judged, WindowJudge
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
-from penstock_operator.local.decision_log import Brought, DecisionLog
-from penstock_operator.local.sla_status import SlaLine, SlaSummary, TimelinePoint
+from penstock_operator.sla.decision_record import Brought, DecisionKeeper
+from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint
 
 TASK_SILENT_US = 3_000_000
 """A task that works or waits speaks at least once a second; an executor that is silent for so long is not
@@ -144,7 +144,7 @@ class SlaLoop:
         policy: Policy,
         shards: Mapping[str, Sequence[str]],
         edges: Sequence[tuple[str, str]],
-        log: DecisionLog,
+        log: DecisionKeeper,
     ) -> None:
         self.promise = promise
         self._policy = policy
