@@ -1,7 +1,7 @@
 """The last decisions of a topology's SLAs, kept in its state directory as JSON lines (`decisions.jsonl`).
 
-A line is written when a decision is made, another one when it is known what it brought; a line that a kill cut
-short is passed over. Neighbours: `penstock_operator.sla.loop` writes, `explain` shows.
+A line is written when a decision is made, another one when it is known what it brought; a line that a kill
+cut short is passed over. Neighbours: `penstock_operator.sla.loop` writes, `explain` shows.
 """
 
 from __future__ import annotations

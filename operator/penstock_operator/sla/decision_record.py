@@ -1,7 +1,7 @@
 """Decisions as records: what was seen, predicted and chosen, and later what it brought (promise 8).
 
-Neighbours: `loop` hands them to a `DecisionKeeper`; `penstock run` keeps them in a file, the cluster's operator
-in the status of the LatencySLA and in its log.
+Neighbours: `loop` hands them to a `DecisionKeeper`; `penstock run` keeps them in a file, the cluster's
+operator in the status of the LatencySLA and in its log.
 """
 
 from __future__ import annotations
