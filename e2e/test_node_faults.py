@@ -8,6 +8,7 @@ from e2e.harness.cluster import Cluster
 from e2e.harness.faults import cordoned, start_node, stop_node
 from e2e.harness.installation import STORES, Installation, node_of
 from e2e.harness.topologies import Sizes, WordCount
+from e2e.harness.watching import Object
 
 LOST_S = 90
 DRAIN_S = 180
@@ -16,6 +17,11 @@ AGAIN_S = 180
 
 def homes(counting: WordCount) -> set[str]:
     return {part["home"] for each in counting.schedules() for part in each["spec"]["shards"]}
+
+
+def shards_moving(schedule: Object) -> int:
+    """As `kubectl get schedules` shows it; -1 where nothing is said."""
+    return int(schedule.get("status", {}).get("shardsMoving", -1))
 
 
 def test_a_node_stops_and_starts_again(
@@ -45,15 +51,18 @@ def test_a_node_is_drained_and_used_again(
     counting.wait_rows()
     node, other = cluster.worker_nodes
     with cordoned(cluster, node):
-        cluster.kubectl(
-            "drain",
-            node,
-            "--ignore-daemonsets",
-            "--delete-emptydir-data",
-            "--pod-selector=app.kubernetes.io/name=penstock",
-            f"--timeout={DRAIN_S}s",
-            seconds=DRAIN_S + 30,
-        )
+        with cluster.recording("schedules", counting.selector) as states:
+            cluster.kubectl(
+                "drain",
+                node,
+                "--ignore-daemonsets",
+                "--delete-emptydir-data",
+                "--pod-selector=app.kubernetes.io/name=penstock",
+                f"--timeout={DRAIN_S}s",
+                seconds=DRAIN_S + 30,
+            )
+        assert max(shards_moving(state) for state in states) > 0
+        assert [shards_moving(each) for each in counting.schedules()] == [0] * len(counting.schedules())
         assert homes(counting) == {other}
         assert {node_of(pod) for pod in counting.workers()} == {other}
         assert node not in {node_of(pod) for pod in cluster.all("pods", STORES)}

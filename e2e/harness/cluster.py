@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from e2e.harness.commands import CommandFailed, Environment
-from e2e.harness.watching import Object, watch_until
+from e2e.harness.watching import Object, recording, watch_until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -106,6 +107,10 @@ class Cluster:
         """Wait until the objects with these labels are so."""
         arguments = (f"--namespace={self.namespace}", kind, f"--selector={selector}")
         return watch_until(self.environment, arguments, what, found, seconds)
+
+    def recording(self, kind: str, selector: str) -> AbstractContextManager[list[Object]]:
+        """All states that the objects with these labels go through while the block lasts, as they come."""
+        return recording(self.environment, (f"--namespace={self.namespace}", kind, f"--selector={selector}"))
 
     # --- nodes --------------------------------------------------------------------------------------
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import selectors
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -67,6 +69,33 @@ def watch_until(
     return objects
 
 
+@contextmanager
+def recording(environment: Environment, arguments: tuple[str, ...]) -> Iterator[list[Object]]:
+    """Every state that a watch shows of the objects that `kubectl get ARGUMENTS` names, in order, until the
+    block's end; an object that was deleted is left out."""
+    states: list[Object] = []
+
+    def read(stream: IO[bytes]) -> None:
+        states.extend(
+            event["object"]
+            for event in _documents(stream)
+            if event is not None and event["type"] != "DELETED"
+        )
+
+    process = _watch(environment, arguments)
+    assert process.stdout is not None
+    reader = threading.Thread(target=read, args=(process.stdout,), daemon=True)
+    reader.start()
+    try:
+        yield states
+        time.sleep(SILENCE_S)  # what has happened by now is on its way
+    finally:
+        process.kill()
+        process.wait()
+        reader.join()
+        process.stdout.close()
+
+
 def uid_of(found: Object) -> str:
     return str(found["metadata"].get("uid", found["metadata"]["name"]))
 
@@ -82,9 +111,7 @@ def _listed(environment: Environment, arguments: tuple[str, ...]) -> list[Object
 @contextmanager
 def _events(environment: Environment, arguments: tuple[str, ...]) -> Iterator[Iterator[Object | None]]:
     """The events of a watch as they come, and None where there was silence."""
-    process = environment.start(
-        "kubectl", "get", *arguments, "--watch", "--output=json", "--output-watch-events"
-    )
+    process = _watch(environment, arguments)
     assert process.stdout is not None
     try:
         yield _documents(process.stdout)
@@ -92,6 +119,12 @@ def _events(environment: Environment, arguments: tuple[str, ...]) -> Iterator[It
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def _watch(environment: Environment, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+    return environment.start(
+        "kubectl", "get", *arguments, "--watch", "--output=json", "--output-watch-events"
+    )
 
 
 def _documents(stream: IO[bytes]) -> Iterator[Object | None]:

@@ -230,6 +230,11 @@ def test_the_operator_does_not_touch_what_users_write() -> None:
     assert verbs == {"get", "list", "watch"}
 
 
+def test_the_operator_writes_into_the_status_of_schedules_and_reads_it_with_them() -> None:
+    verbs = {verb for resource, verb in rules("penstock-operator") if resource == "schedules/status"}
+    assert verbs == {"patch"}
+
+
 def test_an_agent_reads_schedules_and_reports_on_them() -> None:
     assert rules("penstock-agent") == {
         ("schedules", "get"),

@@ -165,6 +165,42 @@ def test_a_scale_edit_resizes_the_pod_that_stays(nodes: RedisBackend) -> None:
     tell(nodes, story)
 
 
+def test_a_schedules_status_shows_what_agents_have_on_the_move_and_tasks_that_run(
+    nodes: RedisBackend,
+) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+
+        async def shown() -> tuple[int, int]:
+            (schedule,) = (await stage.cluster.list(SCHEDULES)).items
+            status = schedule.get("status") or {}
+            return status.get("shardsMoving", -1), status.get("tasksReady", -1)
+
+        async def settled() -> bool:
+            return await shown() == (0, 2)
+
+        async def moving() -> bool:
+            return (await shown())[0] == 3
+
+        async def report(count: int) -> None:
+            (schedule,) = (await stage.cluster.list(SCHEDULES)).items
+            (entry,) = schedule["status"]["applied"]
+            told = {
+                "metadata": schedule["metadata"],
+                "status": {"applied": [{**entry, "shardsMoving": count}]},
+            }
+            stage.cluster.status_by(f"penstock-agent-{entry['node']}", SCHEDULES, told)
+
+        await stage.until(settled)
+        await report(3)
+        await stage.until(moving)
+        await report(0)
+        await stage.until(settled)
+
+    tell(nodes, story)
+
+
 def test_a_worker_that_is_deleted_is_made_again_and_scheduled_anew(nodes: RedisBackend) -> None:
     async def story(stage: Stage, _: Replica) -> None:
         await stage.cluster.create(TOPOLOGIES, topology())

@@ -153,8 +153,11 @@ class ScheduleStatus(Document):
     observed_generation: ObservedGeneration | None = None
     conditions: Conditions = ()
     applied: Annotated[tuple[AppliedVersion, ...], keyed_list(1024, "node")] = ()
+    """Each entry is written by its node's agent."""
     shards_moving: Annotated[int, Field(ge=0)] | None = None
+    """Shards on their way to another store, over all nodes; the operator sums them up."""
     tasks_ready: Annotated[int, Field(ge=0)] | None = None
+    """Tasks that run, of those in `spec`; as it was last known while a store does not answer."""
 
 
 class Schedule(Document):

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.observed import Need
+from penstock_operator.cluster.schedule_figures import ScheduleFigures
 
 Document = Mapping[str, Any]
 
@@ -121,9 +122,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`status` is the whole status of the Topology (server-side applied when it differs). `need` is what has
-    no room yet: the runtime shows it to the other topologies. Look again after `next_look_s` at the latest,
-    or as soon as something changes."""
+    """`status` is the whole status of the Topology (server-side applied when it differs), `schedules` what is
+    to stand in that of its Schedules. `need` is what has no room yet: the runtime shows it to the other
+    topologies. Look again after `next_look_s` at the latest, or as soon as something changes."""
 
     memory: Memory
     actions: tuple[Action, ...] = ()
@@ -131,6 +132,7 @@ class Decision:
     events: tuple[Event, ...] = ()
     need: Need | None = None
     next_look_s: float = 5.0
+    schedules: tuple[ScheduleFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

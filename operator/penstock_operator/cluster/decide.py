@@ -52,6 +52,7 @@ from penstock_operator.cluster.names import disruption_budget_name, plan_name, s
 from penstock_operator.cluster.node_room import NodeRooms, PlacementRules, Size, served_before
 from penstock_operator.cluster.observed import Need, Observed
 from penstock_operator.cluster.schedule_decisions import ScheduleWriter, Settling, settling
+from penstock_operator.cluster.schedule_figures import rehomed, schedule_figures
 from penstock_operator.cluster.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.template import template_hash
 from penstock_operator.cluster.workers import SinceWhen, Worker, WorkerState, judge_workers
@@ -115,6 +116,8 @@ class _Found:
     need: Need | None = None
     is_handing_over: bool = False
     waits_for: str = ""
+    begun: dict[str, int] = field(default_factory=dict)
+    """Operator -> shards that a schedule written now gives another home."""
 
 
 class _Turn:
@@ -371,6 +374,8 @@ class _Turn:
         for change in changes:
             seen = change.seen
             version = seen.resource_version if seen is not None else None
+            if seen is not None:
+                self.found.begun[seen.schedule.operator] = rehomed(seen.schedule, change.schedule)
             self.actions.append(self._written(change.schedule, version))
         return bool(changes or writer.warming)
 
@@ -449,7 +454,8 @@ class _Turn:
         next_look_s = LATER_S if is_steady and not self.settled.waits else SOON_S
         if any(not s.tasks and not s.is_source for s in self.schedules.values()) and not self.is_finished:
             next_look_s = AT_ONCE_S
-        return Decision(memory, actions, status, events, self.found.need, next_look_s)
+        figures = schedule_figures(self.observed, self.found.begun)
+        return Decision(memory, actions, status, events, self.found.need, next_look_s, figures)
 
     def _verdict(self) -> Verdict:
         store = self._store_finding()

@@ -33,6 +33,8 @@ Changed = Callable[[Kind, Object], None]
 
 _DELETIONS_REMEMBERED_MAX = 10_000
 _NODE_CONDITIONS = {"Ready"}
+_OWN_FIGURES = {"shardsMoving", "tasksReady"}
+"""Of a Schedule's status: the rest of it is the agents'."""
 
 
 class Mirror:
@@ -126,9 +128,13 @@ def _node_status(node: Object) -> Object:
 
 
 def _essence(kind: Kind, thing: Object) -> dict[str, Any]:
-    """What makes two states of an object differ for a decision. Of a Topology our own status does not."""
+    """What makes two states of an object differ for a decision. What we write into a status ourselves does
+    not."""
     metadata = {key: value for key, value in thing["metadata"].items() if key != "resourceVersion"}
     left_out = {"metadata", "status"} if kind == TOPOLOGIES else {"metadata"}
     if kind == CONFIG_MAPS:
         return thing  # its data is not kept: the version tells
+    if kind == SCHEDULES:
+        status = thing.get("status") or {}
+        thing = {**thing, "status": {name: part for name, part in status.items() if name not in _OWN_FIGURES}}
     return {"metadata": metadata, **{key: part for key, part in thing.items() if key not in left_out}}

@@ -68,6 +68,7 @@ from penstock_operator.cluster.observed import (
     StoreReading,
 )
 from penstock_operator.cluster.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.schedule_status import ScheduleStatusWriter
 from penstock_operator.cluster.store_reader import StoreReader
 from penstock_operator.cluster.topology_status import StatusWriter
 
@@ -111,6 +112,7 @@ class _Work:
     task: asyncio.Task[None] | None = None
     memory: Memory = field(default_factory=Memory)
     status: StatusWriter | None = None
+    schedules: ScheduleStatusWriter | None = None
     parsed: ObservedTopology | None = None
     code: tuple[str, Mapping[str, str]] | None = None
     """(resourceVersion and name, data) of the ConfigMap with the code."""
@@ -293,6 +295,8 @@ class Reconciler:
             work.status = StatusWriter(
                 self._cluster, self._clocks.monotonic_s, self._clocks.wall_s, self._leadership.reporter
             )
+        if work.schedules is None:
+            work.schedules = ScheduleStatusWriter(self._cluster, self.mirror, self._clocks.monotonic_s)
         try:
             outcome = await self._applier.carry_out(decision.actions)
         except PermanentError as error:
@@ -306,6 +310,8 @@ class Reconciler:
         if outcome.stopped or outcome.refused:
             work.wake.set()
         await work.status.write(manifest, decision)
+        if not outcome.stopped:
+            await work.schedules.write(decision.schedules)
 
     async def _turn_stores(self) -> float:
         schedules = list(self.mirror.all(SCHEDULES))

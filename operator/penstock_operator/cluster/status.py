@@ -17,7 +17,7 @@ from penstock_operator.cluster.actions import Event
 from penstock_operator.cluster.demand import counters_of, inbox_entries, is_source
 from penstock_operator.cluster.figures import Figures, Sample, figures_of_fused, figures_of_stage
 from penstock_operator.cluster.observed import Observed
-from penstock_operator.cluster.workers import ROW_AGE_US_MAX
+from penstock_operator.cluster.schedule_figures import tasks_ready
 
 _MESSAGE_LENGTH_MAX = 1024
 _QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady")
@@ -188,27 +188,12 @@ def _stage(
     }
     if schedule is None:
         return entry
-    entry["tasksReady"] = _tasks_ready(observed, schedule)
+    entry["tasksReady"] = tasks_ready(observed, schedule)
     entry.update(_shown(figures_of_stage(samples, name, schedule.shards)))
     waiting = inbox_entries(counters_of(observed, schedule))
     if waiting is not None and not is_source(stage):
         entry["backlog"] = waiting
     return entry
-
-
-def _tasks_ready(observed: Observed, schedule: OperatorSchedule) -> int:
-    """Resident tasks that run now, of those scheduled, as the main processes tell."""
-    places = {place.name: place for place in schedule.workers}
-    ready = 0
-    for executor in schedule.executors:
-        place = places[executor.worker]
-        reading = observed.readings.get(place.node)
-        row = reading.workers.get(place.name) if reading is not None else None
-        if reading is None or row is None or row.uid != place.uid:
-            continue
-        if reading.now_us - row.at_us <= ROW_AGE_US_MAX:
-            ready += min(row.tasks.get(executor.name, 0), executor.tasks)
-    return ready
 
 
 def _shown(figures: Figures) -> dict[str, float]:
