@@ -305,6 +305,17 @@ def test_a_workers_enrolled_start_says_which_task_runs_which_shard(scene: Scene)
     assert scene.store.call(Tasks("mid@w1", "mid")) == TaskMap(incarnation("w1"), dict(mapping), 1)
 
 
+def test_tasks_that_stand_without_a_shard_are_named_and_woken(scene: Scene) -> None:
+    scene.set_up()
+    call = SetTasks("w1", incarnation("w1"), "mid@w1", (("mid/0", "a"),), ("a", "b"))
+    assert scene.store.call(call) is Answer.OK
+    answer = scene.store.call(Tasks("mid@w1", "mid"))
+    assert answer == TaskMap(incarnation("w1"), {"mid/0": "a"}, 1, frozenset({"b"}))
+    assert scene.fetch("b").control
+    scene.store.call(SetTasks("w1", incarnation("w1"), "mid@w1", (("mid/0", "a"),)))
+    assert scene.fetch("b").control
+
+
 def test_an_earlier_start_of_a_worker_sets_no_tasks(scene: Scene) -> None:
     scene.set_up()
     scene.enroll("w1", attempt=2)

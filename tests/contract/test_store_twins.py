@@ -213,7 +213,8 @@ class Script:
         rng = self._rng
         worker = rng.choice(WORKERS)
         mapping = tuple((shard, rng.choice(READY)) for shard in ("mid/0", "mid/1"))
-        return SetTasks(worker, f"uid-{worker}/0/{rng.choice((1, 1, 2))}", f"mid@{worker}", mapping)
+        idle = tuple(rng.sample(READY, rng.choice((0, 0, 1))))
+        return SetTasks(worker, f"uid-{worker}/0/{rng.choice((1, 1, 2))}", f"mid@{worker}", mapping, idle)
 
     def _wake(self, _: NodeStore) -> Request[Any]:
         return Wake(self._rng.choice(READY))

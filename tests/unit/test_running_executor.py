@@ -98,6 +98,18 @@ def test_a_task_that_leaves_is_named_no_longer_and_killed_only_after_the_delay(h
     assert harness.cancelled == [harness.started[1]]
 
 
+def test_a_task_whose_last_shard_went_stands_by(harness: Harness):
+    harness.executor.assign(1, SHARDS[:1])
+    harness.turn(0)
+    assert harness.executor.without_shards() == frozenset()
+    harness.executor.assign(1, ())
+    harness.turn(S)
+    assert harness.executor.without_shards() == {"r0"}
+    harness.executor.stop()
+    harness.turn(2 * S)
+    assert harness.executor.without_shards() == frozenset()
+
+
 def test_a_task_that_retires_in_time_is_never_killed(harness: Harness):
     harness.executor.assign(2, SHARDS)
     harness.turn(0)

@@ -344,6 +344,19 @@ def test_a_task_that_the_map_names_no_longer_retires(scene: Scene):
     assert task.retired
 
 
+def test_a_task_whose_last_shard_went_waits_for_the_next_one(scene: Scene):
+    task = fed(scene).task("count", ["count/0", "count/1"])
+    task.turn()
+    ready = task._launch.owner.ready
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", (), (ready,)))
+    scene.turns(task)
+    assert not task.retired
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", (("count/0", ready), ("count/1", ready))))
+    scene.turns(task)
+    assert not task.retired
+    assert scene.waiting() == 0
+
+
 def test_a_task_of_an_earlier_start_of_the_worker_retires(scene: Scene):
     task = scene.task("count", ["count/0", "count/1"])
     task.turn()

@@ -280,12 +280,16 @@ class MainProcess:
         executors = list(self._executors.values())
         maps = self._store.pipeline([Tasks(executor.name, executor.operator) for executor in executors])
         for executor, there in zip(executors, maps, strict=True):
-            mapping = executor.mapping()
-            if there.incarnation == self._incarnation and there.mapping == mapping:
+            mapping, idle = executor.mapping(), executor.without_shards()
+            if (there.incarnation, there.mapping, there.idle) == (self._incarnation, mapping, idle):
                 continue
             answer = self._store.call(
                 SetTasks(
-                    self._launch.worker, self._incarnation, executor.name, tuple(sorted(mapping.items()))
+                    self._launch.worker,
+                    self._incarnation,
+                    executor.name,
+                    tuple(sorted(mapping.items())),
+                    tuple(sorted(idle)),
                 )
             )
             if answer is Answer.STALE:

@@ -147,6 +147,15 @@ class RunningExecutor:
                 out[shard] = slot.task.launch.owner.ready
         return out
 
+    def without_shards(self) -> frozenset[str]:
+        """Ready lists of tasks that stand and have no shard: they wait for some."""
+        busy = set(self._mapping.values())
+        return frozenset(
+            slot.task.launch.owner.ready
+            for index, slot in self._slots.items()
+            if slot.task is not None and slot.leaving_us is None and index not in busy
+        )
+
     @property
     def starting(self) -> bool:
         """Some task was launched and is not up yet."""

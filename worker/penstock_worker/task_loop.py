@@ -5,8 +5,9 @@ calls are loads of state that the cache lacks, and claims when the assignment ch
 the task blocks on its ready list. After any doubt (store away, FENCED) ownership is dropped and
 claimed again (`penstock.store.ownership`).
 
-Life of a task: it starts, looks at the executor's task map until it is named there, claims, works,
-and retires by itself once the map names it no longer or names another incarnation (N-Storm's delayed
+Life of a task: it starts, looks at the executor's task map until it is named there, claims, works, waits
+while it is named without a shard, and retires by itself once the map names it no longer or names another
+incarnation (N-Storm's delayed
 kill: the batch at hand is committed or fenced, never cut).
 """
 
@@ -369,7 +370,8 @@ class TaskLoop:
         )
         ready = self._launch.owner.ready
         mine = {shard for shard, owner in answer.mapping.items() if owner == ready}
-        if answer.incarnation != self._launch.owner.incarnation or not mine:
+        is_named = bool(mine) or ready in answer.idle
+        if answer.incarnation != self._launch.owner.incarnation or not is_named:
             replaced = answer.incarnation not in ("", self._launch.owner.incarnation)
             if self._named or replaced or now_us - self._started_us > NAMED_WITHIN_US:
                 self._retire()

@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.store.memory_node import (
+    NO_TASKS,
     Budget,
     Lane,
     MemoryNode,
@@ -292,7 +293,7 @@ class MemoryMoves(ABC):
         """Wake the task that the maps here give the shard to: it may have asked before it could be had."""
         schedule = self._data.schedules.get(shard.split("/", 1)[0])
         executor, _ = schedule.shards.get(shard, ("", "")) if schedule is not None else ("", "")
-        _, mapping = self._data.tasks.get(executor, ("", {}))
+        _, mapping, _ = self._data.tasks.get(executor, NO_TASKS)
         if shard in mapping:
             self._wake_list(mapping[shard])
 

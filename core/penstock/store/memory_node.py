@@ -196,6 +196,11 @@ class PublishedSchedule:
     shards: dict[str, tuple[str, str]]
 
 
+TasksSet = tuple[str, dict[str, str], frozenset[str]]
+"""Incarnation, shard -> ready list, ready lists of tasks without a shard."""
+NO_TASKS: TasksSet = ("", {}, frozenset())
+
+
 @dataclass(slots=True)
 class TopologyData:
     """Everything that a node keeps of one topology."""
@@ -209,7 +214,7 @@ class TopologyData:
     workers: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     enrolled: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     control: dict[str, int] = field(default_factory=dict)
-    tasks: dict[str, tuple[str, dict[str, str]]] = field(default_factory=dict)
+    tasks: dict[str, TasksSet] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
 

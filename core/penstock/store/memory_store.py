@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from penstock.store.limits import check_limits
 from penstock.store.memory_moves import MemoryMoves, not_here
 from penstock.store.memory_node import (
+    NO_TASKS,
     Budget,
     Lane,
     MemoryNode,
@@ -578,17 +579,18 @@ class MemoryStore(MemoryMoves):
             return Answer.UNKNOWN
         if _enrolled_incarnation(data, call.worker) != call.incarnation:
             return Answer.STALE
-        _, before = data.tasks.get(call.executor, ("", {}))
+        _, before, idle_before = data.tasks.get(call.executor, NO_TASKS)
         mapping = dict(call.mapping)
-        data.tasks[call.executor] = (call.incarnation, mapping)
-        for ready in {*before.values(), *mapping.values()}:
+        idle = frozenset(call.idle) - set(mapping.values())
+        data.tasks[call.executor] = (call.incarnation, mapping, idle)
+        for ready in {*before.values(), *idle_before, *mapping.values(), *idle}:
             self._wake_list(ready)
         return Answer.OK
 
     def _tasks(self, call: Tasks) -> TaskMap:
-        incarnation, mapping = self._data.tasks.get(call.executor, ("", {}))
+        incarnation, mapping, idle = self._data.tasks.get(call.executor, NO_TASKS)
         schedule = self._data.schedules.get(call.operator)
-        return TaskMap(incarnation, dict(mapping), schedule.version if schedule else 0)
+        return TaskMap(incarnation, dict(mapping), schedule.version if schedule else 0, idle)
 
     def _put_metrics(self, call: PutMetrics) -> Answer:
         if self._data.retracted:

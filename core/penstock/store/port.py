@@ -554,14 +554,16 @@ class WaitControl(Request[int]):
 class SetTasks(Request[Answer]):
     """The worker's own affair: which task runs which shard of an executor.
 
-    `mapping` is shard -> ready list name. Refused (STALE) unless `incarnation` is the enrolled one.
-    Puts a control token on every ready list named before or now.
+    `mapping` is shard -> ready list name, `idle` the ready lists of tasks that stand without a shard: they
+    stay, for shards to come. Refused (STALE) unless `incarnation` is the enrolled one. Puts a control token
+    on every ready list named before or now.
     """
 
     worker: str
     incarnation: str
     executor: str
     mapping: tuple[tuple[str, str], ...]
+    idle: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -580,6 +582,7 @@ class TaskMap:
     incarnation: str
     mapping: dict[str, str]
     version: int
+    idle: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

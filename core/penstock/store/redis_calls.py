@@ -71,6 +71,7 @@ _RECORD = struct.Struct("<16d")
 _encode = msgspec.msgpack.encode
 _decode_worker = msgspec.msgpack.Decoder(tuple[str, str, str]).decode
 _decode_mapping = msgspec.msgpack.Decoder(dict[str, str]).decode
+_decode_lists = msgspec.msgpack.Decoder(frozenset[str]).decode
 _decode_assigned = msgspec.msgpack.Decoder(
     tuple[int, list[tuple[str, int, dict[str, tuple[str, ...]]]]]
 ).decode
@@ -285,7 +286,7 @@ class RedisCalls:
         return (*self._heads["assignment"], call.worker)
 
     def _set_tasks(self, call: SetTasks) -> Command:
-        lists = sorted({ready for _, ready in call.mapping})
+        lists = sorted({*call.idle, *(ready for _, ready in call.mapping)})
         mapping = _encode(dict(call.mapping))
         head = self._heads["set_tasks"]
         return (*head, call.worker, call.incarnation, call.executor, mapping, _encode(lists), *lists)
@@ -470,11 +471,14 @@ def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
 
 
 def _task_map(_: Tasks, reply: list[Any]) -> TaskMap:
-    incarnation, mapping, version = reply
+    incarnation, packed, version, lists = reply
+    mapping = _decode_mapping(packed) if packed is not None else {}
+    named = _decode_lists(lists) if lists is not None else frozenset()
     return TaskMap(
         incarnation.decode() if incarnation is not None else "",
-        _decode_mapping(mapping) if mapping is not None else {},
+        mapping,
         int(version or 0),
+        named - set(mapping.values()),
     )
 
 

@@ -1525,10 +1525,11 @@ local function set_tasks(keys, args)
 end
 
 -- tasks: how the shards of an executor are spread over its tasks.
--- KEYS 1: prefix. ARGV: executor, operator. Answers [incarnation, packed mapping, version], nil for what is not there.
+-- KEYS 1: prefix. ARGV: executor, operator.
+-- Answers [incarnation, packed mapping, version, packed ready lists], nil for what is not there.
 local function tasks(keys, args)
-  local got = redis.call('HMGET', keys[1] .. 'tasks:' .. args[1], 'incarnation', 'mapping')
-  return {got[1], got[2], redis.call('HGET', keys[1] .. 'schedule:' .. args[2], 'version')}
+  local got = redis.call('HMGET', keys[1] .. 'tasks:' .. args[1], 'incarnation', 'mapping', 'lists')
+  return {got[1], got[2], redis.call('HGET', keys[1] .. 'schedule:' .. args[2], 'version'), got[3]}
 end
 
 -- put_metrics: keep the newest metric rows. They do not go to the append-only file.
