@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.store.port import (
@@ -159,6 +161,40 @@ def test_an_offset_beyond_the_inbox_is_a_conflict(scene: Scene) -> None:
     entries = scene.fetch_one("mid/0")
     assert scene.send(scene.next_commit("mid/0", entries=entries), offset=2) is Answer.CONFLICT
     assert scene.measure("mid/0").inbox_entries == 1
+
+
+def test_commits_that_are_sent_together_are_taken_or_refused_each_by_itself(scene: Scene) -> None:
+    scene.set_up("mid/0", "mid/1", "end/0")
+    first, middle, last = (
+        scene.next_commit(shard, state=[put(b"f", shard.encode())]) for shard in ("mid/0", "mid/1", "end/0")
+    )
+    late = replace(middle, epoch=middle.epoch - 1)
+    gap = replace(middle, number=middle.number + 1)
+    assert scene.store.pipeline([first, late, gap, last, last]) == [
+        Answer.OK,
+        Answer.FENCED,
+        Answer.CONFLICT,
+        Answer.OK,
+        Answer.DONE,
+    ]
+    assert [scene.measure(shard).commit for shard in ("mid/0", "mid/1", "end/0")] == [1, 0, 1]
+    assert snapshot(scene, "end/0") == {(b"", b"f"): b"end/0"}
+    assert snapshot(scene, "mid/1") == {}
+
+
+def test_a_shard_may_commit_several_times_in_what_is_sent_together(scene: Scene) -> None:
+    scene.set_up("mid/0", "end/0")
+    first = scene.next_commit("mid/0", out("end/0", b"a"))
+    second = replace(first, number=first.number + 1, outputs=(out("end/0", b"b"),))
+    assert scene.store.pipeline([first, second]) == [Answer.OK, Answer.OK]
+    assert payloads(scene.fetch_one("end/0")) == [b"a", b"b"]
+
+
+def test_commits_sent_together_find_the_outputs_of_those_before_them(scene: Scene) -> None:
+    scene.set_up("mid/0", "mid/1", "end/0")
+    together = [scene.next_commit(shard, out("end/0", shard.encode())) for shard in ("mid/1", "mid/0")]
+    assert scene.store.pipeline(together) == [Answer.OK, Answer.OK]
+    assert payloads(scene.fetch_one("end/0")) == [b"mid/1", b"mid/0"]
 
 
 def test_a_position_is_kept_until_another_is_given(scene: Scene) -> None:

@@ -11,15 +11,19 @@ from typing import Any
 from penstock.store.port import Append, Bounds, Commit, Request
 
 
-def check_limits(call: Request[Any], bounds: Bounds) -> None:
-    """Raise ValueError for a call that is larger than `bounds` allow, or that can mean nothing."""
+def check_limits(call: Request[Any], bounds: Bounds) -> int:
+    """How many bytes of outputs and state a commit carries; 0 for other calls.
+
+    Raises ValueError for a call that is larger than `bounds` allow, or that can mean nothing.
+    """
     if isinstance(call, Commit):
-        _check_commit(call, bounds)
-    elif isinstance(call, Append) and len(call.payload) > bounds.entry_bytes_max:
+        return _check_commit(call, bounds)
+    if isinstance(call, Append) and len(call.payload) > bounds.entry_bytes_max:
         raise ValueError(_too_large(call.target, len(call.payload), bounds))
+    return 0
 
 
-def _check_commit(call: Commit, bounds: Bounds) -> None:
+def _check_commit(call: Commit, bounds: Bounds) -> int:
     if len(call.outputs) > bounds.outputs_per_commit_max:
         raise ValueError(
             f"a commit of {call.shard} with {len(call.outputs)} outputs; "
@@ -38,6 +42,7 @@ def _check_commit(call: Commit, bounds: Bounds) -> None:
         raise ValueError(
             f"a commit of {call.shard} with {commit_bytes} bytes; {bounds.commit_bytes_max} are allowed"
         )
+    return commit_bytes
 
 
 def _too_large(target: str, size_bytes: int, bounds: Bounds) -> str:

@@ -61,8 +61,12 @@ from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 """The one of the function library; every function's name ends in it."""
+
+_TOGETHER_ARGUMENTS_MAX = 600
+_TOGETHER_BYTES_MAX = 64 * 1024
+"""What one command may carry of several commits: far below what keeps the server for 5 ms."""
 
 _COMMIT_NUMBERS = struct.Struct("<15d")
 _BOUNDS = struct.Struct("<6d")
@@ -118,7 +122,6 @@ class RedisCalls:
             Fetch: _CallForm(self._fetch, _fetched),
             Load: _CallForm(self._load, _values),
             Scan: _CallForm(self._scan, _chunk),
-            Commit: _CallForm(self._commit, _answer),
             ReportFailure: _CallForm(self._report_failure, _answer),
             ClearFailure: _CallForm(self._clear_failure, _answer),
             Failures: _CallForm(self._failures, _texts),
@@ -137,13 +140,36 @@ class RedisCalls:
         moves = RedisMoves(self._heads, bounds, self._bounds)
         self._forms.update({call: _CallForm(*form) for call, form in moves.forms.items()})
 
-    def encode(self, call: Request[Any]) -> Command:
-        """The command of a call. KeyError for one that blocks."""
-        return self._forms[type(call)].encode(call)
+    def encode(self, calls: Sequence[Request[Any]], sizes_bytes: Sequence[int]) -> list[tuple[Command, int]]:
+        """The commands of calls, in order, each with how many of them it is. KeyError for one that blocks.
 
-    def decode(self, call: Request[Any], reply: Any) -> Any:
-        """The answer in a reply that is no error."""
-        return self._forms[type(call)].decode(call, reply)
+        Small commits that follow each other travel as one command: what the server does for each command, and
+        looks up for each, it does once.
+        """
+        commands: list[tuple[Command, int]] = []
+        together = _Together()
+        for call, size_bytes in zip(calls, sizes_bytes, strict=True):
+            if isinstance(call, Commit):
+                arguments = _commit_arguments(call)
+                if not together.has_room(arguments, size_bytes):
+                    commands.append(self._commits(together))
+                    together = _Together()
+                together.add(arguments, size_bytes)
+                continue
+            if together.commits:
+                commands.append(self._commits(together))
+                together = _Together()
+            commands.append((self._forms[type(call)].encode(call), 1))
+        if together.commits:
+            commands.append(self._commits(together))
+        return commands
+
+    def decode(self, calls: Sequence[Request[Any]], reply: Any) -> list[Any]:
+        """The answers to the calls of one command, in a reply that is no error."""
+        first = calls[0]
+        if isinstance(first, Commit):
+            return [_ANSWERS[answer] for answer in reply]
+        return [self._forms[type(first)].decode(first, reply)]
 
     # --- administration
 
@@ -213,38 +239,8 @@ class RedisCalls:
         head = self._heads["scan"]
         return (*head, call.shard, call.generation, call.epoch, call.collection, call.cursor, call.count)
 
-    def _commit(self, call: Commit) -> Command:
-        groups, arguments = _grouped(call.state)
-        for timer in call.timers:
-            arguments += (timer.name, b"" if timer.due_ms is None else timer.due_ms)
-        to_sinks: list[bytes | str | int] = []
-        sinks = 0
-        for output in call.outputs:
-            if output.external:
-                to_sinks += (output.target, output.rows, output.payload)
-                sinks += 1
-            else:
-                arguments += (output.target, output.rows, output.payload)
-        position = call.position
-        numbers = _COMMIT_NUMBERS.pack(
-            call.generation,
-            call.epoch,
-            call.number,
-            call.table_version,
-            call.offset,
-            call.consumed_bytes,
-            call.consumed_rows,
-            call.finished,
-            call.again,
-            position is not None,
-            groups,
-            len(call.timers),
-            len(call.outputs) - sinks,
-            sinks,
-            call.in_hand,
-        )
-        head = self._commit_head
-        return (*head, call.shard, numbers, self._bounds, call.now_us, position or b"", *arguments, *to_sinks)
+    def _commits(self, together: _Together) -> tuple[Command, int]:
+        return (*self._commit_head, self._bounds, *together.arguments), together.commits
 
     def _report_failure(self, call: ReportFailure) -> Command:
         head = self._heads["report_failure"]
@@ -333,6 +329,62 @@ class _Group:
         self.drop = False
         self.sets: dict[bytes, bytes] = {}
         self.deletes: dict[bytes, None] = {}
+
+
+class _Together:
+    """Commits that travel as one command."""
+
+    __slots__ = ("arguments", "commits", "size_bytes")
+
+    def __init__(self) -> None:
+        self.arguments: list[bytes | str | int] = []
+        self.commits = 0
+        self.size_bytes = 0
+
+    def has_room(self, arguments: Sequence[bytes | str | int], size_bytes: int) -> bool:
+        return not self.commits or (
+            len(self.arguments) + len(arguments) <= _TOGETHER_ARGUMENTS_MAX
+            and self.size_bytes + size_bytes <= _TOGETHER_BYTES_MAX
+        )
+
+    def add(self, arguments: Sequence[bytes | str | int], size_bytes: int) -> None:
+        self.arguments.append(len(arguments))
+        self.arguments += arguments
+        self.commits += 1
+        self.size_bytes += size_bytes
+
+
+def _commit_arguments(call: Commit) -> Command:
+    groups, arguments = _grouped(call.state)
+    for timer in call.timers:
+        arguments += (timer.name, b"" if timer.due_ms is None else timer.due_ms)
+    to_sinks: list[bytes | str | int] = []
+    sinks = 0
+    for output in call.outputs:
+        if output.external:
+            to_sinks += (output.target, output.rows, output.payload)
+            sinks += 1
+        else:
+            arguments += (output.target, output.rows, output.payload)
+    position = call.position
+    numbers = _COMMIT_NUMBERS.pack(
+        call.generation,
+        call.epoch,
+        call.number,
+        call.table_version,
+        call.offset,
+        call.consumed_bytes,
+        call.consumed_rows,
+        call.finished,
+        call.again,
+        position is not None,
+        groups,
+        len(call.timers),
+        len(call.outputs) - sinks,
+        sinks,
+        call.in_hand,
+    )
+    return (call.shard, numbers, call.now_us, position or b"", *arguments, *to_sinks)
 
 
 def _grouped(writes: Sequence[StateWrite]) -> tuple[int, list[bytes | str | int]]:

@@ -39,9 +39,10 @@ _VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
 
 @dataclass(slots=True, eq=False)
 class _Posted:
-    """Calls that were sent, and their raw replies once they were read."""
+    """Calls that were sent, how many of them each command was, and their raw replies once they were read."""
 
     calls: Sequence[Request[Any]]
+    counts: Sequence[int]
     replies: list[Any] | None = None
     is_lost: bool = False
 
@@ -82,12 +83,11 @@ class RedisStore:
         """
         if not calls:
             return list
-        bounds, encode = self._bounds, self._calls.encode
-        for call in calls:
-            check_limits(call, bounds)
-        posted = _Posted(calls)
+        sizes_bytes = [check_limits(call, self._bounds) for call in calls]
+        commands = self._calls.encode(calls, sizes_bytes)
+        posted = _Posted(calls, [count for _, count in commands])
         try:
-            self._wire.send([encode(call) for call in calls])
+            self._wire.send([command for command, _ in commands])
         except BaseException:
             self._give_up_posted()
             raise
@@ -100,17 +100,16 @@ class RedisStore:
                 raise StoreUnreachable("the connection broke before the reply")
             first = self._posted[0]
             try:
-                first.replies = self._wire.receive(len(first.calls))
+                first.replies = self._wire.receive(len(first.counts))
             except BaseException:
                 self._give_up_posted()
                 raise
             self._posted.popleft()
-        decode = self._calls.decode
-        answers = []
-        for call, reply in zip(posted.calls, posted.replies, strict=True):
+        answers: list[Any] = []
+        for count, reply in zip(posted.counts, posted.replies, strict=True):
             if isinstance(reply, ServerError):
                 raise translate(str(reply)) from reply
-            answers.append(decode(call, reply))
+            answers += self._calls.decode(posted.calls[len(answers) : len(answers) + count], reply)
         return answers
 
     def _give_up_posted(self) -> None:

@@ -10,7 +10,7 @@
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side
 -- is redis_store.py.
 
-local VERSION = 2
+local VERSION = 3
 
 -- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
 -- written four times as fast as a field each), then what a function notes about it while it works.
@@ -636,9 +636,7 @@ end
 
 -- The record of a shard that is owned under (generation, epoch), or else nil and why it is not.
 -- Reads also `fields` of it, no more than CHUNK; answers their values from the third on.
-local function owned(p, shard, expected_generation, epoch, fields)
-  local now_generation, gone = generation_and_retracted(p)
-  if gone then return nil, 'UNKNOWN' end
+local function owned_at(p, shard, now_generation, expected_generation, epoch, fields)
   local key = p .. 'shard:' .. shard
   local got = redis.call('HMGET', key, 'h', 'l', unpack(fields or {}))
   local record = unpack_record(key, got[1], got[2])
@@ -647,6 +645,12 @@ local function owned(p, shard, expected_generation, epoch, fields)
     return nil, 'FENCED'
   end
   return record, got
+end
+
+local function owned(p, shard, expected_generation, epoch)
+  local now_generation, gone = generation_and_retracted(p)
+  if gone then return nil, 'UNKNOWN' end
+  return owned_at(p, shard, now_generation, expected_generation, epoch)
 end
 
 -- load: read fields of a collection.
@@ -773,8 +777,8 @@ local function pair_fields(args, at, outputs, external)
   return fields, targets
 end
 
--- Whether a commit's arguments from args[at] on are what its counts say, so that nothing fails half-way.
-local function well_formed(args, shard, at, groups, timers, outputs)
+-- Whether a commit's arguments, args[at] to args[last], are what its counts say, so that nothing fails half-way.
+local function well_formed(args, shard, at, last, groups, timers, outputs)
   for _ = 1, groups do
     local sets, deletes = tonumber(args[at + 2]), tonumber(args[at + 3])
     if not sets or not deletes then return false end
@@ -787,41 +791,39 @@ local function well_formed(args, shard, at, groups, timers, outputs)
   for i = at, at + 3 * outputs - 1, 3 do
     if args[i] == shard or not tonumber(args[i + 1]) then return false end
   end
-  return #args == at + 3 * outputs - 1
+  return last == at + 3 * outputs - 1
 end
 
--- commit: apply a shard's next commit.
--- KEYS 1: prefix. ARGV: shard, numbers (packed: generation, epoch, number, table version, offset, consumed bytes,
--- consumed rows, finished, again, has position, groups of state, timers, outputs to shards, outputs to sinks, in hand),
--- bounds, now (us), position; groups as write_state reads them; timers (name, due in ms or empty) ...;
--- outputs (target, rows, payload) ..., those to shards first. Answers OK, DONE, FENCED, CONFLICT, UNKNOWN.
-local function commit(keys, args)
-  local p, shard, now_us = keys[1], args[1], args[4]
+local function malformed_commit()
+  return redis.error_reply('ERR penstock commit: malformed arguments')
+end
+
+-- Applies one shard's next commit, args[first] to args[last]: shard, numbers, now (us), position; groups as write_state
+-- reads them; timers (name, due in ms or empty) ...; outputs (target, rows, payload) ..., those to shards first.
+-- `now_generation`, `bounds` are the same for all commits of a call. Answers as `commit` does, nil when malformed.
+local function commit_one(p, now_generation, bounds, args, first, last)
+  local shard, now_us = args[first], args[first + 2]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external, in_hand = struct.unpack('<ddddddddddddddd', args[2])
-  local outputs_at = #args - 3 * (outputs + external) + 1
-  if outputs_at < 6 or outputs + external > PAIRS_MAX then
-    return redis.error_reply('ERR penstock commit: malformed arguments')
-  end
+    groups, timers, outputs, external, in_hand = struct.unpack('<ddddddddddddddd', args[first + 1])
+  local outputs_at = last - 3 * (outputs + external) + 1
+  if outputs_at < first + 4 or outputs + external > PAIRS_MAX then return nil end
   local pairs_read, targets = pair_fields(args, outputs_at, outputs, external)
-  local record, got = owned(p, shard, expected_generation, epoch, pairs_read)
+  local record, got = owned_at(p, shard, now_generation, expected_generation, epoch, pairs_read)
   if not record then return got end
   if number == record[COMMIT] then return 'DONE' end
   if number ~= record[COMMIT] + 1 or table_version ~= record[TABLE] or offset > record[PLACED] then
     return 'CONFLICT'
   end
-  if not well_formed(args, shard, 6, groups, timers, outputs + external) then
-    return redis.error_reply('ERR penstock commit: malformed arguments')
-  end
+  if not well_formed(args, shard, first + 4, last, groups, timers, outputs + external) then return nil end
 
-  local change = new_change(p, {struct.unpack(BOUNDS, args[3])}, shard)
+  local change = new_change(p, bounds, shard)
   local fields = {}
   record[DIRTY], record[FIELDS] = true, fields
   change.records[shard] = record
   record[COMMIT] = number
   if finished == 1 then record[FINISHED] = 1 end
-  if has_position == 1 then fields['p'] = args[5] end
-  local at = write_state(p, shard, args, 6, groups)
+  if has_position == 1 then fields['p'] = args[first + 3] end
+  local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, args, at, timers)
 
   if offset > record[OFFSET] then
@@ -865,6 +867,25 @@ local function commit(keys, args)
   end
   write_back(change)
   return 'OK'
+end
+
+-- commit: apply the next commits of some shards, in order, each by itself: one that is refused leaves the others alone.
+-- KEYS 1: prefix. ARGV: bounds; then for each commit the number of its arguments, and those: shard, numbers (packed:
+-- generation, epoch, number, table version, offset, consumed bytes, consumed rows, finished, again, has position,
+-- groups of state, timers, outputs to shards, outputs to sinks, in hand) and the rest as `commit_one` reads it.
+-- Answers [OK, DONE, FENCED, CONFLICT or UNKNOWN, ...]; an error for a malformed one, those before it are applied.
+local function commit(keys, args)
+  local p, bounds, answers, at = keys[1], {struct.unpack(BOUNDS, args[1])}, {}, 2
+  local now_generation, gone = generation_and_retracted(p)
+  while at <= #args do
+    local count = tonumber(args[at])
+    if not count or count < 4 or at + count > #args then return malformed_commit() end
+    local answer = gone and 'UNKNOWN' or commit_one(p, now_generation, bounds, args, at + 1, at + count)
+    if not answer then return malformed_commit() end
+    answers[#answers + 1] = answer
+    at = at + count + 1
+  end
+  return answers
 end
 
 -- report_failure: user code raised.
