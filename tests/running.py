@@ -15,6 +15,7 @@ def run(story: Coroutine[Any, Any, T]) -> T:
     """The story's end; a story that hangs fails."""
 
     async def bounded() -> T:
-        return await asyncio.wait_for(story, _TIMEOUT_S)
+        async with asyncio.timeout(_TIMEOUT_S):
+            return await story
 
     return asyncio.run(bounded())
