@@ -17,6 +17,7 @@ import json
 import re
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -29,11 +30,12 @@ from bench.screen import Screen, seconds_per_figure, show
 from rich.table import Table
 
 from e2e.harness.cluster import ROOT, Cluster, ready
+from e2e.harness.commands import CommandFailed
 from e2e.harness.images import version
 from e2e.harness.installation import DISK_VALUES, OPERATORS, RELEASE, Installation, node_of
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import Running, Sizes, example, share, sized
-from e2e.harness.watching import Object, wait_until
+from e2e.harness.watching import NotReached, Object, wait_until
 from penstock.api.schedule_object import from_object, owner_of, to_spec
 from penstock.schedule.record import OperatorSchedule, ShardPlace
 
@@ -435,4 +437,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (CommandFailed, NotReached) as error:
+        sys.exit(f"bench-schedule: {error}")
