@@ -66,21 +66,7 @@ def at_once(policy: StreamSwitch | Guard, shown: SnapshotSeries, ahead: int) -> 
     look = 0
     while look < len(shown):
         rest = shown.since(look)
-        front = replace(
-            rest,
-            at_us=rest.at_us[:ahead],
-            operators={
-                name: replace(
-                    one,
-                    arrived=one.arrived[:ahead],
-                    completed=one.completed[:ahead],
-                    waited_us=one.waited_us[:ahead],
-                    served_us=one.served_us[:ahead],
-                    busy_us=one.busy_us[:ahead],
-                )
-                for name, one in rest.operators.items()
-            },
-        )
+        front = rest.part(slice(ahead))
         taken = policy.observe_many(front)
         look += taken
         if taken < min(ahead, len(rest)):

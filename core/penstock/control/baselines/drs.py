@@ -151,18 +151,25 @@ class Drs:
     def observe_many(self, series: SnapshotSeries) -> int:
         """See `ObservesMany`: looks at which the model is content and, for DRS-LB, no executor is severe."""
         count = len(series)
-        found: list[tuple[_Operator, OperatorSeries, Ahead]] = []
+        found: list[tuple[_Operator, OperatorSeries, Ahead | None]] = []
         for name, operator in self._operators.items():
             one = series.operators.get(name)
-            ahead = operator.examiner.ahead(series.at_us, one) if one is not None and count else None
-            if one is None or ahead is None:
+            if one is None or not count:
                 return 0
+            ahead = None
             if not one.treatment:
+                ahead = operator.examiner.ahead(series.at_us, one)
+                if ahead is None:
+                    return 0
                 quiet = self._quiet(operator, ahead, len(one.executors))
                 count = count if quiet[:count].all() else int(quiet.argmin())
             found.append((operator, one, ahead))
-        for operator, one, ahead in found:
-            operator.examiner.take(ahead, one, count)
+        if count:
+            for operator, one, ahead in found:
+                if ahead is None:
+                    operator.examiner.pass_by(series.at_us[:count], one.part(slice(count)))
+                else:
+                    operator.examiner.take(ahead, one, count)
         return count
 
     def _quiet(self, operator: _Operator, ahead: Ahead, has: int) -> Flags:

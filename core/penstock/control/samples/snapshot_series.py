@@ -9,7 +9,7 @@ a `TopologySnapshot`. The live loop never uses this. Neighbours: `snapshot` is t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -53,13 +53,23 @@ class OperatorSeries:
 
     def since(self, moment: int) -> OperatorSeries:
         """Without the snapshots before `moment`."""
-        return replace(
-            self,
-            arrived=self.arrived[moment:],
-            completed=self.completed[moment:],
-            waited_us=self.waited_us[moment:],
-            served_us=self.served_us[moment:],
-            busy_us=self.busy_us[moment:],
+        return self.part(slice(moment, None))
+
+    def part(self, moments: slice) -> OperatorSeries:
+        """Only the snapshots at `moments`."""
+        return OperatorSeries(
+            self.operator,
+            self.executors,
+            self.shards,
+            self.assignment,
+            self.arrived[moments],
+            self.completed[moments],
+            self.waited_us[moments],
+            self.served_us[moments],
+            self.busy_us[moments],
+            self.treatment,
+            self.bytes_per_row,
+            self.state_bytes,
         )
 
     def _samples(self, moment: int) -> Mapping[str, ShardSample | None]:
@@ -100,11 +110,12 @@ class SnapshotSeries:
 
     def since(self, moment: int) -> SnapshotSeries:
         """Without the snapshots before `moment`."""
-        return replace(
-            self,
-            at_us=self.at_us[moment:],
-            operators={name: operator.since(moment) for name, operator in self.operators.items()},
-        )
+        return self.part(slice(moment, None))
+
+    def part(self, moments: slice) -> SnapshotSeries:
+        """Only the snapshots at `moments`."""
+        parts = {name: operator.part(moments) for name, operator in self.operators.items()}
+        return SnapshotSeries(self.at_us[moments], parts, self.nodes, self.edges)
 
     def snapshot(self, moment: int) -> TopologySnapshot:
         return TopologySnapshot(

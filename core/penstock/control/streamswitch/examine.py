@@ -18,7 +18,7 @@ from penstock.control.samples.sample_table import SampleTable
 from penstock.control.samples.snapshot_series import OperatorSeries
 from penstock.control.snapshot import OperatorSnapshot
 from penstock.control.streamswitch.examination import Examination
-from penstock.control.streamswitch.look_ahead import Ahead, look_ahead
+from penstock.control.streamswitch.look_ahead import Ahead, Counted, Holding, count_ahead, look_ahead
 from penstock.control.streamswitch.service_rates import ServiceRates
 from penstock.control.streamswitch.slot_history import (
     ARRIVED,
@@ -66,6 +66,7 @@ class Examiner:
         self._assignment: dict[str, str] = {}
         self._seen_assignment: Mapping[str, str] = self._assignment
         self._holder: Indices = np.zeros(0, np.intp)
+        self._held: Holding | None = None
         self._unplaced = ""
         self._rates = ServiceRates()
         self._history: SlotHistory
@@ -112,42 +113,62 @@ class Examiner:
     def ahead(self, at_us: NDArray[np.int64], series: OperatorSeries) -> Ahead | None:
         """What `observe` would find at several looks to come, without taking them in. None where that has to
         be found one by one: who holds what has changed, or not everything is known."""
-        previous_us = self._history.last_at_us
-        if (
-            not self._was_whole
-            or previous_us is None
-            or at_us[0] - previous_us > self._target.window_us
-            or series.shards.names != self._shards
-            or not self._is_same(series.assignment)
-            or tuple([executor.name for executor in series.executors]) != self._rates.executors
-            or tuple([executor.tasks for executor in series.executors]) != self._rates.tasks
-            or any(writer != _writer_of(series) for writer in self._writers)
-            or np.isnan(self._last).any()
-            or not self._rates.all_measured
-        ):
+        if not self._goes_on(int(at_us[0]), series) or not self._rates.all_measured:
             return None
         return look_ahead(
             self._history,
             self._rates,
-            self._holder,
-            self._last,
-            at_us,
-            series,
+            self._holding(),
+            count_ahead(self._rates, self._holding(), self._last, at_us, series),
             STALL_SLOTS * self._target.interval_us,
             KNOWN_SHARE_MIN * self._target.window_us,
         )
 
-    def take(self, ahead: Ahead, series: OperatorSeries, count: int) -> None:
-        """Take in the first `count` looks of `ahead`, which was made of `series`: as `observe` on each
-        would."""
-        if not count:
-            return
-        at_us = ahead.at_us[:count]
-        self._history.extend(at_us.tolist(), ahead.totals[:count], ahead.backlog[:count], self._holder)
-        self._rates.learn_many(at_us, ahead.rows[:count], ahead.busy_us[:count])
+    def take(self, ahead: Ahead, series: OperatorSeries, looks: int) -> None:
+        """Take in the first `looks` of `ahead`, which was made of `series`: as `observe` on each would."""
+        if looks:
+            self._take(ahead.counted, series, looks)
+
+    def pass_by(self, at_us: NDArray[np.int64], series: OperatorSeries) -> None:
+        """Take in all looks of `series`, of a treatment: as `observe` on each would, but nothing is told."""
+        looks = 0
+        while looks < len(at_us) and not self._goes_on(int(at_us[looks]), series):
+            self.observe(int(at_us[looks]), series.snapshot(looks))
+            looks += 1
+        if looks < len(at_us):
+            rest = series.since(looks)
+            counted = count_ahead(self._rates, self._holding(), self._last, at_us[looks:], rest)
+            self._take(counted, rest, len(at_us) - looks)
+
+    def _goes_on(self, at_us: int, series: OperatorSeries) -> bool:
+        """Whether `series`, from `at_us` on, goes on where the last look ended: everything is known, nothing
+        changed hands."""
+        previous_us = self._history.last_at_us
+        return (
+            self._was_whole
+            and previous_us is not None
+            and at_us - previous_us <= self._target.window_us
+            and series.shards.names == self._shards
+            and self._is_same(series.assignment)
+            and not self._unplaced
+            and tuple([executor.name for executor in series.executors]) == self._rates.executors
+            and tuple([executor.tasks for executor in series.executors]) == self._rates.tasks
+            and self._writers.count(_writer_of(series)) == len(self._writers)
+            and not np.isnan(self._last).any()
+        )
+
+    def _holding(self) -> Holding:
+        if self._held is None or self._held.holder is not self._holder:
+            self._held = Holding.of(self._holder, len(self._rates.executors))
+        return self._held
+
+    def _take(self, counted: Counted, series: OperatorSeries, looks: int) -> None:
+        at_us = counted.at_us[:looks]
+        self._history.extend(at_us, counted.totals[:, :looks], counted.backlog[:looks], self._holder)
+        self._rates.learn_many(at_us, counted.rows[:looks], counted.courses)
         if series.treatment:
             self._rates.last_completed_us.fill(at_us[-1])
-        at = count - 1
+        at = looks - 1
         self._last = np.stack(
             (
                 series.arrived[at],

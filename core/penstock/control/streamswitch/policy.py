@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.control.decision import (
     Action,
@@ -47,10 +47,10 @@ NameExecutor = Callable[[str, Collection[str]], str]
 """(operator, names in use) -> a name for one more executor of it."""
 
 
-_PART_MIN, _PART_MAX = 8, 1024
+_PART_MIN, _PART_MAX = 32, 1024
 """Looks that are taken in at once: the first ones, and at most."""
 
-_PASSES_MAX = 15
+_PASSES_MAX = 3
 """Times that single looks are asked for, after as many were needed."""
 
 
@@ -103,13 +103,18 @@ class StreamSwitch:
         nothing. Where there were none, the next ones are not looked for at once.
         """
         self._told = {operator: [] for operator in self._targets}
+        seen = [series.operators.get(operator) for operator in self._targets]
+        if all(one is not None and one.treatment for one in seen):
+            return self._pass_by(series)
         if self._passes > 0:
             self._passes -= 1
             return 0
         taken, size = 0, _PART_MIN
         while taken < len(series):
-            part = _part_of(series, taken, size)
+            part = series.part(slice(taken, taken + size))
             count = self._take_part(part)
+            if count is None:
+                return taken
             taken += count
             if count < len(part):
                 break
@@ -118,15 +123,27 @@ class StreamSwitch:
         self._passes = self._misses
         return taken
 
-    def _take_part(self, series: SnapshotSeries) -> int:
+    def _pass_by(self, series: SnapshotSeries) -> int:
+        """Every operator is under treatment: nothing is decided until that ends."""
+        if len(series):
+            for operator in self._targets:
+                self._examiners[operator].pass_by(series.at_us, series.operators[operator])
+                self._told[operator].append(self._unchanged(operator, series.at_us))
+        return len(series)
+
+    def _take_part(self, series: SnapshotSeries) -> int | None:
+        """How many looks were taken in; None where they have to be looked at one by one."""
         count = len(series)
-        found: list[tuple[str, OperatorSeries, Ahead]] = []
+        found: list[tuple[str, OperatorSeries, Ahead | None]] = []
         for operator, target in self._targets.items():
             one = series.operators.get(operator)
-            ahead = self._examiners[operator].ahead(series.at_us, one) if one and count else None
-            if one is None or ahead is None:
-                return 0
+            if one is None:
+                return None
+            ahead = None
             if not one.treatment:
+                ahead = self._examiners[operator].ahead(series.at_us, one)
+                if ahead is None:
+                    return None
                 limits = self._scope.limits_of(operator)
                 may_go = _may_go(tuple([executor.tasks for executor in one.executors]), limits.min)
                 quiet = ahead.certain & is_quiet(
@@ -136,11 +153,15 @@ class StreamSwitch:
             found.append((operator, one, ahead))
         if count:
             for operator, one, ahead in found:
-                self._examiners[operator].take(ahead, one, count)
-                told = self._tell(operator, one, ahead, count)
-                self._told[operator].append(told)
-                if not one.treatment:
+                at_us = series.at_us[:count]
+                if ahead is None:
+                    self._examiners[operator].pass_by(at_us, one.part(slice(count)))
+                    told = self._unchanged(operator, at_us)
+                else:
+                    self._examiners[operator].take(ahead, one, count)
+                    told = self._tell(operator, one, ahead, count)
                     self._health[operator] = Health.GOOD if told.is_good[-1] else Health.MODERATE
+                self._told[operator].append(told)
         return count
 
     @property
@@ -148,16 +169,19 @@ class StreamSwitch:
         """See `TellsMany`."""
         return self._told
 
+    def _unchanged(self, operator: str, at_us: NDArray[np.int64]) -> Told:
+        """Of looks during a treatment."""
+        nothing = np.zeros((len(at_us), 0))
+        is_good = np.full(len(at_us), self._health[operator] is Health.GOOD)
+        return Told(at_us, (), nothing, nothing, is_good)
+
     def _tell(self, operator: str, one: OperatorSeries, ahead: Ahead, count: int) -> Told:
-        at_us = ahead.at_us[:count]
-        if one.treatment:
-            nothing = np.zeros((count, 0))
-            return Told(at_us, (), nothing, nothing, np.full(count, self._health[operator] is Health.GOOD))
         target = self._targets[operator]
         arrival_per_s, service_per_s = ahead.arrival_per_s[:count], ahead.service_per_s[:count]
         expected_us = expected_latency_us(arrival_per_s, capacity_per_s(service_per_s, target.safety_margin))
         are_good = good(ahead.instantaneous_us[:count], expected_us, target)
         names = tuple([executor.name for executor in one.executors])
+        at_us = ahead.counted.at_us[:count]
         return Told(at_us, names, arrival_per_s, service_per_s, np.asarray(are_good.all(axis=-1)))
 
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
@@ -321,26 +345,6 @@ class CountingNames:
             number += 1
         self._given[operator] = number
         return name
-
-
-def _part_of(series: SnapshotSeries, start: int, size: int) -> SnapshotSeries:
-    """`size` looks from `start` on, or what there is."""
-    part = slice(start, start + size)
-    return replace(
-        series,
-        at_us=series.at_us[part],
-        operators={
-            name: replace(
-                one,
-                arrived=one.arrived[part],
-                completed=one.completed[part],
-                waited_us=one.waited_us[part],
-                served_us=one.served_us[part],
-                busy_us=one.busy_us[part],
-            )
-            for name, one in series.operators.items()
-        },
-    )
 
 
 @lru_cache(maxsize=1024)

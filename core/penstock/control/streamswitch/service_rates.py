@@ -6,6 +6,8 @@ nothing, so that an idle executor keeps the rate it had. Neighbour: `examine` fe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +19,19 @@ ETA = 1 / 8
 RATE_SAMPLE_ROWS = 16
 """Rows that one sample is made of at least. The mean of C / busy time is C / (C - 1) mu where service times
 are exponential, so ratios of few rows are too high."""
+
+
+_State = tuple[float, float, float, float]
+"""Of one executor: rate, samples, and what is gathered for the next one (rows, busy time)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Courses:
+    """Rates over several slots: `per_busy_s` (slots, executors), of one task; `each` has them again by
+    executor, with the samples they are made of and what is gathered for the next one, slot by slot."""
+
+    per_busy_s: Floats
+    each: list[tuple[list[float], list[tuple[float, float, float]]]]
 
 
 class ServiceRates:
@@ -107,43 +122,40 @@ class ServiceRates:
         """Everyone has a sample, own or inherited."""
         return bool((self._samples > 0).all())
 
-    def ahead(self, rows: Floats, busy_us: Floats) -> Floats:
-        """mu_i after each of several slots to come: `rows`, `busy_us` and the answer are (slots, executors).
-        Everyone is measured."""
-        found = np.empty(rows.shape)
-        for executor in range(rows.shape[1]):
-            found[:, executor] = self._course(
-                executor, rows[:, executor].tolist(), busy_us[:, executor].tolist()
+    @property
+    def tasks_each(self) -> Floats:
+        """By how many tasks a rate counts."""
+        return self._factor
+
+    def courses(self, rows: Floats, busy_us: Floats) -> Courses:
+        """What several slots to come would make of everyone's rate: `rows`, `busy_us` are (slots,
+        executors)."""
+        each = [
+            _course(state, of, work_us)
+            for state, of, work_us in zip(
+                zip(
+                    self._per_busy_s.tolist(),
+                    self._samples.tolist(),
+                    self._rows.tolist(),
+                    self._busy_us.tolist(),
+                    strict=True,
+                ),
+                rows.T.tolist(),
+                busy_us.T.tolist(),
+                strict=True,
             )
-        return found * self._factor
+        ]
+        return Courses(np.array([course for course, _ in each]).reshape(rows.shape[::-1]).T, each)
 
-    def learn_many(self, at_us: NDArray[np.int64], rows: Floats, busy_us: Floats) -> None:
-        """Take those slots in."""
-        for executor in range(rows.shape[1]):
-            self._course(executor, rows[:, executor].tolist(), busy_us[:, executor].tolist(), keeps=True)
+    def learn_many(self, at_us: NDArray[np.int64], rows: Floats, courses: Courses) -> None:
+        """Take the first slots of `courses` in, as many as `at_us` and `rows` have."""
+        last = len(at_us) - 1
+        for executor, (course, gathered) in enumerate(courses.each):
+            self._per_busy_s[executor] = course[last]
+            self._samples[executor], self._rows[executor], self._busy_us[executor] = gathered[last]
         self._is_settled = bool((self._samples >= 1 / ETA).all())
-        last = np.where(rows > ROWS_MIN, at_us[:, None], 0).max(axis=0)
-        np.copyto(self.last_completed_us, last, where=last > 0)
-
-    def _course(
-        self, executor: int, rows: list[float], busy_us: list[float], *, keeps: bool = False
-    ) -> list[float]:
-        """`learn` of one executor, slot by slot; answers its rate after each."""
-        rate, samples = float(self._per_busy_s[executor]), float(self._samples[executor])
-        gathered, busy = float(self._rows[executor]), float(self._busy_us[executor])
-        course = []
-        for more, work_us in zip(rows, busy_us, strict=True):
-            gathered += more
-            busy += work_us
-            if gathered >= RATE_SAMPLE_ROWS and busy > 0:
-                rate += max(ETA, 1.0 / (samples + 1.0)) * (gathered * 1e6 / busy - rate)
-                samples += 1.0
-                gathered = busy = 0.0
-            course.append(rate)
-        if keeps:
-            self._per_busy_s[executor], self._samples[executor] = rate, samples
-            self._rows[executor], self._busy_us[executor] = gathered, busy
-        return course
+        worked_us = np.where(rows > ROWS_MIN, at_us[:, None], 0).max(axis=0)
+        np.copyto(self.last_completed_us, worked_us, where=worked_us > 0)
 
     def per_executor(self) -> Floats:
         """mu_i, of all its tasks. Who has no sample has the ratio of what there is so far, else the others'
@@ -157,3 +169,21 @@ class ServiceRates:
             if unknown.any() and not unknown.all():
                 rate = np.where(unknown, rate[~unknown].mean(), rate)
         return rate * self._factor
+
+
+def _course(
+    state: _State, rows: list[float], busy_us: list[float]
+) -> tuple[list[float], list[tuple[float, float, float]]]:
+    """`learn` of one executor, slot by slot."""
+    rate, samples, gathered, busy = state
+    course, kept = [], []
+    for more, work_us in zip(rows, busy_us, strict=True):
+        gathered += more
+        busy += work_us
+        if gathered >= RATE_SAMPLE_ROWS and busy > 0:
+            rate += max(ETA, 1.0 / (samples + 1.0)) * (gathered * 1e6 / busy - rate)
+            samples += 1.0
+            gathered = busy = 0.0
+        course.append(rate)
+        kept.append((samples, gathered, busy))
+    return course, kept

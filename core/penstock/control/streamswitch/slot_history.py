@@ -8,6 +8,8 @@ increments that are kept here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,6 +37,18 @@ def renumbered(table: Indices, held: Indices) -> Indices:
     if not table.size:
         return np.full_like(held, GONE)
     return np.where(held == GONE, GONE, table[held])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WindowsAhead:
+    """(looks, executors): rows arrived a second, rows completed and their summed latency. (looks,): for how
+    long the shard known least is known, and whether the window is full."""
+
+    arrival_per_s: Floats
+    completed: Floats
+    latency_us: Floats
+    known_us: Floats
+    is_full: Flags
 
 
 class SlotHistory:
@@ -141,48 +155,64 @@ class SlotHistory:
         latency: Floats = lengths_us @ overlap
         return latency
 
-    def windows_ahead(
-        self, at_us: NDArray[np.int64], totals: Floats, holder: Indices, executors: int
-    ) -> tuple[Floats, Floats, Floats, Flags]:
-        """What the windows of looks to come would hold: `at_us` (looks,), `totals` (looks, 4, shards) since
-        the last look, each shard held as `holder` says. Answers (2, looks, shards) of rows arrived and time
-        known, (looks, executors) of rows completed and their summed latency, and whether the window is full
-        by then."""
+    def window_ahead(
+        self, at_us: NDArray[np.int64], totals: Floats, by_executor: Floats, matrix: Floats
+    ) -> WindowsAhead:
+        """What the windows of looks to come would hold: `at_us` (looks,); `totals` (rows of an increment,
+        looks, shards) since the last look, all of them known, and `by_executor` the same summed by `matrix`
+        (shards, executors), which says who holds what in all of them."""
         past = slice(self._window, len(self._at_us))
         times = np.concatenate((np.array(self._at_us[past], np.int64), at_us))
         behind = len(times) - len(at_us)
-        ends = np.arange(behind, len(times))
-        edges = at_us - self._window_us + self._tolerance_us
-        bases = np.maximum(np.searchsorted(times, edges, side="right") - 1, 0)
-        last = self._totals[len(self._at_us) - 1]
-        sums = np.empty((2, len(at_us), totals.shape[2]))
-        for row, of in enumerate((ARRIVED, KNOWN)):
-            every = np.concatenate((self._totals[past, of], totals[:, of] + last[of]))
-            np.subtract(every[ends], every[bases], out=sums[row])
-        held = np.concatenate((self._holders[past], np.broadcast_to(holder, (len(at_us), len(holder)))))[1:]
-        bins = (np.arange(len(held))[:, None] * (executors + 1) + held + 1).ravel()
-        found = []
-        for of in (COMPLETED, LATENCY):
-            every = np.concatenate((self._totals[past, of], totals[:, of] + last[of]))
-            slots = summed(bins, np.diff(every, axis=0).ravel(), len(held) * (executors + 1))
-            running = np.zeros((len(times), executors))
-            np.cumsum(slots.reshape(len(held), executors + 1)[:, 1:], axis=0, out=running[1:])
-            found.append(running[ends] - running[bases])
-        is_full = at_us - times[bases] >= self._window_us - self._tolerance_us
-        return sums, found[0], found[1], is_full
+        bases = np.maximum(
+            np.searchsorted(times, at_us - self._window_us + self._tolerance_us, side="right") - 1, 0
+        )
+        before = self._totals[past]
+        count = matrix.shape[1]
+        running = np.zeros((3, len(times), count))
+        # What a shard brought goes with it, what was completed counts for who held it then.
+        running[ARRIVED, :behind] = (before[:, ARRIVED] - before[0, ARRIVED]) @ matrix
+        if self._steady <= self._window + 1:
+            running[1:, :behind] = (before[:, 1:3] - before[0, 1:3]).transpose(1, 0, 2) @ matrix
+        elif behind > 1:
+            bins = (
+                np.arange(behind - 1)[:, None] * (count + 1) + self._holders[past][1:] + 1
+            ).ravel()
+            for of in (COMPLETED, LATENCY):
+                slots = summed(bins, np.diff(before[:, of], axis=0).ravel(), (behind - 1) * (count + 1))
+                np.cumsum(slots.reshape(behind - 1, count + 1)[:, 1:], axis=0, out=running[of, 1:behind])
+        np.add(by_executor[:3], running[:, behind - 1 : behind], out=running[:, behind:])
+        arrived, completed, latency_us = running[:, behind:] - running[:, bases]
+        spans_us = at_us - times[bases]
+        known = before[-1, KNOWN] - before[0, KNOWN]
+        if (known >= self._at_us[-1] - self._at_us[self._window]).all():
+            known_us = spans_us.astype(np.float64)
+            arrival_per_s = arrived * 1e6 / known_us[:, None]
+        else:
+            every = np.concatenate((before[:, ARRIVED], totals[ARRIVED] + before[-1, ARRIVED]))
+            since = np.concatenate((before[:, KNOWN], (at_us - times[behind - 1])[:, None] + before[-1, KNOWN]))
+            of_shards_us = since[behind:] - since[bases]
+            known_us = of_shards_us.min(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                arrival_per_s = ((every[behind:] - every[bases]) * 1e6 / of_shards_us) @ matrix
+        is_full = spans_us >= self._window_us - self._tolerance_us
+        return WindowsAhead(arrival_per_s, completed, latency_us, known_us, is_full)
 
-    def extend(self, at_us: list[int], totals: Floats, backlog: Floats, holder: Indices) -> None:
-        """Close several slots at once: `totals` (slots, 4, shards) since the last one, nobody's holder
-        changes."""
+    def extend(self, at_us: NDArray[np.int64], totals: Floats, backlog: Floats, holder: Indices) -> None:
+        """Close several slots at once: `totals` (rows of an increment, slots, shards) since the last one, all
+        of them known; nobody's holder changes."""
         count = len(at_us)
         self._make_room(count)
         slots = slice(len(self._at_us), len(self._at_us) + count)
         # Compacting begins the totals anew: what was last stands before `slots` now.
-        last = self._totals[slots.start - 1]
-        np.add(totals, last, out=self._totals[slots])
+        last, since_us = self._totals[slots.start - 1], self._at_us[-1]
+        into = self._totals[slots]
+        for row in (ARRIVED, COMPLETED, LATENCY):
+            np.add(totals[row], last[row], out=into[:, row])
+        np.add((at_us - since_us)[:, None], last[KNOWN], out=into[:, KNOWN])
         self._backlog[slots] = backlog
         self._holders[slots] = holder
-        self._at_us += at_us
+        self._at_us += at_us.tolist()
         self._window = self._base(self._window, self._window_us)
         self._oldest = self._base(self._oldest, self._reach_us)
 
