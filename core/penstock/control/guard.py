@@ -1,19 +1,22 @@
 """What stands around every policy: bounds and budget, up at once and down slowly, no plan again that brought
 nothing.
 
-A guard takes no decision of its own: it lets one pass or turns it into HOLD, with the reason. With
-`PAPER_RULES` it lets through whatever is within bounds, as the papers run. Neighbours: `outcomes` measures
-what decisions brought, any `Policy` is inside.
+A guard lets a decision pass or turns it into HOLD, with the reason. It takes one of its own only where an
+operator is out of bounds and the policy does not lead it back (`bounds`). With `PAPER_RULES` it lets through
+whatever is within bounds, as the papers run. Neighbours: `outcomes` measures what decisions brought, any
+`Policy` is inside.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from penstock.control.bounds import back_into_bounds, wanted_tasks
 from penstock.control.decision import (
     AddExecutor,
     AssignCores,
@@ -28,8 +31,9 @@ from penstock.control.outcomes import OutcomeWatch, sources_of
 from penstock.control.policy import Policy
 from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.sliding_extreme import SlidingMax
-from penstock.control.snapshot import TopologySnapshot
+from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.look_ahead import TellsMany, Told
+from penstock.control.streamswitch.policy import CountingNames, NameExecutor
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, in_time, of_rate
 
@@ -55,12 +59,19 @@ PAPER_RULES = GuardRules(scale_in_after_us=0, share_min=0.0)
 
 
 class Guard:
-    """See `Policy`; has the name of the one inside."""
+    """See `Policy`; has the name of the one inside. `name_executor` names executors that bounds ask for."""
 
-    def __init__(self, inner: Policy, scope: Scope, rules: GuardRules | None = None) -> None:
+    def __init__(
+        self,
+        inner: Policy,
+        scope: Scope,
+        rules: GuardRules | None = None,
+        name_executor: NameExecutor | None = None,
+    ) -> None:
         self._inner = inner
         self._scope = scope
         self._rules = rules or GuardRules()
+        self._name_executor = name_executor or CountingNames("b")
         self._watches: dict[str, _Watch] = {}
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
 
@@ -81,17 +92,21 @@ class Guard:
         """What the policy inside decides, within bounds. Of decisions that ask for more tasks at one moment
         the first come first; tasks given up at that moment do not count as free yet."""
         tasks = snapshot.tasks
-        return tuple(self._judged(snapshot, decision, tasks) for decision in self._inner.decide(snapshot))
+        return tuple(
+            self._judged(snapshot, self._led_back(snapshot, decision, tasks), tasks)
+            for decision in self._inner.decide(snapshot)
+        )
 
     def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`. None while an outcome is due, or where the policy inside does not say what it
-        saw."""
+        """See `ObservesMany`. None while an outcome is due or an operator out of bounds, or where the policy
+        inside does not say what it saw."""
         inner = self._inner
         remembers = self._rules.scale_in_after_us > 0
         if (
             not isinstance(inner, ObservesMany)
             or (remembers and not isinstance(inner, TellsMany))
             or any(watch.outcomes.is_pending for watch in self._watches.values())
+            or any(self._is_outside(one.snapshot(0)) for one in series.operators.values() if len(series))
         ):
             return 0
         count = inner.observe_many(series)
@@ -135,6 +150,50 @@ class Guard:
         self._record(watch, watch.outcomes.began(decision, decision), snapshot.at_us)
         return decision
 
+    def _is_outside(self, seen: OperatorSnapshot) -> bool:
+        limits = self._scope.limits.get(seen.operator)
+        return limits is not None and not seen.treatment and not limits.min <= seen.tasks <= limits.max
+
+    def _led_back(
+        self, snapshot: TopologySnapshot, decision: Decision, tasks: Mapping[str, int]
+    ) -> Decision:
+        """`decision`, or one that leads its operator back into bounds where that does not. Counts of tasks
+        need no metrics: this waits for none."""
+        seen = snapshot.operators.get(decision.operator)
+        if seen is None or not self._is_outside(seen):
+            return decision
+        limits = self._scope.limits[decision.operator]
+        if decision.actions:
+            after = tasks_after(snapshot, decision)[decision.operator]
+            if after > seen.tasks if seen.tasks < limits.min else after < seen.tasks:
+                return decision
+        spare = math.inf
+        if self._scope.cores_max is not None:
+            free = self._scope.cores_max - self._scope.cores_used(tasks) + _CORES_EPSILON
+            spare = free / self._scope.cores_of(decision.operator)
+        wanted = wanted_tasks(seen, limits, spare)
+        actions = back_into_bounds(seen, wanted, self._name_executor)
+        few = seen.tasks < limits.min
+        asked = f"{limits.min} at least" if few else f"{limits.max} at most"
+        reason = f"{decision.operator} has {counted(seen.tasks, 'task')}, {asked} are asked for"
+        if not actions:
+            return replace(
+                decision,
+                treatment=Treatment.HOLD,
+                rule="guard-bounds",
+                reason=f"{reason}, and the budget has no core left",
+                actions=(),
+                expected=None,
+            )
+        return replace(
+            decision,
+            treatment=Treatment.SCALE_OUT if few else Treatment.SCALE_IN,
+            rule="back-into-bounds",
+            reason=reason,
+            actions=actions,
+            expected=None,
+        )
+
     def _window_us(self, operator: str) -> int:
         targets = self._scope.targets
         if operator in targets:
@@ -167,7 +226,8 @@ class Guard:
         over = self._over_bounds(tasks, after)
         if over is not None:
             return "guard-bounds", over
-        if self._rules.scale_in_after_us > 0 and _is_down(snapshot, after):
+        is_due = decision.rule == "back-into-bounds"
+        if self._rules.scale_in_after_us > 0 and _is_down(snapshot, after) and not is_due:
             too_soon = watch.is_too_soon(decision, self._scope.targets.get(decision.operator))
             if too_soon is not None:
                 return "guard-scale-in", too_soon

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control_scene import SLOT_US, Water, decision, view
+from penstock.control.baselines.static import Static
 from penstock.control.decision import (
     Action,
     AddExecutor,
@@ -25,6 +26,8 @@ from penstock.control.decision import (
 )
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules, tasks_after
 from penstock.control.outcomes import share_of_promise
+from penstock.control.samples.sample_table import Shards
+from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -131,6 +134,70 @@ def test_a_decision_that_leads_under_the_least_tasks_is_held() -> None:
 def test_a_decision_that_leads_back_into_bounds_passes() -> None:
     scene = Scene(PAPER_RULES, TaskLimits(1, 1))
     assert scene.look(scene.good_in()).treatment is Treatment.SCALE_IN
+
+
+def test_an_operator_below_its_least_tasks_is_brought_up_to_them() -> None:
+    scene = Scene(limits=TaskLimits(3, 4))
+    back = scene.look()
+    assert (back.treatment, back.rule) == (Treatment.SCALE_OUT, "back-into-bounds")
+    assert back.reason == "op has 2 tasks, 3 at least are asked for"
+    assert tasks_after(scene.snapshot(), back) == {"op": 3}
+    assert back.actions[0] == AddExecutor("op-b1")
+
+
+def test_an_operator_above_its_most_tasks_is_brought_down_to_them_at_once() -> None:
+    scene = Scene(limits=TaskLimits(1, 1))
+    back = scene.look()
+    assert (back.treatment, back.rule) == (Treatment.SCALE_IN, "back-into-bounds")
+    assert tasks_after(scene.snapshot(), back) == {"op": 1}
+    moved = {shard for action in back.actions if isinstance(action, MoveShards) for shard in action.shards}
+    gone = {action.name for action in back.actions if isinstance(action, RemoveExecutor)}
+    assert moved == {shard for shard, executor in scene.assignment.items() if executor in gone}
+
+
+def test_a_decision_that_leads_away_from_bounds_or_nowhere_is_replaced_by_one_that_leads_back() -> None:
+    scene = Scene(limits=TaskLimits(3, 4))
+    assert scene.look(scene.good_in()).rule == "back-into-bounds"
+    unknown = decision(0, Treatment.HOLD, Health.UNKNOWN)
+    assert scene.look(unknown).rule == "back-into-bounds"
+    out = scene.severe_out()
+    assert scene.look(out) == replace(out, at_us=scene.at_us)
+
+
+def test_nothing_leads_back_into_bounds_during_a_treatment_or_over_the_budget() -> None:
+    scene = Scene(limits=TaskLimits(4, 4), cores_max=2.0)
+    held = scene.look()
+    assert (held.treatment, held.rule, held.actions) == (Treatment.HOLD, "guard-bounds", ())
+    assert held.reason == "op has 2 tasks, 4 at least are asked for, and the budget has no core left"
+    scene = Scene(limits=TaskLimits(4, 4))
+    scene.treatment = True
+    assert scene.look().actions == ()
+
+
+@pytest.mark.parametrize(("limits", "wanted"), [(TaskLimits(7, 9), 7), (TaskLimits(1, 3), 3)])
+def test_executors_of_several_tasks_come_back_into_bounds_by_their_cores(
+    limits: TaskLimits, wanted: int
+) -> None:
+    scene = Scene(limits=limits)
+    scene.tasks = 3
+    back = scene.look()
+    assert tasks_after(scene.snapshot(), back) == {"op": wanted}
+    assert all(isinstance(action, AssignCores) for action in back.actions)
+
+
+def test_looks_out_of_bounds_are_not_passed_over() -> None:
+    shards = Shards(["s0", "s1"])
+    still = np.zeros((5, 2))
+    executors = (ExecutorSeen("E1", 1, 1), ExecutorSeen("E2", 1, 1))
+    held = {"s0": "E1", "s1": "E2"}
+    one = OperatorSeries("op", executors, shards, held, still, still, still, still, still, treatment=True)
+    during = SnapshotSeries(np.arange(1, 6) * SLOT_US, {"op": one})
+    after = replace(during, operators={"op": replace(one, treatment=False)})
+    scope = Scope({"op": TARGET}, {"op": TaskLimits(3, 4)})
+    content = Static(Scope({"op": TARGET}, {}), {"op": 2})
+    guard = Guard(content, scope, PAPER_RULES)
+    assert guard.observe_many(during) == 5
+    assert guard.observe_many(after) == 0
 
 
 def test_the_budget_is_for_all_operators_and_counts_what_was_granted_a_moment_ago() -> None:

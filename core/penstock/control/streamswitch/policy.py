@@ -334,14 +334,16 @@ class StreamSwitch:
 
 
 class CountingNames:
-    """Names "<operator>-e1", "<operator>-e2", ...: those in use are left out, none is given twice."""
+    """Names "<operator>-e1", "<operator>-e2", ...: those in use are left out, none is given twice. Who names
+    executors of the same operators beside another one has another `letter`."""
 
-    def __init__(self) -> None:
+    def __init__(self, letter: str = "e") -> None:
+        self._letter = letter
         self._given: dict[str, int] = {}
 
     def __call__(self, operator: str, in_use: Collection[str]) -> str:
         number = self._given.get(operator, 0) + 1
-        while (name := f"{operator}-e{number}") in in_use:
+        while (name := f"{operator}-{self._letter}{number}") in in_use:
             number += 1
         self._given[operator] = number
         return name
