@@ -154,9 +154,7 @@ class Guard:
         limits = self._scope.limits.get(seen.operator)
         return limits is not None and not seen.treatment and not limits.min <= seen.tasks <= limits.max
 
-    def _led_back(
-        self, snapshot: TopologySnapshot, decision: Decision, tasks: Mapping[str, int]
-    ) -> Decision:
+    def _led_back(self, snapshot: TopologySnapshot, decision: Decision, tasks: Mapping[str, int]) -> Decision:
         """`decision`, or one that leads its operator back into bounds where that does not. Counts of tasks
         need no metrics: this waits for none."""
         seen = snapshot.operators.get(decision.operator)

@@ -175,9 +175,7 @@ class SlotHistory:
         if self._steady <= self._window + 1:
             running[1:, :behind] = (before[:, 1:3] - before[0, 1:3]).transpose(1, 0, 2) @ matrix
         elif behind > 1:
-            bins = (
-                np.arange(behind - 1)[:, None] * (count + 1) + self._holders[past][1:] + 1
-            ).ravel()
+            bins = (np.arange(behind - 1)[:, None] * (count + 1) + self._holders[past][1:] + 1).ravel()
             for of in (COMPLETED, LATENCY):
                 slots = summed(bins, np.diff(before[:, of], axis=0).ravel(), (behind - 1) * (count + 1))
                 np.cumsum(slots.reshape(behind - 1, count + 1)[:, 1:], axis=0, out=running[of, 1:behind])
@@ -190,7 +188,9 @@ class SlotHistory:
             arrival_per_s = arrived * 1e6 / known_us[:, None]
         else:
             every = np.concatenate((before[:, ARRIVED], totals[ARRIVED] + before[-1, ARRIVED]))
-            since = np.concatenate((before[:, KNOWN], (at_us - times[behind - 1])[:, None] + before[-1, KNOWN]))
+            since = np.concatenate(
+                (before[:, KNOWN], (at_us - times[behind - 1])[:, None] + before[-1, KNOWN])
+            )
             of_shards_us = since[behind:] - since[bases]
             known_us = of_shards_us.min(axis=1)
             with np.errstate(divide="ignore", invalid="ignore"):
