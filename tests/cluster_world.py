@@ -19,7 +19,7 @@ from penstock.api.compile import compile_topology
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import Topology, TopologyStatus
 from penstock.dataflow.plan import FilesSource
-from penstock.metrics.rows import WorkerRow
+from penstock.metrics.rows import HeldRow, WorkerRow
 from penstock.schedule.record import AppliedPlace
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.actions import (
@@ -228,6 +228,7 @@ class World:
         self.failures: dict[str, str] = {}
         self.finished = False
         self.inbox_entries: dict[str, int] = {}
+        self.held_bytes: dict[str, int] = {}
         self.memory = Memory()
         self.term = 1
         self.events: list[Event] = []
@@ -334,7 +335,14 @@ class World:
             shards=shards,
             failures=self.failures,
             partitions=partitions,
+            held=self._held(name),
         )
+
+    def _held(self, name: str) -> HeldRow | None:
+        held_bytes = self.held_bytes.get(name)
+        if held_bytes is None:
+            return None
+        return HeldRow(name, self.stores[name].generation, self._now_us(), held_bytes, 4)
 
     def _counters(self, store: str, shard: str) -> ShardCounters | None:
         if shard not in self.stores[store].held:

@@ -9,6 +9,7 @@ from penstock.store.port import (
     Answer,
     AssignedExecutor,
     Assignment,
+    Bounds,
     ClearFailure,
     Enroll,
     Failures,
@@ -20,12 +21,14 @@ from penstock.store.port import (
     ReportFailure,
     Retract,
     SetTasks,
+    StateWrite,
     TaskMap,
     Tasks,
     Topologies,
     WaitControl,
     WaitReady,
     Wake,
+    Weigh,
 )
 from store_backends import Backend
 from store_scenario import Scene, incarnation, out
@@ -392,6 +395,43 @@ def test_metric_rows_are_replaced_by_name(scene: Scene) -> None:
     assert scene.store.call(PutMetrics((("a", b"1"), ("b", b"2")))) is Answer.OK
     assert scene.store.call(PutMetrics((("a", b"\x00\xff"),))) is Answer.OK
     assert scene.store.call(ReadMetrics()) == {"a": b"\x00\xff", "b": b"2"}
+
+
+STREAM = 8192
+"""What a stream may take beyond its entries: it grows by blocks."""
+
+
+def weight(scene: Scene, shard: str = "mid/0") -> int:
+    (found,) = scene.store.call(Weigh((shard,)))
+    assert found is not None
+    return found
+
+
+def test_a_shard_weighs_what_its_inbox_and_its_state_hold(backend: Backend) -> None:
+    scene = Scene(backend.open_store(bounds=Bounds()))
+    scene.set_up("src/0", "mid/0")
+    empty = weight(scene)
+    scene.commit("src/0", *[out("mid/0", b"x" * 900) for _ in range(5)])
+    full = weight(scene)
+    assert 5 * 900 <= full - empty <= 5 * 900 + STREAM
+    entries = scene.fetch_one("mid/0")
+    kept = tuple(StateWrite(b"", b"%d" % number, b"y" * 400) for number in range(20))
+    scene.commit("mid/0", entries=entries, state=kept)
+    with_values = weight(scene)
+    assert 20 * 400 <= with_values - empty <= 20 * 600 + STREAM
+    listed = tuple(StateWrite(b"list %d" % n, b"%d" % i, b"z" * 300) for n in range(30) for i in range(3))
+    scene.commit("mid/0", state=listed)
+    assert 90 * 300 <= weight(scene) - with_values <= 90 * 700
+    gone = tuple(StateWrite(b"list %d" % n, None, None) for n in range(30))
+    scene.commit("mid/0", state=gone)
+    assert weight(scene) < with_values + 300
+
+
+def test_shards_are_weighed_in_order_and_what_is_not_there_weighs_nothing(scene: Scene) -> None:
+    scene.set_up("mid/0", "mid/1")
+    first, none, last = scene.store.call(Weigh(("mid/0", "mid/9", "mid/1"), samples=1))
+    assert (first == last, none) == (True, None)
+    assert scene.store.call(Weigh(())) == []
 
 
 def test_publish_takes_an_operator_without_shards_or_workers(scene: Scene) -> None:

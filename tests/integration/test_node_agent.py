@@ -11,7 +11,8 @@ import pytest
 import redis
 
 from agent_scene import UID, AgentProcess, AgentScene, eventually
-from penstock.store.port import Assignment, Claim, Owner, ShardStatus, Topologies
+from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
+from penstock.store.port import Assignment, Claim, Owner, ReadMetrics, ShardStatus, Topologies, Weigh
 
 pytestmark = pytest.mark.integration
 
@@ -294,6 +295,28 @@ def test_health_and_metrics_tell_of_store_and_deliveries(scene: AgentScene) -> N
     agent.get("/livez")
     scene.servers["a"].start()
     eventually(lambda: not is_unhealthy(), "the agent says that its store is back")
+
+
+def test_what_a_topology_holds_is_weighed_and_left_in_the_store(scene: AgentScene) -> None:
+    begin(scene)
+    scene.wait_done()
+    store = scene.store("a")
+    shards = tuple(shard for shard, home in scene.homes.items() if home == "a")
+
+    def told() -> HeldRow | None:
+        data = store.call(ReadMetrics()).get(HELD_ROW_NAME)
+        row = None if data is None else unpack(HELD_ROW_NAME, data)
+        return row if isinstance(row, HeldRow) else None
+
+    def weights() -> int:
+        return sum(weight or 0 for weight in store.call(Weigh(shards)))
+
+    eventually(lambda: (row := told()) is not None and row.held_bytes == weights(), "it is weighed")
+    row = told()
+    assert row is not None
+    assert (row.node, row.generation, row.shards) == ("a", 1, len(shards))
+    assert f'penstock_agent_held_bytes{{topology_uid="{UID}"}}' in scene.agents["a"].get("/metrics")
+    store.close()
 
 
 def test_without_a_needed_variable_the_sentence_names_it(scene: AgentScene) -> None:

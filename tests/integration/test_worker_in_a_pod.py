@@ -19,7 +19,8 @@ from free_ports import free_port
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.dataflow.partitions import shards_of
-from penstock.metrics.rows import PartitionsRow, WorkerRow, unpack
+from penstock.dataflow.plan import Plan
+from penstock.metrics.rows import PartitionsRow, TaskRow, WorkerRow, unpack
 from penstock.store.port import Answer, Create, Publish, ReadMetrics
 from penstock.store.redis_store import RedisStore
 from penstock_operator.local.plan_outline import is_source
@@ -63,6 +64,24 @@ class Count(StatefulProcessor):
 
     def close(self):
         pass
+"""
+CRASHING_OPERATOR = """
+  - name: crash
+    inputs: [split]
+    keyBy: [word]
+    processor: words:Crash
+    outputSchema: "word string, total long"
+    shards: 4
+  - {name: nothing, inputs: [crash], sink: {files: {path: nothing}}}
+"""
+CRASHING_CODE = """
+import os, signal
+
+class Crash(Count):
+    def handleInputRows(self, key, rows, timerValues):
+        with open(os.path.join(os.path.dirname(__file__), "crashes"), "a") as log:
+            print(os.getpid(), file=log, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
@@ -140,6 +159,25 @@ def totals(folder: Path) -> dict[str, int]:
     return found
 
 
+def publish(store: RedisStore, plan: Plan, folder: Path) -> None:
+    """Each operator in one executor of the worker, with one task."""
+    for stage in plan.stages:
+        name = f"{stage.operator}-words-w0"
+        shards = shards_of(stage, folder)
+        store.pipeline([Create(shard, source=is_source(stage)) for shard in shards])
+        answer = store.call(
+            Publish(
+                operator=stage.operator,
+                version=1,
+                term=1,
+                workers=(("words-w0", "node-a", "10.0.0.1", "pod-1"),),
+                executors=((name, "words-w0", 1),),
+                shards=tuple(sorted((shard, name, "local") for shard in shards)),
+            )
+        )
+        assert answer is Answer.OK
+
+
 def tasks_of(row: object) -> dict[str, int]:
     return row.tasks if isinstance(row, WorkerRow) else {}
 
@@ -163,21 +201,7 @@ def test_a_worker_in_a_pod_announces_its_sources_and_runs_what_is_scheduled_then
     assert partitions.shards == ("lines/texts/text 0.txt", "lines/texts/text 1.txt")
     assert partitions.uid == "pod-1"
 
-    for stage in plan.stages:
-        name = f"{stage.operator}-words-w0"
-        shards = shards_of(stage, pod.folder)
-        store.pipeline([Create(shard, source=is_source(stage)) for shard in shards])
-        answer = store.call(
-            Publish(
-                operator=stage.operator,
-                version=1,
-                term=1,
-                workers=(("words-w0", "node-a", "10.0.0.1", "pod-1"),),
-                executors=((name, "words-w0", 1),),
-                shards=tuple(sorted((shard, name, "local") for shard in shards)),
-            )
-        )
-        assert answer is Answer.OK
+    publish(store, plan, pod.folder)
     wait_for("the totals of all words", lambda: totals(pod.folder / "out") == dict(expected))
     wait_for("all executors in the worker's row", lambda: len(tasks_of(row_of("worker:words-w0"))) == 2)
     row = row_of("worker:words-w0")
@@ -187,6 +211,46 @@ def test_a_worker_in_a_pod_announces_its_sources_and_runs_what_is_scheduled_then
         'penstock_shards{operator="count",topology="words",worker="words-w0"} 8.0' in pod.get("/metrics")[1]
     )
     assert pod.get("/nothing")[0] == 404
+    assert pod.stop() == 0
+    store.close()
+
+
+def test_a_crash_loop_of_one_operators_code_holds_up_no_other_operator_of_the_worker(pod: Pod) -> None:
+    """The processes of `crash` kill themselves at their first row, again and again. `count` reads the same
+    rows, works on in the process that it began in, and everything is counted."""
+    with (pod.folder / "topology.yaml").open("a", encoding="utf-8") as manifest:
+        manifest.write(CRASHING_OPERATOR)
+    with (pod.folder / "words.py").open("a", encoding="utf-8") as code:
+        code.write(CRASHING_CODE)
+    expected = write_texts(pod.folder / "texts", seed=4, files=2, lines=300)
+    store = RedisStore(pod.env["PENSTOCK_STORE_URL"], "t1")
+    plan = compile_topology(load_topology(pod.folder / "topology.yaml", runtime="cluster"), "cluster")
+
+    def crashes() -> int:
+        log = (pod.folder / "crashes").read_text() if (pod.folder / "crashes").exists() else ""
+        return len(log.splitlines())
+
+    def processes() -> set[int]:
+        """Of `count`, as its task's newest row tells."""
+        rows = [unpack(name, data) for name, data in store.call(ReadMetrics()).items()]
+        return {row.pid for row in rows if isinstance(row, TaskRow) and row.operator == "count"}
+
+    pod.start()
+    wait_for("readiness", lambda: pod.get("/ready")[0] == 200)
+    wait_for("the worker's row", lambda: "worker:words-w0" in store.call(ReadMetrics()))
+    publish(store, plan, pod.folder)
+    wait_for("the first crash", lambda: crashes() > 0)
+    wait_for("a process of count", lambda: len(processes()) == 1)
+    first = processes()
+    wait_for("the totals of all words", lambda: totals(pod.folder / "out") == dict(expected))
+    wait_for("a crash loop", lambda: crashes() >= 6)
+    assert processes() == first
+    row = unpack("worker:words-w0", store.call(ReadMetrics())["worker:words-w0"])
+    assert isinstance(row, WorkerRow)
+    assert pod.process is not None
+    assert pod.process.poll() is None
+    assert row.tasks["count-words-w0"] == 1
+    assert pod.get("/ready")[0] == 200
     assert pod.stop() == 0
     store.close()
 

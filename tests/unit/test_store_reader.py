@@ -5,7 +5,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from penstock.metrics.rows import PartitionsRow, WorkerRow, pack, partitions_row_name, worker_row_name
+from penstock.metrics.rows import (
+    HELD_ROW_NAME,
+    HeldRow,
+    PartitionsRow,
+    WorkerRow,
+    pack,
+    partitions_row_name,
+    worker_row_name,
+)
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import (
@@ -73,7 +81,9 @@ def test_a_reading_has_rows_counters_and_partitions() -> None:
         row = WorkerRow("w0", "u-1", 0, 1, "ready", "", 70, {"numbers-w0": 1})
         known = PartitionsRow("numbers", "w0", "u-1", 1, 70, ("numbers/0", "numbers/1"))
         old = PartitionsRow("lines", "w0", "u-1", 0, 70, ("lines/a",))
+        held = HeldRow("n1", 1, 70, 4096, 2)
         rows = {
+            HELD_ROW_NAME: pack(held),
             worker_row_name("w0"): pack(row),
             partitions_row_name("numbers"): pack(known),
             partitions_row_name("lines"): pack(old),
@@ -85,6 +95,8 @@ def test_a_reading_has_rows_counters_and_partitions() -> None:
         reading = readings["n1"]
         assert (reading.generation, reading.now_us, reading.workers) == (1, 77, {"w0": row})
         assert reading.partitions == {"numbers": ("numbers/0", "numbers/1")}
+        assert reading.held == held
+        assert readings["n2"].held is None
         assert isinstance(reading.shards["numbers/0"], ShardCounters)
         assert reading.shards["numbers/1"] is None
         assert readings["n2"].workers == {}

@@ -76,12 +76,24 @@ class PartitionsRow(msgspec.Struct, frozen=True, array_like=True):
     message: str = ""
 
 
-MetricRow = ShardRow | TaskRow | WorkerRow | PartitionsRow
+class HeldRow(msgspec.Struct, frozen=True, array_like=True):
+    """What a topology holds in a store's memory, as the node's agent has estimated it: `held_bytes` over
+    `shards` shards."""
+
+    node: str
+    generation: int
+    at_us: int
+    held_bytes: int
+    shards: int
+
+
+MetricRow = ShardRow | TaskRow | WorkerRow | PartitionsRow | HeldRow
 
 _ENCODER = msgspec.msgpack.Encoder()
 _SHARD = msgspec.msgpack.Decoder(ShardRow)
 _TASK = msgspec.msgpack.Decoder(TaskRow)
 _WORKER = msgspec.msgpack.Decoder(WorkerRow)
+_HELD = msgspec.msgpack.Decoder(HeldRow)
 _PARTITIONS = msgspec.msgpack.Decoder(PartitionsRow)
 
 
@@ -101,6 +113,9 @@ def partitions_row_name(operator: str) -> str:
     return f"partitions:{operator}"
 
 
+HELD_ROW_NAME = "held:"
+
+
 def pack(row: MetricRow) -> bytes:
     return _ENCODER.encode(row)
 
@@ -116,6 +131,8 @@ def unpack(name: str, data: bytes) -> MetricRow:
         return _WORKER.decode(data)
     if kind == "partitions":
         return _PARTITIONS.decode(data)
+    if kind == "held":
+        return _HELD.decode(data)
     raise ValueError(f"metric row {name!r} is of no known kind")
 
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 from penstock.store.moves import Move
 from penstock.store.port import Bounds, Call, Entry, Owner, ShardStatus
 
+_RECORD_BYTES = 128
+
 
 class Readiness(Enum):
     """Where a shard stands with its owner's ready list."""
@@ -106,6 +108,15 @@ class ShardRecord:
     def is_away(self) -> bool:
         """It is in a move, or gone: nobody owns it here and it takes no entries."""
         return self.status is not ShardStatus.ACTIVE
+
+    def weight_bytes(self) -> int:
+        """What it holds, and something for itself."""
+        state = sum(
+            len(name) + sum(len(field) + len(value) for field, value in fields.items())
+            for name, fields in self.state.items()
+        )
+        inbox = sum(len(entry.payload) for entry in self.inbox)
+        return _RECORD_BYTES + state + inbox + self.outbox_bytes + sum(len(name) + 8 for name in self.timers)
 
     def empty(self) -> None:
         """Forget all but the tombstone, and who waits for the shard here."""

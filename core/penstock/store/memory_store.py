@@ -81,6 +81,7 @@ from penstock.store.port import (
     WaitOutgoing,
     WaitReady,
     Wake,
+    Weigh,
     WorkerAssignment,
 )
 
@@ -132,6 +133,7 @@ class MemoryStore(MemoryMoves):
             PutMetrics: self._put_metrics,
             ReadMetrics: self._read_metrics,
             Measure: self._measure,
+            Weigh: self._weigh,
             StateSnapshot: self._state_snapshot,
             Freeze: self._freeze,
             Export: self._export,
@@ -621,6 +623,10 @@ class MemoryStore(MemoryMoves):
             finished=record.finished,
             status=record.status,
         )
+
+    def _weigh(self, call: Weigh) -> list[int | None]:
+        records = (self._data.shards.get(shard) for shard in call.shards)
+        return [record.weight_bytes() if record is not None else None for record in records]
 
     def _state_snapshot(self, call: StateSnapshot) -> dict[tuple[bytes, bytes], bytes]:
         record = self._data.shards.get(call.shard)

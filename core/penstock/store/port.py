@@ -624,6 +624,18 @@ class ShardCounters:
 
 
 @dataclass(frozen=True, slots=True)
+class Weigh(Request["list[int | None]"]):
+    """What the named shards take of the store's memory, in bytes: record, state, timers, inbox, outbox.
+
+    Answers [bytes | None, ...] in their order. An estimate from `samples` elements of each part (1 at the
+    least): its cost does not grow with the state. To be asked of a few shards at a time, now and then.
+    """
+
+    shards: tuple[str, ...]
+    samples: int = 8
+
+
+@dataclass(frozen=True, slots=True)
 class StateSnapshot(Request[dict[tuple[bytes, bytes], bytes]]):
     """For tests and tools: the value hash and all collections of a shard, whole. Not for the hot path.
 

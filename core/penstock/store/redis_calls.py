@@ -55,6 +55,7 @@ from penstock.store.port import (
     Tasks,
     Topologies,
     Wake,
+    Weigh,
     WorkerAssignment,
 )
 from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
@@ -135,6 +136,7 @@ class RedisCalls:
             PutMetrics: _CallForm(self._put_metrics, _answer),
             ReadMetrics: _CallForm(self._read_metrics, _rows),
             Measure: _CallForm(self._measure, _counters),
+            Weigh: _CallForm(self._weigh, _weights),
             StateSnapshot: _CallForm(self._state_snapshot, _snapshot),
         }
         moves = RedisMoves(self._heads, bounds, self._bounds)
@@ -299,6 +301,9 @@ class RedisCalls:
     def _measure(self, call: Measure) -> Command:
         return (*self._heads["measure"], *call.shards)
 
+    def _weigh(self, call: Weigh) -> Command:
+        return (*self._heads["weigh"], str(max(1, call.samples)), *call.shards)
+
     def _state_snapshot(self, call: StateSnapshot) -> Command:
         return (*self._heads["state_snapshot"], call.shard)
 
@@ -310,12 +315,12 @@ def _function(name: str) -> bytes:
 _FUNCTIONS = (
     "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "load", "scan", "commit",
     "report_failure", "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment",
-    "set_tasks", "tasks", "put_metrics", "measure", "state_snapshot",
+    "set_tasks", "tasks", "put_metrics", "measure", "weigh", "state_snapshot",
 )  # fmt: skip
 
 _READS = frozenset(
     ["load", "scan", "outgoing", "read_outbox", "export", "read_move", "assignment", "tasks", "measure",
-     "state_snapshot"]
+     "weigh", "state_snapshot"]
 )  # fmt: skip
 """The functions that the library registers as reads: a user who may only read can call them."""
 
@@ -560,6 +565,10 @@ def _shard_counters(generation: int, record: bytes | None, executor: bytes | Non
         finished=finished == 1,
         status=STATUSES[status],
     )
+
+
+def _weights(_: Weigh, reply: list[int]) -> list[int | None]:
+    return [None if weight < 0 else weight for weight in reply]
 
 
 def _snapshot(_: StateSnapshot, reply: list[Any]) -> dict[tuple[bytes, bytes], bytes]:

@@ -84,6 +84,7 @@ class AgentCollector(Collector):
             )
         yield from _schedules(view)
         yield from _deliveries(view)
+        yield from _memory(view)
         yield _gauge("penstock_agent_moves_due", "Shards that have to leave this store", view.moves_due)
         finished = CounterMetricFamily("penstock_agent_moves", "Moves that came to their end")
         finished.add_metric([], view.moves.finished)
@@ -96,6 +97,20 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     family = GaugeMetricFamily(name, text)
     family.add_metric([], value)
     return family
+
+
+def _memory(view: AgentView) -> Iterator[Metric]:
+    held = GaugeMetricFamily(
+        "penstock_agent_held_bytes", "Memory of the store that a topology holds", labels=["topology_uid"]
+    )
+    quota = GaugeMetricFamily(
+        "penstock_agent_quota_bytes", "Memory of the store that it may hold", labels=["topology_uid"]
+    )
+    for uid, held_bytes in view.held_bytes.items():
+        held.add_metric([uid], held_bytes)
+    for uid, quota_bytes in view.quota_bytes.items():
+        quota.add_metric([uid], quota_bytes)
+    yield from (held, quota)
 
 
 def _schedules(view: AgentView) -> Iterator[Metric]:

@@ -31,6 +31,7 @@ from penstock_operator.agent.settings import AgentSettings
 from penstock_operator.agent.store_keeper import OpenedStore, StoreKeeper
 from penstock_operator.agent.store_server import StoreServer
 from penstock_operator.agent.store_side import StoreSide, Turn, unknown_address
+from penstock_operator.agent.weighing import Weighing
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,6 +58,10 @@ class AgentView:
     """Topology uid -> store -> counts."""
     moves_due: int
     moves: MoveCount
+    held_bytes: Mapping[str, int]
+    """Topology uid -> what it holds in this store, where that is known."""
+    quota_bytes: Mapping[str, int]
+    """Topology uid -> what it may hold."""
 
 
 class NodeAgent:
@@ -77,6 +82,8 @@ class NodeAgent:
         self._server = StoreServer(settings.store_url, settings.store_id)
         self._fsync: tuple[OpenedStore, bool] | None = None
         self._side = StoreSide(settings.node, settings.store_id, self._open_store)
+        self._weighing = Weighing(settings.node, self._side.store_of, lambda: time.time_ns() // 1000)
+        self._held_bytes: Mapping[str, int] = {}
         self._memory = ScheduleMemory(settings.store_url)
         self._movers = MoveDriver(settings.store_id, self._open_store, self._wake)
         self._deliveries: dict[str, tuple[Routes, TopologyDelivery]] = {}
@@ -131,6 +138,12 @@ class NodeAgent:
             deliveries={uid: delivery.counts() for uid, (_, delivery) in list(self._deliveries.items())},
             moves_due=self._due_moves,
             moves=self._movers.count,
+            held_bytes=self._held_bytes,
+            quota_bytes={
+                seen.topology_uid: seen.store_memory_bytes
+                for seen in self._snapshot.schedules.values()
+                if seen.store_memory_bytes is not None
+            },
         )
 
     # --- told by others
@@ -205,6 +218,8 @@ class NodeAgent:
         self._turned_at_s = self._clock_s()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._turned, turn)
+        self._weighing.step(self._side.shards_here, opened.generation, self._clock_s())
+        self._held_bytes = self._weighing.held_bytes
 
     def _set_fsync(self, snapshot: Snapshot, opened: OpenedStore) -> None:
         """Before anything is published: what a topology asks for holds from its first record on."""

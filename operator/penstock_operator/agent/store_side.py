@@ -124,6 +124,19 @@ class StoreSide:
             must_list=farewell.must_list,
         )
 
+    def shards_here(self) -> dict[str, list[str]]:
+        """Topology uid -> shards that this store is the home of, or still has."""
+        return {
+            uid: [
+                shard for shard, home in known.homes.items() if home == self._store_id or shard in known.due
+            ]
+            for uid, known in self._topologies.items()
+        }
+
+    def store_of(self, topology_uid: str) -> NodeStore:
+        """This node's store as the turns' thread uses it. Raises StoreUnreachable."""
+        return self._store(topology_uid)
+
     def close(self) -> None:
         for store in self._stores.values():
             store.close()

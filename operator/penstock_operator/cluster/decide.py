@@ -51,6 +51,7 @@ from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.names import disruption_budget_name, plan_name, schedule_name
 from penstock_operator.cluster.node_room import NodeRooms, PlacementRules, Size, served_before
 from penstock_operator.cluster.observed import Need, Observed
+from penstock_operator.cluster.quota import quota_as_before, quota_finding
 from penstock_operator.cluster.schedule_decisions import ScheduleWriter, Settling, settling
 from penstock_operator.cluster.schedule_figures import rehomed, schedule_figures
 from penstock_operator.cluster.status import Finding, Verdict, events_of, former_status, status_of
@@ -91,17 +92,18 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
 
 def _held(observed: Observed, memory: Memory, reason: str, message: str, state_uid: str = "") -> Decision:
     """Nothing is touched: pods run on as they are."""
+    former = former_status(observed, memory.status)
     verdict = Verdict(
         phase="Pending",
         ready=Finding(False, reason, message),
         progressing=Finding(False, reason, message),
         store_available=Finding(True, "StoresReady"),
         metrics_unavailable=Finding(False, "MetricsRead"),
+        quota=quota_as_before(former),
         state_uid=state_uid,
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
-    former = former_status(observed, memory.status)
     status = status_of(observed, verdict, {}, (), former)
     return Decision(replace(memory, status=status), (), status, events_of(former, status), None, LATER_S)
 
@@ -154,9 +156,18 @@ class _Turn:
         self.workers = judge_workers(
             observed, observed.schedules, None if self.code_missing else self.template, self.since
         )
-        self.wishes = wishes(observed, topology, plan, self.schedules, self.since)
-        self.backlog = backlog(observed, plan, self.schedules)
         self.former = former_status(observed, memory.status)
+        self.quota = quota_finding(
+            observed, self.schedules.values(), memory_bytes(topology.spec.store_memory), self.former
+        )
+        self.wishes = wishes(
+            observed,
+            plan,
+            self.schedules,
+            self.since,
+            are_sources_held=topology.spec.paused or self.quota.holds,
+        )
+        self.backlog = backlog(observed, plan, self.schedules)
         self.is_finished = self._finished()
         self.task_cpu_millis = cpu_millis(topology.spec.task_cpu)
         self.limit_millis = cpu_millis(topology.spec.workers.cores.max)
@@ -466,6 +477,7 @@ class _Turn:
             progressing=self._progressing(phase),
             store_available=store,
             metrics_unavailable=self._metrics_finding(),
+            quota=self.quota,
             state_uid=self.state.uid,
             workers_desired=sum(group.pods_wanted for group in self.groups),
             workers_ready=sum(
@@ -525,6 +537,8 @@ class _Turn:
         waiting = [worker for worker in holders if worker.state is not WorkerState.READY]
         if waiting:
             return "Running", Finding(False, "WorkersMissing", self._waiting(waiting))
+        if self.quota.holds:
+            return "Running", replace(self.quota, holds=False)
         return "Running", Finding(True, "Running", "every shard has a worker")
 
     def _waiting(self, workers: Sequence[Worker]) -> str:

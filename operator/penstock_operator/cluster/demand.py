@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.api.topology import Topology
 from penstock.dataflow.partitions import shard_name
 from penstock.dataflow.plan import FilesSource, Plan, Processor, Stage, ZipfSource
 from penstock.schedule.record import OperatorSchedule
@@ -77,10 +76,11 @@ def _announced(observed: Observed, operator: str) -> list[str]:
 
 def wishes(
     observed: Observed,
-    topology: Topology,
     plan: Plan,
     schedules: Mapping[str, OperatorSchedule],
     since: SinceWhen,
+    *,
+    are_sources_held: bool,
 ) -> dict[str, Wish]:
     """operator -> what is wanted of it, for all whose shards are known."""
     shards = known_shards(observed, plan, schedules)
@@ -93,7 +93,7 @@ def wishes(
             operator=stage.operator,
             shards=shards[stage.operator],
             tasks=_tasks(observed, stage, schedule, since),
-            is_held=topology.spec.paused and is_source(stage),
+            is_held=are_sources_held and is_source(stage),
             is_source=is_source(stage),
         )
     return wanted

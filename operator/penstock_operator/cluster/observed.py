@@ -15,7 +15,7 @@ from typing import Any
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
-from penstock.metrics.rows import TaskRow, WorkerRow
+from penstock.metrics.rows import HeldRow, TaskRow, WorkerRow
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.store.port import ShardCounters
 
@@ -148,6 +148,8 @@ class StoreReading:
     failures: Mapping[str, str] = field(default_factory=dict)
     """Operator -> message."""
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held: HeldRow | None = None
+    """What the topology holds in the store's memory, as its agent last said."""
 
 
 @dataclass(frozen=True, slots=True)

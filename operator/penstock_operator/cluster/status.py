@@ -20,8 +20,8 @@ from penstock_operator.cluster.observed import Observed
 from penstock_operator.cluster.schedule_figures import tasks_ready
 
 _MESSAGE_LENGTH_MAX = 1024
-_QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady")
-"""Their conditions come and go in the course of things: no event."""
+_QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady", "WithinQuota")
+"""Their conditions come and go in the course of things: no event, but for who comes back within the quota."""
 _GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting", "StoresMissing")
 
 
@@ -43,6 +43,7 @@ class Verdict:
     progressing: Finding
     store_available: Finding
     metrics_unavailable: Finding
+    quota: Finding
     state_uid: str = ""
     workers_desired: int = 0
     workers_ready: int = 0
@@ -98,7 +99,8 @@ def events_of(former: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Eve
     for condition in status["conditions"]:
         old = before.get(condition["type"], {})
         is_same = (old.get("status"), old.get("reason")) == (condition["status"], condition["reason"])
-        if is_same or condition["reason"] in _QUIET_REASONS:
+        is_quiet = condition["reason"] in _QUIET_REASONS
+        if is_same or (is_quiet and not (condition["type"] == "QuotaExceeded" and old)):
             continue
         is_bad = _is_bad(condition)
         message = condition["message"] or f"{condition['type']} is {condition['status']}"
@@ -110,7 +112,7 @@ def events_of(former: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Eve
 def _is_bad(condition: Mapping[str, Any]) -> bool:
     if condition["type"] in ("Ready", "StoreAvailable"):
         return condition["status"] == "False" and condition["reason"] not in _GOOD_REASONS
-    if condition["type"] == "MetricsUnavailable":
+    if condition["type"] in ("MetricsUnavailable", "QuotaExceeded"):
         return bool(condition["status"] == "True")
     return condition["reason"] in (
         "WorkerLost",
@@ -126,6 +128,7 @@ def _conditions(observed: Observed, verdict: Verdict, former: Mapping[str, Any])
         "Progressing": verdict.progressing,
         "StoreAvailable": verdict.store_available,
         "MetricsUnavailable": verdict.metrics_unavailable,
+        "QuotaExceeded": verdict.quota,
     }
     before = {condition["type"]: condition for condition in former.get("conditions", ())}
     conditions = []

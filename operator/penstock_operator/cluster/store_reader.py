@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.metrics.rows import PartitionsRow, TaskRow, WorkerRow, unpack
+from penstock.metrics.rows import HeldRow, PartitionsRow, TaskRow, WorkerRow, unpack
 from penstock.store.port import (
     Assignment,
     Call,
@@ -145,6 +145,7 @@ def reading_of(
     workers: dict[str, WorkerRow] = {}
     tasks: dict[str, TaskRow] = {}
     partitions: dict[str, tuple[str, ...]] = {}
+    held: HeldRow | None = None
     for name, data in rows.items():
         if name.startswith(_SHARD_ROWS):
             continue
@@ -157,6 +158,8 @@ def reading_of(
             workers[row.worker] = row
         elif isinstance(row, TaskRow):
             tasks[name] = row
+        elif isinstance(row, HeldRow) and row.generation == generation:
+            held = row
         elif isinstance(row, PartitionsRow) and row.shards and row.generation == generation:
             partitions[row.operator] = row.shards
     return StoreReading(
@@ -167,4 +170,5 @@ def reading_of(
         shards=dict(counters),
         failures=dict(failures),
         partitions=partitions,
+        held=held,
     )

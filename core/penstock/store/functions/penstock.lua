@@ -1574,6 +1574,26 @@ local function measure(keys, args)
   return answer
 end
 
+-- weigh: what shards take of the store's memory, by samples.
+-- KEYS 1: prefix. ARGV: samples, shard, ... Answers [bytes or -1, ...].
+local function weigh(keys, args)
+  local p, samples, answer = keys[1], args[1], {}
+  local function size(key) return redis.call('MEMORY', 'USAGE', key, 'SAMPLES', samples) or 0 end
+  for i = 2, #args do
+    local shard = args[i]
+    local record, bytes = read_record(p, shard), -1
+    if record then
+      bytes = record[OUT_BYTES] + size(record[KEY])
+      for _, kind in ipairs({'value:', 'timers:', 'inbox:', 'collections:'}) do bytes = bytes + size(p .. kind .. shard) end
+      local names, sampled = redis.call('SRANDMEMBER', p .. 'collections:' .. shard, samples), 0
+      for _, name in ipairs(names) do sampled = sampled + size(collection_key(p, shard, name)) end
+      if #names > 0 then bytes = bytes + sampled * redis.call('SCARD', p .. 'collections:' .. shard) / #names end
+    end
+    answer[#answer + 1] = math.floor(bytes)
+  end
+  return answer
+end
+
 -- state_snapshot: all state of a shard, for tests and tools.
 -- KEYS 1: prefix. ARGV: shard. Answers [collection, [field, value, ...], ...].
 local function state_snapshot(keys, args)
@@ -1627,4 +1647,5 @@ register('set_tasks', set_tasks, WRITES)
 register('tasks', tasks, READS)
 register('put_metrics', put_metrics, WRITES)
 register('measure', measure, READS)
+register('weigh', weigh, READS)
 register('state_snapshot', state_snapshot, READS)
