@@ -357,6 +357,43 @@ def test_a_task_whose_last_shard_went_waits_for_the_next_one(scene: Scene):
     assert scene.waiting() == 0
 
 
+def given_away(scene: Scene) -> TaskLoop:
+    """A task that owns both shards when the map gives them to another, which has not come yet."""
+    task = scene.task("count", ["count/0", "count/1"])
+    scene.turns(task)
+    mapping = (("count/0", "other"), ("count/1", "other"))
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", mapping))
+    task.turn()
+    fed(scene)
+    assert scene.waiting() > 0
+    return task
+
+
+def test_a_shard_is_worked_on_until_its_next_task_claims_it(scene: Scene):
+    task = given_away(scene)
+    scene.turns(task)
+    assert scene.waiting() == 0
+    other = scene.task("count", ["count/0", "count/1"], ready="other")
+    other.turn()
+    (scene.folder / "b.txt").write_text("ash sea\n")
+    scene.publish_more("lines/b.txt")
+    scene.turns(scene.task("lines", ["lines/b.txt"], ready="more"))
+    scene.turns(other)
+    scene.clock.sleep_us(1_000_000)
+    scene.turns(task)
+    assert task.retired
+    assert len(scene.out()) == 4
+    assert scene.out()[1] == '{"word":"ash","total":4}'
+
+
+def test_a_shard_whose_next_task_does_not_come_is_let_go_in_time(scene: Scene):
+    task = given_away(scene)
+    scene.clock.sleep_us(1_000_000)
+    scene.turns(task)
+    assert task.retired
+    assert scene.waiting() > 0
+
+
 def test_a_task_of_an_earlier_start_of_the_worker_retires(scene: Scene):
     task = scene.task("count", ["count/0", "count/1"])
     task.turn()

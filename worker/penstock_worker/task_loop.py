@@ -7,8 +7,8 @@ claimed again (`penstock.store.ownership`).
 
 Life of a task: it starts, looks at the executor's task map until it is named there, claims, works, waits
 while it is named without a shard, and retires by itself once the map names it no longer or names another
-incarnation (N-Storm's delayed
-kill: the batch at hand is committed or fenced, never cut).
+incarnation. What another task is to run is worked on until that one claims it (N-Storm's delayed kill: the
+batch at hand is committed or fenced, never cut).
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ ACKNOWLEDGE_GAP_US = 5_000
 SYNC_LOOK_US = 20_000
 """While sink files are being synced, so often is looked whether they are."""
 RECLAIM_US = 50_000
+LINGER_US = 900_000
+"""A shard that another task is to run is worked on until that one claims it, at most so long."""
 AWAY_US = 50_000
 AWAY_TOLD_US = 5_000_000
 """A store that stays away is logged so often; it is tried every `AWAY_US`."""
@@ -120,6 +122,8 @@ class TaskLoop:
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
         self._stranding = StrandingWatch(launch.bounds, source=not isinstance(launch.stage.head, Processor))
+        self._leaving: dict[str, int] = {}
+        """Owned shards that others are to run, and until when they are worked on here."""
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
         self._written: dict[tuple[str, str], Acknowledge] = {}
         self._acknowledge_us = 0
@@ -358,8 +362,9 @@ class TaskLoop:
     # --- ownership --------------------------------------------------------------------------
 
     def refresh(self, in_hand: Collection[str] = ()) -> None:
-        """Read the task map; release what is another task's or fell off the ready list, claim what is ours.
+        """Read the task map; claim what is ours, release what fell off the ready list or is another task's.
 
+        The latter only when that one has claimed it, or `LINGER_US` have passed: nobody waits for a handover.
         `in_hand` names shards that were fetched and not worked yet.
         """
         now_us = self._clock.monotonic_us()
@@ -369,9 +374,14 @@ class TaskLoop:
             [Tasks(self._launch.executor, self._operator), Measure(shards)]
         )
         ready = self._launch.owner.ready
-        mine = {shard for shard, owner in answer.mapping.items() if owner == ready}
-        is_named = bool(mine) or ready in answer.idle
-        if answer.incarnation != self._launch.owner.incarnation or not is_named:
+        is_current = answer.incarnation == self._launch.owner.incarnation
+        mapping = answer.mapping if is_current else {}
+        mine = {shard for shard, owner in mapping.items() if owner == ready}
+        is_named = bool(mine) or (is_current and ready in answer.idle)
+        # One that nobody is named for, while this task has to go, is to be left alone.
+        given = {shard for shard in shards if shard not in mine and (is_named or shard in mapping)}
+        self._linger(set() if self._halted else given, now_us)
+        if not is_named and not self._leaving:
             replaced = answer.incarnation not in ("", self._launch.owner.incarnation)
             if self._named or replaced or now_us - self._started_us > NAMED_WITHIN_US:
                 self._retire()
@@ -379,10 +389,19 @@ class TaskLoop:
         self._named = True
         for shard, seen in zip(shards, counters, strict=True):
             held = shard in in_hand or shard in self._resting
-            if shard not in mine or self._stranding.is_stranded(self._owned[shard], seen, in_hand=held):
+            is_ours = shard in mine or shard in self._leaving
+            if not is_ours or self._stranding.is_stranded(self._owned[shard], seen, in_hand=held):
                 self._release(shard)
+        if not is_named and not self._leaving:
+            self._retire()
+            return
         if not self._halted:
             self._claim(sorted(mine - self._owned.keys()), answer.version)
+
+    def _linger(self, given: Collection[str], now_us: int) -> None:
+        """Note since when owned shards are others'; forget those that have waited long enough."""
+        until_us = {shard: self._leaving.get(shard, now_us + LINGER_US) for shard in given}
+        self._leaving = {shard: at_us for shard, at_us in until_us.items() if at_us > now_us}
 
     def _claim(self, shards: list[str], version: int) -> None:
         if not shards:
@@ -420,6 +439,7 @@ class TaskLoop:
 
     def _release(self, shard: str) -> None:
         self._owned.pop(shard, None)
+        self._leaving.pop(shard, None)
         self._resting.pop(shard, None)
         self._stage.release(shard)
         self._metrics.released(shard)
