@@ -180,9 +180,10 @@ class ReleasingAfterClaim(Between):
 class Scene:
     """One worker with the executors lines-w1 and count-w1, on one node in memory."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, shards: int = 2) -> None:
         self.folder = folder
-        (folder / "topology.yaml").write_text(MANIFEST)
+        self.count_shards = tuple(f"count/{part}" for part in range(shards))
+        (folder / "topology.yaml").write_text(MANIFEST.replace("shards: 2", f"shards: {shards}"))
         (folder / "loop_code.py").write_text(CODE)
         self.plan = compile_topology(load_topology(folder / "topology.yaml"))
         self.clock = TurnedClock()
@@ -192,7 +193,7 @@ class Scene:
 
     def publish(self, source_shards: Sequence[str]) -> None:
         workers = (("w1", "n1", "localhost", "u1"),)
-        for operator, shards in (("lines", source_shards), ("count", ("count/0", "count/1"))):
+        for operator, shards in (("lines", source_shards), ("count", self.count_shards)):
             executor = f"{operator}-w1"
             self.store.call(
                 Publish(
@@ -463,3 +464,40 @@ def test_a_shard_that_a_lost_fetch_took_is_claimed_again(scene: Scene):
         scene.clock.sleep_us(1_100_000)
         scene.turns(task, 2)
     assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+class SlowStage:
+    """Takes 8 ms for each shard, and notes what is in the sink whenever it begins on one."""
+
+    def __init__(self, scene: Scene, stage: Any) -> None:
+        self._scene = scene
+        self._stage = stage
+        self.out_at_begin: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+    def work(self, owned: Any, fetched: Any) -> Any:
+        self.out_at_begin.append(len(self._scene.out()))
+        self._scene.clock.sleep_us(8_000)
+        return self._stage.work(owned, fetched)
+
+
+def test_what_a_shard_put_out_does_not_wait_for_slow_work_on_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "loop_code", raising=False)
+    scene = Scene(tmp_path, shards=8)
+    (tmp_path / "a.txt").write_text("ash sea river stone lamp night door glass north wheel tide\n")
+    scene.publish(["lines/a.txt"])
+    fed(scene)
+    task = scene.task("count", scene.count_shards)
+    slow = SlowStage(scene, task._stage)
+    task._stage = slow
+    scene.turns(task)
+    assert len(scene.out()) == 11
+    before_last = [out for out in slow.out_at_begin if out]
+    assert len(slow.out_at_begin) >= 5
+    # All but the shard at hand and the one whose commit is on its way.
+    assert len(before_last) >= len(slow.out_at_begin) - 2

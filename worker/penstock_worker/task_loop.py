@@ -70,6 +70,9 @@ POST_COMMITS = 4
 """So many commits are sent together, while work on the other fetched shards goes on."""
 POSTS_AHEAD = 2
 """So many posts are on their way before the first of them is settled: by then its answers have come."""
+HELD_US_MAX = 5_000
+"""Work is sent, and what was sent is settled, after so long also where less has gathered: what the first
+shards put out does not wait for user code that takes its time over the others."""
 POST_COMMITS_DURABLE = 64
 """In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
 
@@ -77,7 +80,7 @@ POST_COMMITS_DURABLE = 64
 class _Posted:
     """Commits on their way, behind `told` other calls and before a fetch, if there is one."""
 
-    __slots__ = ("_answers", "_told", "done", "fetch")
+    __slots__ = ("_answers", "_told", "done", "fetch", "sent_us")
 
     def __init__(
         self,
@@ -86,7 +89,9 @@ class _Posted:
         answers: Callable[[], list[Any]],
         *,
         fetch: bool,
+        sent_us: int,
     ) -> None:
+        self.sent_us = sent_us
         self.done = done
         self.fetch = fetch
         self._told = told
@@ -198,6 +203,7 @@ class TaskLoop:
         began_us = self._clock.monotonic_us()
         done: list[tuple[OwnedShard, Work]] = []
         posted: deque[_Posted] = deque()
+        sent_us = began_us
         for fetched in work:
             owned = self._owned.get(fetched.shard)
             if owned is None or self._halted:
@@ -205,11 +211,12 @@ class TaskLoop:
             worked = self._work(owned, fetched)
             if worked is not None:
                 done.append((owned, worked))
-            if len(done) >= self._post_commits:
+            now_us = self._clock.monotonic_us()
+            if len(done) >= self._post_commits or (done and now_us - sent_us >= HELD_US_MAX):
                 posted.append(self._post(done))
-                done = []
-                if len(posted) > POSTS_AHEAD:
-                    self._settle_first(posted)
+                done, sent_us = [], now_us
+            while posted and (len(posted) > POSTS_AHEAD or now_us - posted[0].sent_us >= HELD_US_MAX):
+                self._settle_first(posted)
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
         self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
         last = self._post(done, fetch=not self._halted)
@@ -262,7 +269,8 @@ class TaskLoop:
         calls = [*told, *(work.commit for _, work in done)]
         if fetch:
             calls.append(Fetch(self._launch.owner.ready, self._size.bytes, self._size.shards))
-        return _Posted(done, len(told), self._store.post(calls), fetch=fetch)
+        answers = self._store.post(calls)
+        return _Posted(done, len(told), answers, fetch=fetch, sent_us=self._clock.monotonic_us())
 
     def _finish(self, posted: _Posted) -> Fetched | None:
         """Settle what was posted last; answers what it fetched."""
