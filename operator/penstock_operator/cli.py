@@ -142,7 +142,7 @@ def run(
     try:
         check_java(os.environ)
         if metrics_port is not None:
-            check_ports(metrics_port, count)
+            check_ports(metrics_port, max(count, checked.plan.workers.most))
         summary = run_topology(
             RunRequest(
                 plan=checked.plan,

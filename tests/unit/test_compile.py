@@ -20,6 +20,7 @@ from penstock.dataflow.plan import (
     Stage,
     Step,
     Tasks,
+    WorkerRange,
     ZipfSource,
 )
 from penstock.dataflow.schema import Column, Schema
@@ -96,6 +97,7 @@ def test_word_count_has_two_stages_with_its_steps_fused() -> None:
                 Fanout(WORD, (), (JsonlSink("totals", "out/totals"),), ()),
             ),
         ),
+        workers=WorkerRange(least=1, most=3, warm=0, tasks_each=4),
     )
 
 

@@ -24,6 +24,7 @@ from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.treat import single_tasks
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.dataflow.plan import WorkerRange
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode
@@ -76,6 +77,7 @@ class Ticks:
         self.passed_s = 0.0
         self.waits = 0
         self.at_wait: Callable[[int], None] = lambda _: None
+        self.before_wait: Callable[[], None] = lambda: None
 
     def now_s(self) -> float:
         return self.passed_s
@@ -84,6 +86,7 @@ class Ticks:
         return int(1e15 + self.passed_s * 1e6)
 
     def wait(self, seconds: float) -> None:
+        self.before_wait()
         self.passed_s += seconds
         self.waits += 1
         assert self.waits < 5_000, "the run does not end"
@@ -132,9 +135,10 @@ class Scene:
         limits: TaskLimits = TaskLimits(1, 4),  # noqa: B008 - frozen
         *,
         dry_run: bool = False,
+        range_of_workers: WorkerRange = WorkerRange(),  # noqa: B008 - frozen
     ) -> None:
         self.folder = folder
-        plan = orders_plan(RECORDS)
+        plan = replace(orders_plan(RECORDS), workers=range_of_workers)
         node = MemoryNode()
         store = MemoryStore(node, "t", Bounds())
         store.call(OpenStore("local"))
@@ -149,7 +153,12 @@ class Scene:
         self.fleet = MemoryFleet(self.ticks.now_s)
         self.workers = StandInWorkers(self.fleet, MemoryStore(node, "t", Bounds()), RECORDS, "count", "shown")
         self.ticks.at_wait = self._at_wait
+        self.ticks.before_wait = self._before_wait
+        self.worker_cycle_s = 0.0
+        self._turned_s = 0.0
         self.steps: dict[int, Callable[[], None]] = {}
+        self.versions_s: dict[int, float] = {}
+        """When each version of count's schedule was first there."""
         self.output = Output()
         self.policy = Scripted(choose)
         cares = {
@@ -185,7 +194,12 @@ class Scene:
     def _at_wait(self, number: int) -> None:
         if number in self.steps:
             self.steps[number]()
-        self.workers.turn(self.ticks.now_us())
+        if self.ticks.passed_s - self._turned_s >= self.worker_cycle_s:
+            self._turned_s = self.ticks.passed_s
+            self.workers.turn(self.ticks.now_us())
+
+    def _before_wait(self) -> None:
+        self.versions_s.setdefault(self.run._state.schedules["count"].version, self.ticks.passed_s)
 
     def printed(self) -> list[str]:
         return sorted(json.loads(line)["name"] for line in self.output.lines)
@@ -253,11 +267,20 @@ def test_every_decision_is_explained_and_told_with_what_it_brought(tmp_path: Pat
 
 def test_nothing_is_decided_while_a_treatment_is_under_way(tmp_path: Path) -> None:
     scene = Scene(tmp_path, scale_out)
+    scene.worker_cycle_s = 2 * TARGET.interval_us / 1e6
     scene.finish()
     shown = scene.policy.shown
     begun = next(i for i, seen in enumerate(shown) if seen.treatment)
     assert len(shown[begun].executors) == 3, "the new executor is announced"
     assert "extra-2" not in shown[begun].assignment.values()
+
+
+def test_shards_move_as_soon_as_the_announced_task_is_up_and_not_at_the_next_interval(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, scale_out)
+    scene.finish()
+    assert scene.versions_s[3] - scene.versions_s[2] < TARGET.interval_us / 2e6
 
 
 def test_a_dry_run_decides_and_shows_without_acting(tmp_path: Path) -> None:
@@ -284,6 +307,29 @@ def test_a_worker_that_dies_in_the_middle_of_it_costs_no_row(tmp_path: Path) -> 
         scene.steps[number] = lambda number=number: scene.fleet.die(f"w{number % 2}")  # type: ignore[misc]
     scene.finish()
     assert any("killed by SIGKILL" in event for event in scene.output.events)
+
+
+def test_where_the_cores_of_a_worker_are_given_out_another_one_starts_and_takes_the_executor(
+    tmp_path: Path,
+) -> None:
+    scene = Scene(tmp_path, scale_out, range_of_workers=WorkerRange(1, 2, 0, tasks_each=4))
+    scene.finish()
+    events = scene.output.events
+    started, joined = events.index("worker w1 is warm"), events.index("warm worker w1 joins")
+    assert "no worker has room for 1 more tasks" in read_decisions(tmp_path)[0].reason
+    assert started < joined
+    assert len(scene.policy.shown[-1].executors) == 4, "the last one fits where no other worker may come"
+
+
+def test_a_warm_worker_takes_the_executor_without_a_start_in_between(tmp_path: Path) -> None:
+    def choose(seen: OperatorSnapshot) -> tuple[Treatment, tuple[Action, ...]]:
+        return scale_out(seen) if scene.ticks.waits > 20 else nothing(seen)
+
+    scene = Scene(tmp_path, choose, range_of_workers=WorkerRange(1, 2, 1, tasks_each=4))
+    scene.finish()
+    first = read_decisions(tmp_path)[0]
+    assert first.treatment == "scale-out"
+    assert "warm worker w1 joins" in scene.output.events
 
 
 def test_while_a_worker_is_away_nothing_is_decided_and_it_is_said(tmp_path: Path) -> None:

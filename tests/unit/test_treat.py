@@ -23,6 +23,7 @@ from penstock.control.streamswitch.treat import (
     Advance,
     Course,
     CourseSeen,
+    NoRoom,
     Step,
     advance,
     begin,
@@ -165,6 +166,21 @@ def test_a_new_executor_goes_to_the_worker_with_the_fewest_tasks_of_the_operator
 def test_a_new_executor_on_a_node_goes_to_a_worker_there() -> None:
     first = begun(TWO, AddExecutor("c", node="here"), MoveShards(("count/0",), "a", "c"))
     assert first.schedule.executors[-1].worker == "w0"
+
+
+def test_a_warm_worker_is_given_an_executor_only_when_no_other_has_room() -> None:
+    actions = (AddExecutor("c"), MoveShards(("count/0",), "a", "c"))
+    for room, worker in (({"w0": 1, "w1": 4}, "w0"), ({"w0": 0, "w1": 4}, "w1")):
+        first = begin(decided(*actions), TWO, room, {"a", "b"}, 0, warm={"w1"})
+        assert first.schedule.executors[-1].worker == worker
+
+
+def test_that_no_worker_has_room_is_told_apart_from_what_another_worker_would_not_cure() -> None:
+    with pytest.raises(NoRoom):
+        begun(TWO, AddExecutor("c"), room={"w0": 0, "w1": 0})
+    with pytest.raises(ActionRefused) as refused:
+        begun(TWO, RemoveExecutor("a"))
+    assert not isinstance(refused.value, NoRoom)
 
 
 def test_a_name_that_another_operators_executor_has_is_not_given_twice() -> None:

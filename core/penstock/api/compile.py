@@ -7,7 +7,7 @@ which worker, fleet and simulation read.
 
 from __future__ import annotations
 
-from penstock.api.document import duration_us, memory_bytes
+from penstock.api.document import cpu_millis, duration_us, memory_bytes
 from penstock.api.faults import InvalidManifest
 from penstock.api.graph import Graph, Runtime, check
 from penstock.api.topology import (
@@ -32,6 +32,7 @@ from penstock.dataflow.plan import (
     Stage,
     Step,
     Tasks,
+    WorkerRange,
     ZipfSource,
 )
 from penstock.dataflow.schema import Schema
@@ -61,6 +62,12 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
             fuser.stage(by_name[name])
             for name in graph.order
             if by_name[name].source is not None or by_name[name].processor is not None
+        ),
+        workers=WorkerRange(
+            least=workers.min,
+            most=workers.upper,
+            warm=workers.warm,
+            tasks_each=max(1, cpu_millis(workers.cores.max) // cpu_millis(spec.task_cpu)),
         ),
     )
 

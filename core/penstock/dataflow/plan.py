@@ -120,6 +120,17 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerRange:
+    """`least` to `most` workers hold executors, and `warm` ones beside them hold none, as long as another one
+    may come. The cores of a worker are worth `tasks_each` tasks."""
+
+    least: int = 1
+    most: int = 1
+    warm: int = 0
+    tasks_each: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A topology, compiled: stages in topological order. Independent of runtime and schedule."""
 
@@ -130,6 +141,7 @@ class Plan:
     workers_initial: int
     memory_bytes: int
     stages: tuple[Stage, ...]
+    workers: WorkerRange = WorkerRange()
 
     def stage(self, operator: str) -> Stage:
         """The stage of `operator`. KeyError when there is none."""

@@ -97,6 +97,14 @@ def renew_worker(
     return {operator: _next(old, _renewed(old, worker)) for operator, old in schedules.items()}
 
 
+def forget_worker(schedules: Mapping[str, OperatorSchedule], worker: str) -> dict[str, OperatorSchedule]:
+    """`schedules` without a worker that has left and holds no executor."""
+    return {
+        operator: _next(old, replace(old, workers=tuple(w for w in old.workers if w.name != worker)))
+        for operator, old in schedules.items()
+    }
+
+
 def reassign_worker_lost(
     schedules: Mapping[str, OperatorSchedule], lost: Collection[str], spare_tasks: Mapping[str, int]
 ) -> dict[str, OperatorSchedule]:

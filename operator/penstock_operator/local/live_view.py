@@ -26,7 +26,14 @@ _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5
 _WIDE = 112
 _MIDDLE = 90
-_STATE_STYLE = {"ready": "green", "starting": "yellow", "down": "red", "stopping": "yellow", "ended": "dim"}
+_STATE_STYLE = {
+    "ready": "green",
+    "warm": "cyan",
+    "starting": "yellow",
+    "down": "red",
+    "stopping": "yellow",
+    "ended": "dim",
+}
 
 
 class LiveView:

@@ -46,7 +46,10 @@ from penstock_operator.local.run_decisions import (
     begin,
     decide,
     held_back,
-    spare_tasks,
+    room_for_tasks,
+    tasks_in_all,
+    want_worker,
+    warm_workers,
 )
 from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
@@ -54,6 +57,8 @@ from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.sla.loop import SlaLook, SlaLoop
 
 TICK_S = 0.15
+FOLLOW_S = 0.02
+"""While shards wait for tasks that start, so often is looked whether these are up."""
 _REST_S = 0.005
 _SHARDS_LOOKED_AT_PER_S = 4000
 """The store answers for about a hundred shards a millisecond; looking must not keep it busy."""
@@ -104,6 +109,7 @@ class _Placed(TypedDict):
     nodes: Mapping[str, int]
     room: Mapping[str, int]
     taken: frozenset[str]
+    warm: frozenset[str]
 
 
 class LocalRun:
@@ -176,7 +182,8 @@ class LocalRun:
             self._turn()
             # What an interval of an SLA is measured from is its begin; others have time.
             spent_s = self._ticks.now_s() - began_s if self._slas else 0.0
-            self._ticks.wait(max(_REST_S, self._tick_s - spent_s))
+            tick_s = FOLLOW_S if any(sla.awaits_tasks for sla in self._slas) else self._tick_s
+            self._ticks.wait(max(_REST_S, tick_s - spent_s))
         look = self._look()
         if look is not None:
             self._deliver(look)
@@ -325,7 +332,8 @@ class LocalRun:
             return
         now_us = self._ticks.now_us()
         due = [sla for sla in self._slas if sla.due(now_us)]
-        if not due:
+        following = [sla for sla in self._slas if sla not in due and sla.awaits_tasks]
+        if not (due or following):
             return
         if look is None:
             if self._store_away:
@@ -333,13 +341,15 @@ class LocalRun:
                     sla.away(now_us, "the store is away")
             return
         seen = self._sla_look(look)
-        for sla in due:
-            turn = sla.examine(seen)
+        for sla in (*following, *due):
+            turn = sla.examine(seen) if sla in due else sla.follow(seen)
             for event in turn.events:
                 self.tell(event.text, is_trouble=event.is_trouble)
             if turn.schedules:
                 self._accept(adopt(self._state, turn.schedules))
                 seen = replace(seen, **self._placed())
+            if turn.lacks_room:
+                self._accept(want_worker(self._state, self._ticks.now_s()))
 
     def _sla_look(self, look: _Look) -> SlaLook:
         counters = {
@@ -368,13 +378,12 @@ class LocalRun:
     def _placed(self) -> _Placed:
         """The part of an SLA's look that its own schedules change."""
         schedules = self._state.schedules
-        room = spare_tasks(self._state)
-        given = sum(schedule.tasks for schedule in schedules.values())
         return {
             "schedules": schedules,
-            "nodes": {self._state.node: sum(room.values()) + given},
-            "room": room,
+            "nodes": {self._state.node: tasks_in_all(self._state)},
+            "room": room_for_tasks(self._state),
             "taken": frozenset(e.name for schedule in schedules.values() for e in schedule.executors),
+            "warm": warm_workers(self._state),
         }
 
     # --- showing --------------------------------------------------------------------------------
@@ -410,8 +419,10 @@ class LocalRun:
             shown = "down"
         elif seen is WorkerState.STOPPING or seen is WorkerState.ENDED:
             shown = str(seen)
+        elif care.is_up:
+            shown = "warm" if care.is_warm else "ready"
         else:
-            shown = "ready" if care.is_up else "starting"
+            shown = "starting"
         return WorkerLine(care.name, shown, care.restarts)
 
     def _placements(self) -> dict[str, Placement]:

@@ -3,19 +3,22 @@
 `decide(state, seen, now_s)` answers the next state and what to carry out; it knows no process, no store and
 no clock. Workers that die are started again and their shards go to the living at once; the run ends when
 its input is used up, its time is over, it is told to, user code failed, or a worker cannot be started.
-Neighbours: `local_run` sees and carries out, `penstock.schedule.placement` says where shards go.
+Warm workers stand beside those that work; where the cores of all are given out, one of them joins and is
+refilled behind, or another one is started. A worker that has lost its last executor leaves, or stays as a
+warm one. Neighbours: `local_run` sees and carries out, `penstock.schedule.placement` says where shards go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.placement import (
     announce_executors,
+    forget_worker,
     reassign_worker_lost,
     renew_worker,
     spread_to_returned_worker,
@@ -38,6 +41,8 @@ WARM_S = 10.0
 """A worker that is back gets its shards after this time, its tasks up or not."""
 GRACE_S = 10.0
 """From the wish that a worker leaves to its SIGKILL."""
+WANTED_S = 30.0
+"""So long after it was last asked for another worker is kept that nothing was put on."""
 _NOTHING_LOST = "Nothing is lost: mend what is wrong and run again; that goes on where this run stopped."
 
 
@@ -62,7 +67,8 @@ class Result(StrEnum):
 class WorkerCare:
     """One worker: the start of it that counts, and how its starts went.
 
-    `is_up` holds between ready and death, `restart_at_s` is set between death and the next start.
+    `is_up` holds between ready and death, `restart_at_s` is set between death and the next start. `is_warm`:
+    it has no executor, and is not waited for. `has_worked`: it had one once.
     """
 
     name: str
@@ -75,6 +81,8 @@ class WorkerCare:
     deaths_in_row: int = 0
     restarts: int = 0
     warm_until_s: float | None = None
+    is_warm: bool = False
+    has_worked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,8 @@ class RunState:
     """Everything that the supervision remembers. `token` is unique to this run; uids are made from it.
 
     `working_since_s` is when the first task ran, and `time_limit_s` counts from there. `message` says why a
-    run failed; `log_of` names the worker whose last lines belong to it.
+    run failed; `log_of` names the worker whose last lines belong to it. `wanted_until_s` is until when
+    another worker is wanted, `attempts` the last start of each worker that has left.
     """
 
     plan: Plan
@@ -116,6 +125,8 @@ class RunState:
     result: Result | None = None
     message: str = ""
     log_of: str = ""
+    wanted_until_s: float = 0.0
+    attempts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +204,7 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     turn.notice_warm()
     turn.start_again()
     turn.notice_work()
+    turn.keep_warm()
     turn.watch_end()
     turn.watch_stopped()
     return Decision(turn.state, tuple(turn.actions))
@@ -209,15 +221,46 @@ def held_back(state: RunState) -> str:
     """Why shards and tasks may not be moved about now, in words; "" when they may."""
     if state.phase is not Phase.RUNNING:
         return f"the run is {state.phase}"
-    away = [care.name for care in state.workers.values() if not care.is_up or care.warm_until_s is not None]
+    away = [
+        care.name
+        for care in state.workers.values()
+        if not care.is_warm and (not care.is_up or care.warm_until_s is not None)
+    ]
     if away:
         return f"worker {', '.join(away)} is not up"
     return ""
 
 
-def spare_tasks(state: RunState) -> dict[str, int]:
-    """Living worker -> tasks that it may still be given."""
+def want_worker(state: RunState, now_s: float) -> Decision:
+    """More tasks are wanted than the workers that are up have room for."""
+    return Decision(replace(state, wanted_until_s=now_s + WANTED_S))
+
+
+def room_for_tasks(state: RunState) -> dict[str, int]:
+    """Living worker -> tasks that it may still be given: as many as its cores are worth while another worker
+    may come, afterwards as many as its session admits."""
     return _Turn(state, Seen((), None, None, None), 0.0).room()
+
+
+def tasks_in_all(state: RunState) -> int:
+    """Tasks that all workers together may be given, those that may still come among them."""
+    given = sum(schedule.tasks for schedule in state.schedules.values())
+    workers = state.plan.workers
+    to_come = workers.most * workers.tasks_each if _may_grow(state) else 0
+    return max(given + sum(room_for_tasks(state).values()), to_come)
+
+
+def warm_workers(state: RunState) -> frozenset[str]:
+    return frozenset(care.name for care in state.workers.values() if care.is_warm)
+
+
+def _standing(state: RunState) -> int:
+    """Workers that hold executors, or held some from the start."""
+    return sum(not care.is_warm for care in state.workers.values())
+
+
+def _may_grow(state: RunState) -> bool:
+    return _standing(state) < state.plan.workers.most
 
 
 class _Turn:
@@ -364,7 +407,8 @@ class _Turn:
     def _bury(self, care: WorkerCare, ending: str) -> None:
         """A worker is dead: its shards go to the living, and it is to start again."""
         early_deaths = 0 if care.is_up else care.early_deaths + 1
-        if early_deaths >= EARLY_DEATHS_MAX:
+        # Without a warm worker the others go on: its next start may wait as long as it takes.
+        if early_deaths >= EARLY_DEATHS_MAX and not care.is_warm:
             told = f"Worker {care.name} ended {early_deaths} times before it was ready (last: {ending})."
             self._fail(told, log_of=care.name)
             return
@@ -386,7 +430,8 @@ class _Turn:
         moved = held - self._shards_on(care.name)
         text = f"worker {care.name} {ending}"
         if moved:
-            text += f"; its {moved} shards went to {', '.join(sorted(set(self.state.workers) - lost))}"
+            able = {care.name for care in self.state.workers.values() if not care.is_warm} - lost
+            text += f"; its {moved} shards went to {', '.join(sorted(able))}"
         elif held:
             text += f"; its {held} shards wait for its return"
         self.actions.append(Say(text, is_trouble=True))
@@ -418,8 +463,8 @@ class _Turn:
                 continue
             care = replace(known, is_up=True, up_since_s=self.now_s, early_deaths=0)
             self._keep(care)
-            if not care.restarts:
-                self.actions.append(Say(f"worker {care.name} is ready"))
+            if care.is_warm or not care.restarts:
+                self.actions.append(Say(f"worker {care.name} is {'warm' if care.is_warm else 'ready'}"))
                 continue
             planned = self._with_returned(care, self.state.schedules)
             announced = announce_executors(self.state.schedules, planned, care.name)
@@ -466,10 +511,84 @@ class _Turn:
             return
         fit = (new for new in schedules if new.version == self.state.schedules[new.operator].version + 1)
         self._publish({**self.state.schedules, **{new.operator: new for new in fit}})
+        self._join_workers()
 
     def room(self) -> dict[str, int]:
         """Tasks that each worker may still be given."""
-        return self._spare_tasks(self._lost())
+        room = self._spare_tasks(self._lost())
+        if not _may_grow(self.state):
+            warm = warm_workers(self.state)
+            return {name: tasks for name, tasks in room.items() if name not in warm}
+        most, each = self._session_tasks, self.state.plan.workers.tasks_each
+        return {name: max(0, tasks - max(0, most - each)) for name, tasks in room.items()}
+
+    # --- workers that come and go -----------------------------------------------------------------
+
+    def keep_warm(self) -> None:
+        """Who was given an executor works; who lost the last one leaves or is warm; as many are warm as are
+        asked for. Only while the run goes on."""
+        if self.state.phase is not Phase.RUNNING:
+            return
+        self._join_workers()
+        self._part_from_empty()
+        warm = [care for care in self.state.workers.values() if care.is_warm]
+        wanted = self._warm_wanted()
+        for care in warm[wanted:]:
+            self._dismiss(care)
+        if len(warm) < wanted and all(care.is_up for care in warm):
+            self._start_warm()
+
+    def _warm_wanted(self) -> int:
+        workers = self.state.plan.workers
+        wanted = max(workers.warm, int(self.now_s < self.state.wanted_until_s))
+        return min(wanted, max(0, workers.most - _standing(self.state)))
+
+    def _working(self) -> set[str]:
+        """Workers that hold executors."""
+        return {e.worker for schedule in self.state.schedules.values() for e in schedule.executors}
+
+    def _join_workers(self) -> None:
+        working = self._working()
+        for care in tuple(self.state.workers.values()):
+            if care.name not in working:
+                continue
+            if care.is_warm:
+                self.actions.append(Say(f"warm worker {care.name} joins"))
+                self.state = replace(self.state, wanted_until_s=0.0)
+            if care.is_warm or not care.has_worked:
+                self._keep(replace(care, is_warm=False, has_worked=True))
+
+    def _part_from_empty(self) -> None:
+        """Those of which more stand than have to are warm from now on; one too many leaves then."""
+        working = self._working()
+        for care in tuple(self.state.workers.values()):
+            is_empty = care.is_up and care.has_worked and not care.is_warm and care.name not in working
+            if is_empty and _standing(self.state) > self.state.plan.workers.least:
+                self.actions.append(Say(f"worker {care.name} is empty"))
+                self._keep(replace(care, is_warm=True))
+
+    def _start_warm(self) -> None:
+        """Another worker, under the first name that nobody has or still leaves under."""
+        living = {w.worker for w in self.seen.fleet if w.state is not WorkerState.ENDED}
+        taken = living | self.state.workers.keys()
+        number = 0
+        while (name := f"w{number}") in taken:
+            number += 1
+        attempt = self.state.attempts.get(name, -1) + 1
+        care = WorkerCare(name, worker_uid(self.state.token, name, attempt), attempt, is_warm=True)
+        self._keep(care)
+        self._publish(renew_worker(self.state.schedules, self._place(care)))
+        self.actions.append(StartWorker(care.name, care.uid, care.attempt))
+
+    def _dismiss(self, care: WorkerCare) -> None:
+        """A worker without executors leaves."""
+        self.actions += [Say(f"worker {care.name} leaves"), StopWorker(care.name, GRACE_S)]
+        self.state = replace(
+            self.state,
+            workers={name: other for name, other in self.state.workers.items() if name != care.name},
+            attempts={**self.state.attempts, care.name: care.attempt},
+        )
+        self._publish(forget_worker(self.state.schedules, care.name))
 
     def _keep(self, care: WorkerCare) -> None:
         self.state = replace(self.state, workers={**self.state.workers, care.name: care})
@@ -498,11 +617,11 @@ class _Turn:
         ]
 
     def _lost(self) -> set[str]:
-        """Workers that died and are not ready again."""
+        """Workers that died and are not ready again, and warm ones that are not up yet."""
         return {
             care.name
             for care in self.state.workers.values()
-            if care.restart_at_s is not None or (care.restarts > 0 and not care.is_up)
+            if care.restart_at_s is not None or ((care.restarts > 0 or care.is_warm) and not care.is_up)
         }
 
     def _shards_on(self, worker: str) -> int:
@@ -513,9 +632,14 @@ class _Turn:
             if executor.worker == worker
         )
 
-    def _spare_tasks(self, lost: set[str]) -> dict[str, int]:
+    @property
+    def _session_tasks(self) -> int:
         """A worker's session has room for every operator's `tasks.max`."""
-        room = sum(stage.tasks.max for stage in self.state.plan.stages)
+        return sum(stage.tasks.max for stage in self.state.plan.stages)
+
+    def _spare_tasks(self, lost: set[str]) -> dict[str, int]:
+        """Living worker -> tasks that its session has still room for."""
+        room = self._session_tasks
         scheduled = dict.fromkeys(self.state.workers.keys() - lost, 0)
         for schedule in self.state.schedules.values():
             for executor in schedule.executors:

@@ -277,8 +277,8 @@ def _is_finished(known: ShardCounters | None) -> bool:
 def _first_state(
     request: RunRequest, token: str, store: NodeStore, shards: Mapping[str, Sequence[str]]
 ) -> RunState:
-    """Versions go on from those that the store has seen."""
-    plan = _within(request.plan, request.promises)
+    """Versions go on from those that the store has seen. Warm workers start once the others work."""
+    plan = _with_workers(_within(request.plan, request.promises), request.workers)
     names = [f"w{number}" for number in range(request.workers)]
     workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
     seen = store.pipeline([TasksOf("", stage.operator) for stage in plan.stages])
@@ -293,6 +293,13 @@ def _first_state(
         if has_single_tasks(promise.policy):
             schedules = _split(schedules, promise)
     return RunState(plan, token, NODE, workers, schedules, request.time_limit_s)
+
+
+def _with_workers(plan: Plan, initial: int) -> Plan:
+    """`plan` with a range of workers that `initial` is in."""
+    workers = plan.workers
+    least, most = min(workers.least, initial), max(workers.most, initial)
+    return replace(plan, workers=replace(workers, least=least, most=most))
 
 
 def _within(plan: Plan, promises: Sequence[Promise]) -> Plan:

@@ -32,6 +32,7 @@ from penstock.control.streamswitch.treat import (
     Advance,
     Course,
     CourseSeen,
+    NoRoom,
     Step,
     advance,
     begin,
@@ -82,7 +83,8 @@ class Splits(Protocol):
 class SlaLook:
     """What one look at store and fleet showed. `counters` is operator -> shard -> counters, `tasks` executor
     -> when each of its tasks spoke last; `room` is worker -> tasks that may still be put there; `taken` are
-    the names of all executors. `held` says in words why nothing may be done now, "" when it may."""
+    the names of all executors; `warm` workers are used when no other has room. `held` says in words why
+    nothing may be done now, "" when it may."""
 
     at_us: int
     counters: Mapping[str, Mapping[str, ShardCounters | None]]
@@ -92,6 +94,7 @@ class SlaLook:
     nodes: Mapping[str, int]
     room: Mapping[str, int]
     taken: frozenset[str]
+    warm: frozenset[str] = frozenset()
     held: str = ""
 
 
@@ -105,10 +108,12 @@ class SlaEvent:
 
 @dataclass(frozen=True, slots=True)
 class SlaTurn:
-    """What comes of one look: schedules to publish, and what to tell."""
+    """What comes of one look: schedules to publish, and what to tell. `lacks_room`: more tasks are wanted
+    than the workers that are up have room for."""
 
     schedules: tuple[OperatorSchedule, ...] = ()
     events: tuple[SlaEvent, ...] = ()
+    lacks_room: bool = False
 
 
 @dataclass(slots=True)
@@ -169,6 +174,7 @@ class SlaLoop:
         self._conditions: dict[str, str] = {}
         self._since_us: dict[str, int] = {}
         self._events: list[SlaEvent] = []
+        self._lacks_room = False
 
     @property
     def interval_s(self) -> float:
@@ -183,12 +189,32 @@ class SlaLoop:
         self._due_us = now_us + self.promise.interval_us
         self._conditions = {UNAVAILABLE: why}
 
+    @property
+    def awaits_tasks(self) -> bool:
+        """Whether shards are to move as soon as tasks that were announced are up."""
+        return any(
+            kept.under_way is not None and kept.under_way.course.step is Step.ANNOUNCED
+            for kept in self._operators.values()
+        )
+
+    def follow(self, look: SlaLook) -> SlaTurn:
+        """A look between two that are due: shards go to tasks that have come up meanwhile. Nothing is
+        decided, and nothing measured."""
+        self._events = []
+        schedules = [
+            self._follow_course(name, kept, look, {})
+            for name, kept in self._operators.items()
+            if kept.under_way is not None and kept.under_way.course.step is Step.ANNOUNCED
+        ]
+        return SlaTurn(tuple(one for one in schedules if one is not None), tuple(self._events))
+
     def examine(self, look: SlaLook) -> SlaTurn:
         """One look, from samples to schedules."""
         # A look that came late does not make the next one late too.
         interval_us = self.promise.interval_us
         self._due_us = max(self._due_us + interval_us, look.at_us + interval_us // 2)
         self._events = []
+        self._lacks_room = False
         self._account(look)
         snapshots = {name: self._observe(name, kept, look) for name, kept in self._operators.items()}
         schedules = [
@@ -220,7 +246,7 @@ class SlaLoop:
         for decision in decisions:
             schedules += self._take(decision, look, published)
         self._draw(look)
-        return SlaTurn(tuple(schedules), tuple(self._events))
+        return SlaTurn(tuple(schedules), tuple(self._events), self._lacks_room)
 
     # --- looking ----------------------------------------------------------------------------------
 
@@ -379,8 +405,9 @@ class SlaLoop:
         schedule = look.schedules[decision.operator]
         try:
             self._check_limits(decision, schedule)
-            begun = begin(decision, schedule, look.room, look.taken, look.at_us)
+            begun = begin(decision, schedule, look.room, look.taken, look.at_us, warm=look.warm)
         except ActionRefused as refused:
+            self._lacks_room = self._lacks_room or isinstance(refused, NoRoom)
             reason = f"{decision.reason}; it does not fit what there is: {refused}"
             self._show_only(
                 replace(decision, treatment=Treatment.HOLD, rule=REFUSED, reason=reason, actions=())

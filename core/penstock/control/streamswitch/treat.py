@@ -35,6 +35,10 @@ class ActionRefused(ValueError):
     """An action does not fit the schedule as it is now; the decision was made on another one."""
 
 
+class NoRoom(ActionRefused):
+    """No worker has room for the tasks that are to come; another worker would."""
+
+
 class Step(StrEnum):
     ANNOUNCED = "announced"
     MOVING = "moving"
@@ -111,16 +115,17 @@ def begin(
     now_us: int,
     *,
     term: int = 0,
+    warm: Collection[str] = (),
 ) -> Advance:
     """The first step of a decision.
 
     `room` is worker -> tasks that it may still be given (workers that are able to run any, of `schedule`);
-    `taken` are the names of all executors of the topology. Raises ActionRefused when an action does not fit
-    `schedule`, in words; nothing is done then.
+    those of `warm` are given some only when no other has room. `taken` are the names of all executors of the
+    topology. Raises ActionRefused when an action does not fit `schedule`, in words; nothing is done then.
     """
     actions = _named(decision.actions, schedule, taken)
     _check(actions, schedule)
-    announced = _announced(schedule, actions, dict(room))
+    announced = _announced(schedule, actions, dict(room), warm)
     before = {executor.name: executor.tasks for executor in schedule.executors}
     grown = tuple(e.name for e in announced.executors if e.tasks > before.get(e.name, e.tasks))
     course = Course(decision, actions, Step.ANNOUNCED, now_us, now_us, grown)
@@ -236,14 +241,14 @@ def _check(actions: Collection[Action], schedule: OperatorSchedule) -> None:
 
 
 def _announced(
-    schedule: OperatorSchedule, actions: Collection[Action], room: dict[str, int]
+    schedule: OperatorSchedule, actions: Collection[Action], room: dict[str, int], warm: Collection[str]
 ) -> OperatorSchedule:
     """`schedule` with the new executors, still without shards, and with the tasks that come on top."""
     executors = list(schedule.executors)
     for action in actions:
         match action:
             case AddExecutor(name, tasks, node):
-                worker = _host(schedule, executors, tasks, node, room)
+                worker = _host(schedule, executors, tasks, node, room, warm)
                 room[worker] -= tasks
                 executors.append(ExecutorPlace(name, worker, tasks))
             case AssignCores(name, cores):
@@ -262,8 +267,10 @@ def _host(
     tasks: int,
     node: str | None,
     room: Mapping[str, int],
+    warm: Collection[str],
 ) -> str:
-    """The worker with the fewest tasks of the operator, of those the one with most room."""
+    """Of the workers that stand, else of the warm ones, the one with the fewest tasks of the operator, of
+    those the one with most room."""
     able = [
         place.name
         for place in schedule.workers
@@ -271,12 +278,12 @@ def _host(
     ]
     if not able:
         where = f" on node {node}" if node is not None else ""
-        raise ActionRefused(f"no worker{where} has room for {tasks} more tasks")
+        raise NoRoom(f"no worker{where} has room for {tasks} more tasks")
     here = dict.fromkeys(able, 0)
     for executor in executors:
         if executor.worker in here:
             here[executor.worker] += executor.tasks
-    return min(able, key=lambda name: (here[name], -room[name]))
+    return min(able, key=lambda name: (name in warm, here[name], -room[name]))
 
 
 def _not_up(course: Course, schedule: OperatorSchedule, seen: CourseSeen) -> list[str]:
