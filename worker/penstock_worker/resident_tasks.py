@@ -28,6 +28,19 @@ class ResidentTasks:
         self._wake = wake
         self._started = 0
 
+    def warm_up(self) -> None:
+        """Let Spark start the process that tasks are forked from: a warm worker's first task finds it.
+
+        Returns at once. A first task that comes earlier waits for the very same process.
+        """
+        threading.Thread(target=self._start_daemon, name="warm-up", daemon=True).start()
+
+    def _start_daemon(self) -> None:
+        try:
+            self._context.parallelize([0], 1).foreach(_nothing)
+        except Py4JError as error:
+            _LOG.warning("warm-up: %s", _cause(error))
+
     def start(self, launch: TaskLaunch) -> ResidentTask:
         """Launch a task; returns at once."""
         self._started += 1
@@ -50,6 +63,10 @@ class ResidentTasks:
         """End a task that did not retire in time: its process is killed. Its epochs fence it."""
         if not task.ended.is_set():
             self._context.cancelJobGroup(task.group)
+
+
+def _nothing(_: object) -> None:
+    """What the first of a session's Python processes does."""
 
 
 def _cause(error: Py4JError) -> str:
