@@ -32,6 +32,10 @@ bench-schedule: setup-tests texts kind-up ## Bench: from a decision to work, on 
 bench-sla-live: setup-tests ## Bench: a LatencySLA kept live under bursts (SEED=N draws others), beside static sizes
 	@$(BENCH) bench.sla_live --seed $(or $(SEED),1)
 
+.PHONY: bench-scale-out
+bench-scale-out: setup-tests ## Bench: from a load step to the first record on more capacity, beside Flink's rescale
+	@$(BENCH) bench.scale_out
+
 .PHONY: bench-sla
 bench-sla: setup-tests ## Bench: StreamSwitch's experiments in virtual time (SEEDS='7 8' for other days, BENCH_FULL=1 for all curves)
 	@$(BENCH) bench.sla $(foreach seed,$(SEEDS),--seed $(seed))

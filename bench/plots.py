@@ -1,4 +1,4 @@
-"""The pictures in `results/`: latency distributions, throughput bars."""
+"""The pictures in `results/`: latency distributions, throughput bars, what followed a load step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
+from numpy.typing import NDArray
 
 from penstock.metrics.latency import LatencyHistogram, value_of
 
+Floats = NDArray[np.float64]
 COLORS = {
     "Penstock, Process": "#1b6ca8",
     "Penstock, Disk": "#63b3ed",
@@ -55,6 +58,29 @@ def throughput(path: Path, per_cpu_s: Mapping[str, float], per_s: Mapping[str, f
         pane.bar_label(bars, fmt="{:,.0f}", fontsize=8)
         pane.set_title(title, fontsize=10)
         pane.tick_params(axis="x", labelsize=8)
+        pane.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)
+
+
+def load_step(path: Path, curves: Mapping[str, tuple[Floats, Floats, Floats]], bound_ms: float) -> None:
+    """Two panes over the seconds since the step: mean age of the rows of the last second, and rows a second.
+
+    A curve is (seconds, ages in ms, rows a second).
+    """
+    figure, (ages, rates) = plt.subplots(2, 1, figsize=(9, 6), layout="constrained", sharex=True)
+    for title, (at_s, ages_ms, per_s) in curves.items():
+        ages.plot(at_s, ages_ms, linewidth=1.2, label=title)
+        rates.plot(at_s, per_s, linewidth=1.0)
+    ages.axhline(bound_ms, color="#999999", linewidth=0.8, linestyle="--")
+    ages.set_yscale("log")
+    ages.set_ylabel("mean age over 1 s, ms")
+    rates.set_ylabel("rows a second")
+    rates.set_xlabel("seconds since the load step")
+    ages.legend(fontsize=8)
+    for pane in (ages, rates):
+        pane.axvline(0.0, color="#999999", linewidth=0.6)
+        pane.grid(visible=True, axis="y", linewidth=0.3)
         pane.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=140)
     plt.close(figure)
