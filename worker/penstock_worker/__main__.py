@@ -84,7 +84,7 @@ def _run(launch: WorkerLaunch) -> int:
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
     resident = ResidentTasks(session.sparkContext, watch.wake)
-    resident.warm_up()
+    resident.stand_by()
     process = MainProcess(launch, plan, store, resident, watch, collector, clock, vitals, announcer)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())
@@ -92,6 +92,7 @@ def _run(launch: WorkerLaunch) -> int:
     try:
         process.run()
     finally:
+        resident.close()
         watch.stop()
         if announcer is not None:
             announcer.stop()

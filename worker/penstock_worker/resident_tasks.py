@@ -1,7 +1,8 @@
 """Resident tasks: Spark tasks that loop until their work is elsewhere (N-Storm's thread-level update).
 
 Each is a job of one partition on the worker's one session, started from a thread of its own; starting
-or stopping one leaves all others running. A task that ends is noticed through `wake`.
+or stopping one leaves all others running. A task that ends is noticed through `wake`. One more process than
+are asked for stands by: the next task starts in it at once, and another takes its place behind.
 """
 
 from __future__ import annotations
@@ -9,15 +10,29 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from penstock_worker.resident_task import ResidentTask
+from penstock_worker.standby import StandbyDoor, StandbyLaunch, hand_over, run_standby_task
 from penstock_worker.task import run_resident_task
 from penstock_worker.task_launch import TaskLaunch
 
 _LOG = logging.getLogger(__name__)
+
+REFILL_S = 1.0
+"""After a task has started, so long nothing else is: it has records waiting."""
+
+
+@dataclass(slots=True)
+class _Standby:
+    """A process that stands by. `task` is what it was given to run; `is_over`: its job has ended."""
+
+    group: str
+    task: ResidentTask | None = None
+    is_over: bool = False
 
 
 class ResidentTasks:
@@ -27,46 +42,113 @@ class ResidentTasks:
         self._context = context
         self._wake = wake
         self._started = 0
+        self._lock = threading.Lock()
+        self._door = _open_door()
+        self._standbys: dict[int, _Standby] = {}
+        self._refill: threading.Timer | None = None
+        self._closed = False
 
-    def warm_up(self) -> None:
-        """Let Spark start the process that tasks are forked from: a warm worker's first task finds it.
+    def stand_by(self) -> None:
+        """Let a process stand by from now on; returns at once. The first one also brings up the process that
+        Spark forks tasks from, which takes a second or more."""
+        if self._door is None:
+            return
+        with self._lock:
+            if self._closed:
+                return
+            self._started += 1
+            number = self._started
+            standby = self._standbys[number] = _Standby(f"standby#{number}")
+        given = StandbyLaunch(self._door.path, number)
+        threading.Thread(target=self._keep, args=(given, standby), name=standby.group, daemon=True).start()
 
-        Returns at once. A first task that comes earlier waits for the very same process.
-        """
-        threading.Thread(target=self._start_daemon, name="warm-up", daemon=True).start()
-
-    def _start_daemon(self) -> None:
-        try:
-            self._context.parallelize([0], 1).foreach(_nothing)
-        except Py4JError as error:
-            _LOG.warning("warm-up: %s", _cause(error))
+    def close(self) -> None:
+        """No process stands by any more; tasks that run go on."""
+        with self._lock:
+            self._closed = True
+            if self._refill is not None:
+                self._refill.cancel()
+        if self._door is not None:
+            self._door.close()
 
     def start(self, launch: TaskLaunch) -> ResidentTask:
         """Launch a task; returns at once."""
-        self._started += 1
-        task = ResidentTask(launch, f"{launch.name}#{self._started}")
+        task = self._start_in_standby(launch)
+        if task is not None:
+            return task
+        with self._lock:
+            self._started += 1
+            task = ResidentTask(launch, f"{launch.name}#{self._started}")
         threading.Thread(target=self._run, args=(task,), name=task.group, daemon=True).start()
         return task
-
-    def _run(self, task: ResidentTask) -> None:
-        try:
-            # In pinned thread mode the group is this thread's own.
-            self._context.setJobGroup(task.group, f"resident task {task.launch.name}", interruptOnCancel=True)
-            self._context.parallelize([task.launch], 1).foreach(run_resident_task)
-        except Py4JError as error:
-            task.error = _cause(error)
-        finally:
-            task.ended.set()
-            self._wake()
 
     def cancel(self, task: ResidentTask) -> None:
         """End a task that did not retire in time: its process is killed. Its epochs fence it."""
         if not task.ended.is_set():
             self._context.cancelJobGroup(task.group)
 
+    def _start_in_standby(self, launch: TaskLaunch) -> ResidentTask | None:
+        while self._door is not None and (waiting := self._door.take()) is not None:
+            number, connection = waiting
+            with self._lock:
+                standby = self._standbys.get(number)
+                if standby is None or standby.is_over:
+                    connection.close()
+                    continue
+                task = standby.task = ResidentTask(launch, standby.group)
+            if hand_over(connection, launch):
+                self._refill_soon()
+                return task
+            with self._lock:
+                standby.task = None
+        return None
 
-def _nothing(_: object) -> None:
-    """What the first of a session's Python processes does."""
+    def _refill_soon(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._refill = threading.Timer(REFILL_S, self.stand_by)
+                self._refill.daemon = True
+                self._refill.start()
+
+    def _keep(self, given: StandbyLaunch, standby: _Standby) -> None:
+        """One standby's job, and what it was given to run in it."""
+        error = self._job(standby.group, given, run_standby_task)
+        with self._lock:
+            del self._standbys[given.number]
+            standby.is_over = True
+            task = standby.task
+        if task is None:
+            if error and not self._closed:
+                _LOG.warning("%s: %s", standby.group, error)
+            return
+        self._end(task, error)
+
+    def _run(self, task: ResidentTask) -> None:
+        self._end(task, self._job(task.group, task.launch, run_resident_task))
+
+    def _job(self, group: str, given: object, entry: Callable[..., None]) -> str:
+        """Run a job of one partition to its end. Why it did not end well, "" when it did."""
+        try:
+            # In pinned thread mode the group is this thread's own.
+            self._context.setJobGroup(group, f"resident task {group}", interruptOnCancel=True)
+            self._context.parallelize([given], 1).foreach(entry)
+        except Py4JError as error:
+            return _cause(error)
+        return ""
+
+    def _end(self, task: ResidentTask, error: str) -> None:
+        task.error = error
+        task.ended.set()
+        self._wake()
+
+
+def _open_door() -> StandbyDoor | None:
+    """None where there is no place for it: tasks start all the same, a little later."""
+    try:
+        return StandbyDoor()
+    except OSError as error:
+        _LOG.warning("no process stands by for tasks: %s", error)
+        return None
 
 
 def _cause(error: Py4JError) -> str:

@@ -12,7 +12,7 @@ import pyspark.sql.streaming.stateful_processor
 import pyspark.worker
 from pyspark.daemon import manager
 
-import penstock_worker.task
+import penstock_worker.standby
 from penstock.dataflow.ddl import parse_schema
 
 __all__ = ["penstock_worker", "pyspark"]
