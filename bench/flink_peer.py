@@ -65,7 +65,8 @@ class Step(KeyedProcessFunction):  # type: ignore[misc]
     def open(self, runtime_context: RuntimeContext) -> None:
         self._total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
         self._late_ns = 0
-        self._process = time.time_ns() // 1000 * 64 + runtime_context.get_index_of_this_subtask()
+        # In thread mode all subtasks share a process, and pyflink 2.3 cannot ask for their index.
+        self._process = int.from_bytes(os.urandom(6), "big")
         path = f"{self._folder}/out/{self._process}.jsonl"
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 

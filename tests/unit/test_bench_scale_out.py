@@ -52,7 +52,8 @@ def test_the_source_began_when_its_fastest_row_says_so() -> None:
 def test_a_mean_is_over_the_rows_of_the_window_that_ends_with_it() -> None:
     at_us = np.array([0, 400, 900, 1_400, 5_000])
     means = window_means_us(at_us, np.array([10.0, 20.0, 30.0, 40.0, 90.0]), 1_000)
-    assert means.tolist() == [10.0, 15.0, 20.0, 30.0, 90.0]
+    # A window is open at its beginning: at 1400 what came at 400 is out of it.
+    assert means.tolist() == [10.0, 15.0, 20.0, 35.0, 90.0]
 
 
 def test_the_longest_gap_counts_from_the_first_moment_to_the_last_one() -> None:
