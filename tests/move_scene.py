@@ -10,7 +10,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from penstock.store.mover import MoveProgress, MoveStep, go_back_once, move_once
-from penstock.store.moves import Chunk, Export, Freeze, Install, Installed, Move, MoveState, ReadMove
+from penstock.store.moves import (
+    Chunk,
+    Export,
+    Freeze,
+    Install,
+    Installed,
+    Move,
+    MoveState,
+    NextRound,
+    Precopy,
+    ReadMove,
+)
 from penstock.store.port import Answer, Bounds, Moved, NodeStore, Publish
 from penstock.store.sender import deliver_once
 from store_backends import Backend, LossyStore
@@ -87,16 +98,54 @@ class MoveScene:
 
     # --- calls of a move
 
-    def freeze(self, shard: str, target: str = "s2", source: str = "s1") -> Move:
-        """Freeze a shard whose home is `target` from now on."""
+    def precopy(self, shard: str, target: str = "s2", source: str = "s1") -> Move:
+        """Begin to copy a shard whose home is `target` from now on."""
         if self.homes[shard] != target:
             self.send_home(shard, target)
-        move = self.try_freeze(shard, target, source)
+        move = self.try_precopy(shard, target, source)
         assert isinstance(move, Move), move
         return move
 
-    def try_freeze(self, shard: str, target: str = "s2", source: str = "s1") -> Move | Answer | Moved:
-        return self.at[source].store.call(Freeze(shard, target, self.version))
+    def try_precopy(self, shard: str, target: str = "s2", source: str = "s1") -> Move | Answer | Moved:
+        return self.at[source].store.call(Precopy(shard, target, self.version))
+
+    def try_freeze(self, shard: str, move: Move, resume: bytes = b"") -> Chunk | Answer | Moved:
+        return self.at[move.source].store.call(Freeze(shard, move, self.version, resume))
+
+    def freeze(self, shard: str, target: str = "s2", source: str = "s1") -> Move:
+        """Freeze a shard of which nothing was copied: the rest is all of it."""
+        move = self.precopy(shard, target, source)
+        assert isinstance(self.try_freeze(shard, move), Chunk)
+        return move
+
+    def next_round(self, shard: str, move: Move, resume: bytes) -> Answer:
+        return self.at[move.source].store.call(NextRound(shard, move, resume))
+
+    def copy_round(self, shard: str, move: Move) -> Installed:
+        """One more round of a pre-copy, whole."""
+        held = self.held(shard, move)
+        assert self.next_round(shard, move, held.resume) is Answer.OK
+        return self.copy_on(shard, move, until=held.rounds + 1)
+
+    def copy_on(self, shard: str, move: Move, *, until: int = 1 << 30) -> Installed:
+        """Chunk by chunk from where the target is, until it has all, or so many rounds."""
+        held = self.held(shard, move)
+        for _ in range(2_000):
+            chunk = self.at[move.source].store.call(Export(shard, move, held.resume))
+            assert isinstance(chunk, Chunk), chunk
+            answer = self.install(shard, move, chunk, held.chunks + 1)
+            assert isinstance(answer, Installed), answer
+            held = answer
+            if held.complete or held.rounds >= until:
+                return held
+        raise AssertionError("a copy goes on for ever")
+
+    def held(self, shard: str, move: Move) -> Installed:
+        """What the target holds of this move."""
+        state = self.state(shard, move.target)
+        if state is None or state.installed is None or state.move != move:
+            return Installed(0, b"", complete=False)
+        return state.installed
 
     def chunks(self, shard: str, move: Move) -> Iterator[Chunk]:
         resume = b""

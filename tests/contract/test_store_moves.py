@@ -19,6 +19,7 @@ from penstock.store.moves import (
     Install,
     Installed,
     Move,
+    Precopy,
     ReadMove,
     Thaw,
 )
@@ -166,6 +167,7 @@ def test_the_epoch_goes_on_at_the_target(moving: MoveScene) -> None:
         moving.a.claim(X)
     move = moving.freeze(X)
     assert move.epoch == 5
+    moving.copy(X, move)
     moving.move(X)
     assert moving.b.claims[X].epoch == 6
 
@@ -184,13 +186,15 @@ def test_a_frozen_shard_takes_no_claim_no_commit_and_no_entry(moving: MoveScene)
     assert moving.a.measure(X).status is ShardStatus.FROZEN
 
 
-def test_freezing_again_gives_the_same_token(moving: MoveScene) -> None:
-    move = moving.freeze(X)
-    assert moving.try_freeze(X) == move
+def test_freezing_again_gives_the_same_chunk(moving: MoveScene) -> None:
+    fill(moving)
+    move = moving.precopy(X)
     assert move == Move("s1", "s2", epoch=2, generation=1)
+    assert moving.try_freeze(X, move) == moving.try_freeze(X, move) == next(moving.chunks(X, move))
+    assert moving.try_precopy(X) is Answer.MOVING
 
 
-def test_a_start_of_the_source_gives_a_new_token_and_the_copy_begins_anew(moving: MoveScene) -> None:
+def test_a_start_of_the_source_makes_a_move_void(moving: MoveScene) -> None:
     fill(moving)
     move = moving.freeze(X)
     first = next(moving.chunks(X, move))
@@ -198,9 +202,12 @@ def test_a_start_of_the_source_gives_a_new_token_and_the_copy_begins_anew(moving
     moving.a.open("s1")
     assert moving.a.store.call(Export(X, move, first.resume)) is Answer.STALE
     assert moving.a.store.call(Depart(X, move)) is Answer.STALE
-    anew = moving.try_freeze(X)
-    assert anew == replace(move, generation=2)
+    assert moving.try_freeze(X, move, first.resume) is Answer.STALE
+    assert moving.a.store.call(Thaw(X, move)) is Answer.OK
+    anew = moving.precopy(X)
+    assert anew == replace(move, epoch=3, generation=2)
     assert moving.install(X, anew, first, 2) == NOWHERE
+    moving.try_freeze(X, anew)
     moving.copy(X, anew)
     assert moving.install(X, move, first, 1) is Answer.STALE
     assert moving.a.store.call(Depart(X, anew)) is Answer.OK
@@ -208,35 +215,39 @@ def test_a_start_of_the_source_gives_a_new_token_and_the_copy_begins_anew(moving
     assert payloads(moving.b.fetch_one(X, "w2")) == [b"f" * 20, b"f" * 30]
 
 
-def test_a_late_freeze_of_an_old_schedule_is_refused(moving: MoveScene) -> None:
-    moving.send_home(X, "s2")
+def test_a_late_move_of_an_old_schedule_is_refused(moving: MoveScene) -> None:
+    move = moving.precopy(X)
     old = moving.version
     moving.send_home(X, "s1")
-    assert moving.a.store.call(Freeze(X, "s2", old)) is Answer.STALE
-    assert moving.a.store.call(Freeze(X, "s2", moving.version)) is Answer.STALE
-    assert moving.a.store.call(Freeze(X, "s1", moving.version)) is Answer.STALE
-    assert moving.status(X) == ["active", ""]
+    for call in (Precopy(X, "s2", old), Precopy(X, "s2", moving.version), Precopy(X, "s1", moving.version)):
+        assert moving.a.store.call(call) is Answer.STALE
+    assert moving.a.store.call(Freeze(X, move, old, b"")) is Answer.STALE
+    assert moving.a.store.call(Freeze(X, move, moving.version, b"")) is Answer.STALE
+    assert moving.status(X) == ["copying", ""]
 
 
-def test_a_freeze_needs_a_schedule_and_a_record(moving: MoveScene) -> None:
+def test_a_move_needs_a_schedule_and_a_record(moving: MoveScene) -> None:
     moving.send_home(X, "s2")
-    assert moving.b.store.call(Freeze(X, "s1", 99)) is Answer.UNKNOWN
-    assert moving.a.store.call(Freeze("none/0", "s2", 99)) is Answer.UNKNOWN
+    assert moving.b.store.call(Precopy(X, "s1", 99)) is Answer.UNKNOWN
+    assert moving.a.store.call(Precopy("none/0", "s2", 99)) is Answer.UNKNOWN
     moving.a.create("other/0")
-    assert moving.a.store.call(Freeze("other/0", "s2", 99)) is Answer.STALE
+    assert moving.a.store.call(Precopy("other/0", "s2", 99)) is Answer.STALE
 
 
 def test_another_target_makes_the_first_move_void(moving: MoveScene) -> None:
-    first = moving.freeze(X)
-    moving.copy(X, first)
+    first = moving.precopy(X)
+    moving.copy_round(X, first)
     moving.homes[X] = "s3"
     moving.version += 1
     moving.a.store.call(
         Publish("mid", moving.version, 1, (("w3", "n", "h", "u"),), (("mid@w3", "w3", 1),),
                 ((X, "mid@w3", "s3"),))
     )  # fmt: skip
-    second = moving.try_freeze(X, "s3")
+    second = moving.precopy(X, "s3")
     assert second == Move("s1", "s3", first.epoch + 1, 1)
+    assert moving.try_freeze(X, first) is Answer.STALE
+    assert moving.a.store.call(Thaw(X, first)) is Answer.STALE
+    assert isinstance(moving.try_freeze(X, second), Chunk)
     assert moving.a.store.call(Depart(X, first)) is Answer.STALE
 
 
@@ -399,7 +410,8 @@ def test_a_shard_that_is_being_installed_has_no_owner_and_takes_no_entry(moving:
     assert moving.b.try_claim(X, worker="w2", version=moving.version) is Answer.MOVING
     assert moving.b.append(X, 1) is Answer.MOVING
     assert moving.b.measure(X).status is ShardStatus.INSTALLING
-    assert moving.b.store.call(Freeze(X, "s1", 99)) is Answer.MOVING
+    assert moving.b.store.call(Precopy(X, "s1", 99)) is Answer.MOVING
+    assert moving.b.store.call(Freeze(X, move, 99, b"")) is Answer.MOVING
     assert moving.b.store.call(Thaw(X, move)) is Answer.STALE
     assert moving.b.store.call(Create(X)) is Answer.EXISTS
 
@@ -412,7 +424,7 @@ def test_a_chunk_counts_once_and_only_in_its_turn(moving: MoveScene) -> None:
     assert moving.install(X, move, chunks[1], 2) == NOWHERE
     assert moving.status(X)[1] == ""
     first = moving.install(X, move, chunks[0], 1)
-    assert first == Installed(1, chunks[0].resume, complete=False)
+    assert first == Installed(1, chunks[0].resume, complete=False, rounds=0)
     assert moving.install(X, move, chunks[0], 1) == first
     assert moving.install(X, move, chunks[2], 3) == first
     moving.copy(X, move)
@@ -500,7 +512,8 @@ def test_a_shard_departs_once_and_only_under_its_move(moving: MoveScene) -> None
     assert moving.a.store.call(Depart(X, move)) is Answer.DONE
     assert moving.status(X) == ["departed", "installing"]
     assert moving.a.append(X, 1) == Moved("s2")
-    assert moving.try_freeze(X) == Moved("s2")
+    assert moving.try_precopy(X) == Moved("s2")
+    assert moving.try_freeze(X, move) == Moved("s2")
     finish(moving, move)
     assert moving.a.store.call(Depart(X, move)) is Answer.DONE
 
@@ -633,7 +646,7 @@ def test_a_discarded_copy_leaves_a_tombstone_that_refuses_late_chunks(moving: Mo
 def test_a_move_taken_back_leaves_the_shard_where_it_was(moving: MoveScene) -> None:
     fill(moving)
     moving.send_home(X, "s2")
-    assert moving.move_once(X, chunks_max=1).step is MoveStep.COPY
+    assert moving.move_once(X, chunks_max=1).step is MoveStep.PRECOPY
     moving.send_home(X, "s1")
     for _ in range(20):
         progress = moving.go_back(X)
@@ -684,7 +697,7 @@ def test_what_stands_in_the_way_of_a_move_is_named(moving: MoveScene) -> None:
     del moving.at["s2"]
     progress = moving.move_once(X)
     assert (progress.step, progress.target, progress.obstacle) == (
-        MoveStep.FREEZE, "s2", MoveObstacle.NO_SUCH_STORE,
+        MoveStep.PRECOPY, "s2", MoveObstacle.NO_SUCH_STORE,
     )  # fmt: skip
     assert moving.a.measure(X).status is ShardStatus.ACTIVE
 

@@ -74,9 +74,22 @@ class Keys:
         return self.prefix + b"timers:" + shard.encode()
 
     def move(self, shard: str) -> bytes:
-        """Hash, the move that the shard is in or left with: source, target, epoch, generation; of a copy that
-        is being installed number, resume, complete, clearing, discarded."""
+        """Hash, the move that the shard is in, left with or gave up: source, target, epoch, generation; round at
+        the source; of a copy that is being installed number, resume, rounds, complete, clearing, discarded."""
         return self.prefix + b"move:" + shard.encode()
+
+    def changes(self, shard: str) -> bytes:
+        """Set: what commits changed since the present round of a pre-copy began."""
+        return self.prefix + b"changes:" + shard.encode()
+
+    def round(self, shard: str) -> bytes:
+        """Set: what the present round copies."""
+        return self.prefix + b"round:" + shard.encode()
+
+    @property
+    def leaving(self) -> bytes:
+        """Hash: shard -> executor that keeps it until it departs, of shards whose home is another store."""
+        return self.prefix + b"leaving"
 
     # --- pairs
 

@@ -55,16 +55,26 @@ class Lane:
     waiting: deque[Waiting] = field(default_factory=deque)
 
 
+PartKey = tuple[Any, ...]
+"""Names a part of a shard: its kind, then names."""
+
+
 @dataclass(slots=True)
 class MoveNote:
-    """What a store knows of the move that a shard is in, or left with (`moves.ReadMove`).
+    """What a store knows of the move that a shard is in, left with or gave up (`moves.ReadMove`).
 
-    `clearing`: an older copy goes first. `discarded`: the move is dead, and its copy goes.
+    At the source `round` is being copied, which consists of `changes` (but the first, which is all); `noted`
+    is what commits changed since it began. `clearing`: an older copy goes first. `discarded`: the move is
+    dead, and its copy goes.
     """
 
     move: Move
+    round: int = 0
+    changes: dict[PartKey, None] = field(default_factory=dict)
+    noted: dict[PartKey, None] = field(default_factory=dict)
     chunks: int = 0
     resume: bytes = b""
+    rounds: int = 0
     complete: bool = False
     clearing: bool = False
     discarded: bool = False
@@ -106,8 +116,8 @@ class ShardRecord:
 
     @property
     def is_away(self) -> bool:
-        """It is in a move, or gone: nobody owns it here and it takes no entries."""
-        return self.status is not ShardStatus.ACTIVE
+        """It is stopped for a move, or gone: nobody owns it here and it takes no entries."""
+        return self.status is not ShardStatus.ACTIVE and self.status is not ShardStatus.COPYING
 
     def weight_bytes(self) -> int:
         """What it holds, and something for itself."""
@@ -226,6 +236,7 @@ class TopologyData:
     enrolled: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     control: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, TasksSet] = field(default_factory=dict)
+    leaving: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
 

@@ -32,6 +32,8 @@ from penstock.store.moves import (
     Export,
     Freeze,
     Install,
+    NextRound,
+    Precopy,
     ReadMove,
     Thaw,
 )
@@ -72,6 +74,7 @@ from penstock.store.port import (
     Scan,
     SetTasks,
     ShardCounters,
+    ShardStatus,
     StateSnapshot,
     StateWrite,
     TaskMap,
@@ -95,7 +98,7 @@ class MemoryStore(MemoryMoves):
         {
             OpenStore, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
             ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
-            Freeze, Install, Depart, Activate, Drop, Thaw, Discard,
+            Precopy, NextRound, Freeze, Install, Depart, Activate, Drop, Thaw, Discard,
         }
     )  # fmt: skip
     """Calls that an append-only file would hold."""
@@ -135,6 +138,8 @@ class MemoryStore(MemoryMoves):
             Measure: self._measure,
             Weigh: self._weigh,
             StateSnapshot: self._state_snapshot,
+            Precopy: self._precopy,
+            NextRound: self._next_round,
             Freeze: self._freeze,
             Export: self._export,
             Install: self._install,
@@ -215,6 +220,13 @@ class MemoryStore(MemoryMoves):
         )
         data.schedules[call.operator] = new
         data.listed = True
+        # Whoever has a shard that is to go to another store keeps it until it departs.
+        for shard, (_, home) in new.shards.items():
+            record = data.shards.get(shard)
+            if home == self._node.store_id:
+                data.leaving.pop(shard, None)
+            elif record is not None and record.owner is not None:
+                data.leaving[shard] = record.owner.executor
         for worker in {**(old.workers if old else {}), **new.workers}:
             data.control[worker] = data.control.get(worker, 0) + 1
         data.workers.update(new.workers)
@@ -373,6 +385,8 @@ class MemoryStore(MemoryMoves):
         if call.position is not None:
             record.position = call.position
         record.finished = record.finished or call.finished
+        if record.status is ShardStatus.COPYING:
+            self._note_changes(record, call)
         _write_state(record, call)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
         was_held = record.readiness is Readiness.HELD
@@ -561,7 +575,10 @@ class MemoryStore(MemoryMoves):
                 version=schedule.version,
                 tasks=tasks,
                 shards=tuple(
-                    sorted(s for s, at in schedule.shards.items() if at == (executor, self._node.store_id))
+                    sorted(
+                        [s for s, at in schedule.shards.items() if at == (executor, self._node.store_id)]
+                        + [s for s, keeper in data.leaving.items() if keeper == executor]
+                    )
                 ),
             )
             for operator, schedule in sorted(data.schedules.items())
@@ -657,7 +674,10 @@ def _entitled(data: TopologyData, claim: Claim) -> bool:
     if schedule is None or schedule.version > claim.version:
         return False
     executor, _ = schedule.shards.get(claim.shard, ("", ""))
-    if executor != claim.owner.executor or executor not in schedule.executors:
+    if claim.owner.executor not in {executor, data.leaving.get(claim.shard)}:
+        return False
+    executor = claim.owner.executor
+    if claim.shard not in schedule.shards or executor not in schedule.executors:
         return False
     worker, _ = schedule.executors[executor]
     return _enrolled_incarnation(data, worker) == claim.owner.incarnation

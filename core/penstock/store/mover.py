@@ -25,12 +25,21 @@ from penstock.store.moves import (
     Installed,
     Move,
     MoveState,
+    NextRound,
+    Precopy,
     ReadMove,
+    Round,
     Thaw,
 )
 from penstock.store.port import Answer, Moved, NodeStore, Request, ShardStatus, StoreFull, StoreUnreachable
 
 A = TypeVar("A")
+
+ROUNDS_MIN = 2
+"""The first round does not copy inbox and outbox: they would be others by its end."""
+ROUNDS_MAX = 10
+SHRINKS_BY = 0.7
+"""A round must leave fewer changes than it copied, times this; else more rounds would not help."""
 
 StoreOf = Callable[[str], NodeStore | None]
 """Store id -> the store, None when unknown."""
@@ -39,8 +48,10 @@ StoreOf = Callable[[str], NodeStore | None]
 class MoveStep(StrEnum):
     """What a move has to do next."""
 
-    FREEZE = "FREEZE"
+    PRECOPY = "PRECOPY"
+    """The owner works on."""
     COPY = "COPY"
+    """It is frozen, and the rest is copied."""
     DEPART = "DEPART"
     ACTIVATE = "ACTIVATE"
     DROP = "DROP"
@@ -76,12 +87,16 @@ class MoveObstacle(StrEnum):
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
     """How far a move is after one call. `target` is the store that it is bound for ("" when unknown);
-    `copied_bytes` were copied by this call. Without an obstacle and not at an end, go on at once."""
+    `copied_bytes` were copied by this call, `paused_bytes` of them in `paused_chunks` while the shard stood
+    still; `round` is the pre-copy's. Without an obstacle and not at an end, go on at once."""
 
     shard: str
     step: MoveStep
     target: str = ""
     copied_bytes: int = 0
+    paused_bytes: int = 0
+    paused_chunks: int = 0
+    round: int = 0
     obstacle: MoveObstacle | None = None
 
     @property
@@ -109,17 +124,25 @@ def move_once(
     `chunks_max` chunks. A move that departed for another store before is brought to its end there. A lost or
     refused call is an obstacle; raises ProtocolMismatch only.
     """
-    freeze = Freeze(shard, target_id, version)
-    return _carry_out(shard, lambda sight: _move(sight, _source(source), store_of, freeze, chunks_max))
+    wanted = Precopy(shard, target_id, version)
+    return _carry_out(shard, lambda sight: _move(sight, _source(source), store_of, wanted, chunks_max))
 
 
 def go_back_once(source: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
-    """Take back a move of a shard that `source` has frozen: thaw it, drop the target's copy.
+    """Take back a move of a shard that `source` copies or has frozen: thaw it, drop the target's copy.
 
     A move that has departed is not taken back: the step is ACTIVATE then, for `move_once`. A copy that could
     not be dropped is left to `tidy_once`.
     """
     return _carry_out(shard, lambda sight: _go_back(sight, _source(source), store_of, chunks_max))
+
+
+def let_go_once(source: NodeStore, shard: str) -> MoveProgress:
+    """Give up a move whose target cannot be had: `source` notes nothing more, and the shard's owner may work.
+
+    The copy is left to `tidy_once`, or to the next move. A move that has departed is left alone (ACTIVATE).
+    """
+    return _carry_out(shard, lambda sight: _let_go(sight, _source(source)))
 
 
 def tidy_once(target: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
@@ -140,7 +163,7 @@ def moves_due(
         home = homes.get(shard, store_id)
         if status is ShardStatus.DEPARTED or (status is ShardStatus.ACTIVE and home != store_id):
             due[shard] = MoveKind.MOVE
-        elif status is ShardStatus.FROZEN:
+        elif status is ShardStatus.COPYING or status is ShardStatus.FROZEN:
             due[shard] = MoveKind.BACK if home == store_id else MoveKind.MOVE
         elif status is ShardStatus.INSTALLING and home != store_id:
             due[shard] = MoveKind.TIDY
@@ -164,9 +187,12 @@ class _Sight:
     """How far a move is, as the driver sees it while it goes on."""
 
     shard: str
-    step: MoveStep = MoveStep.FREEZE
+    step: MoveStep = MoveStep.PRECOPY
     target: str = ""
     copied_bytes: int = 0
+    paused_bytes: int = 0
+    paused_chunks: int = 0
+    round: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +237,19 @@ def _carry_out(shard: str, go_on: Callable[[_Sight], None]) -> MoveProgress:
         obstacle = blocked.obstacle
     except _Overtaken:
         pass
-    return MoveProgress(shard, sight.step, sight.target, sight.copied_bytes, obstacle)
+    return MoveProgress(
+        shard,
+        sight.step,
+        sight.target,
+        sight.copied_bytes,
+        sight.paused_bytes,
+        sight.paused_chunks,
+        sight.round,
+        obstacle,
+    )
 
 
-def _move(sight: _Sight, source: _End, store_of: StoreOf, freeze: Freeze, chunks_max: int) -> None:
+def _move(sight: _Sight, source: _End, store_of: StoreOf, wanted: Precopy, chunks_max: int) -> None:
     state = source.state(sight.shard)
     if state is None:
         raise _Blocked(MoveObstacle.UNKNOWN)
@@ -225,12 +260,28 @@ def _move(sight: _Sight, source: _End, store_of: StoreOf, freeze: Freeze, chunks
         sight.target = move.target
         sight.step = MoveStep.ACTIVATE if state.status is ShardStatus.DEPARTED else MoveStep.DONE
     else:
-        sight.target = freeze.target
-        target = _target(store_of(freeze.target))
-        # The target is asked before the freeze: a shard works on while there is nowhere to go.
+        sight.target = wanted.target
+        target = _target(store_of(wanted.target))
+        # The target is asked before anything begins: nothing is noted while there is nowhere to go.
         there = target.state(sight.shard)
-        move = _frozen(sight, source, freeze)
-        _copy(sight, source, target, move, there, chunks_max)
+        if state.move is not None and state.status is ShardStatus.FROZEN:
+            move = state.move
+            if not _goes_on(state, there, wanted):
+                # What was copied cannot be gone on with. The owner works while it is copied anew.
+                source.call(Thaw(sight.shard, move))
+                raise _Overtaken
+            sight.step = MoveStep.COPY
+        else:
+            move = _begun(source.call(wanted))
+        copy = _Copy(sight, source, target, move, _held(there, move))
+        if state.move == move and state.round is not None and copy.installed.rounds < state.round.number - 1:
+            # The target has lost what it had.
+            source.call(Thaw(sight.shard, move))
+            raise _Overtaken
+        if sight.step is MoveStep.PRECOPY:
+            copy.rounds(state.round if state.move == move else None, wanted.version, chunks_max)
+        if sight.step is MoveStep.COPY:
+            copy.rest(chunks_max)
         if sight.step is MoveStep.DEPART:
             _depart(sight, source, move)
     if sight.step is MoveStep.ACTIVATE:
@@ -238,47 +289,107 @@ def _move(sight: _Sight, source: _End, store_of: StoreOf, freeze: Freeze, chunks
         _clear(sight, source, Drop(sight.shard, move), chunks_max, MoveStep.DONE)
 
 
-def _frozen(sight: _Sight, source: _End, freeze: Freeze) -> Move:
-    answer = source.call(freeze)
-    if isinstance(answer, Moved):
+def _goes_on(here: MoveState, there: MoveState | None, wanted: Precopy) -> bool:
+    """Whether the rest of a frozen shard fits what the target has."""
+    move = here.move
+    return (
+        move is not None
+        and move.target == wanted.target
+        and move.generation == here.generation
+        and there is not None
+        and there.move == move
+        and there.installed is not None
+    )
+
+
+def _begun(answer: Move | Answer | Moved) -> Move:
+    if isinstance(answer, Move):
+        return answer
+    if isinstance(answer, Moved) or answer is Answer.MOVING:
         raise _Overtaken
-    if isinstance(answer, Answer):
-        raise _Blocked(
-            {Answer.STALE: MoveObstacle.STALE, Answer.MOVING: MoveObstacle.INSTALLING}.get(
-                answer, MoveObstacle.UNKNOWN
-            )
-        )
-    sight.step = MoveStep.COPY
-    return answer
+    raise _Blocked(MoveObstacle.STALE if answer is Answer.STALE else MoveObstacle.UNKNOWN)
 
 
-def _copy(
-    sight: _Sight, source: _End, target: _End, move: Move, there: MoveState | None, chunks_max: int
-) -> None:
-    """Take the copy at the target further; the step is DEPART when the target has said that it is complete.
-
-    `there` is how the target stood before.
-    """
-    shard = sight.shard
-    installed = Installed(0, b"", complete=False)
+def _held(there: MoveState | None, move: Move) -> Installed:
     if there is not None and there.installed is not None and there.move == move:
-        installed = there.installed
+        return there.installed
+    return Installed(0, b"", complete=False)
+
+
+def _is_little(at: Round) -> bool:
+    """Whether the shard may be stopped at the end of this round: what is left is small, or gets no smaller."""
+    if at.number < ROUNDS_MIN:
+        return False
+    return at.noted_fits or at.number >= ROUNDS_MAX or (at.number > 2 and at.noted > SHRINKS_BY * at.changes)
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The copy of a shard, chunk by chunk; `installed` is what the target said last."""
+
+    sight: _Sight
+    source: _End
+    target: _End
+    move: Move
+    installed: Installed
     chunk: Chunk | None = None
-    for _ in range(chunks_max):
-        if installed.complete:
-            break
-        if chunk is None:
-            chunk = _exported(source.call(Export(shard, move, installed.resume)))
-        before, installed = installed, _taken(target.call(Install(shard, move, installed.chunks + 1, chunk)))
-        if installed != before:
-            sight.copied_bytes += len(chunk.payload)
-            chunk = None
-    if installed.complete:
-        sight.step = MoveStep.DEPART
+
+    def rounds(self, at: Round | None, version: int, chunks_max: int) -> None:
+        """Go on with the pre-copy, `at` this round (None: not begun); the step is COPY when it is frozen."""
+        shard, move, source = self.sight.shard, self.move, self.source
+        at = at or Round(0, 0, 0, noted_fits=False)
+        left = chunks_max
+        while True:
+            self.sight.round = at.number
+            if self.installed.rounds == at.number and self.chunk is None:
+                if _is_little(at):
+                    self.chunk = _exported(source.call(Freeze(shard, move, version, self.installed.resume)))
+                    self.sight.step = MoveStep.COPY
+                    return
+                answer = source.call(NextRound(shard, move, self.installed.resume))
+                if answer is not Answer.OK and answer is not Answer.DONE:
+                    raise _Overtaken
+                at = Round(at.number + 1, at.noted, 0, noted_fits=False)
+            elif left == 0:
+                return
+            else:
+                left -= 1
+                self._one_more()
+                if self.installed.rounds == at.number:
+                    at = self._look()
+
+    def _look(self) -> Round:
+        state = self.source.state(self.sight.shard)
+        if state is None or state.move != self.move or state.round is None:
+            raise _Overtaken
+        return state.round
+
+    def rest(self, chunks_max: int) -> None:
+        """Copy what is left of a frozen shard; the step is DEPART when the target has said that it has all."""
+        for _ in range(chunks_max):
+            if self.installed.complete:
+                break
+            before = self.sight.copied_bytes
+            self._one_more()
+            self.sight.paused_bytes += self.sight.copied_bytes - before
+            self.sight.paused_chunks += 1
+        if self.installed.complete:
+            self.sight.step = MoveStep.DEPART
+
+    def _one_more(self) -> None:
+        """A chunk more; the same one again while the target clears what it had before."""
+        shard, move = self.sight.shard, self.move
+        if self.chunk is None:
+            self.chunk = _exported(self.source.call(Export(shard, move, self.installed.resume)))
+        before = self.installed
+        self.installed = _taken(self.target.call(Install(shard, move, before.chunks + 1, self.chunk)))
+        if self.installed != before:
+            self.sight.copied_bytes += len(self.chunk.payload)
+            self.chunk = None
 
 
-def _exported(answer: Chunk | Answer) -> Chunk:
-    if isinstance(answer, Answer):
+def _exported(answer: Chunk | Answer | Moved) -> Chunk:
+    if not isinstance(answer, Chunk):
         raise _Overtaken
     return answer
 
@@ -292,7 +403,7 @@ def _taken(answer: Installed | Answer) -> Installed:
 def _depart(sight: _Sight, source: _End, move: Move) -> None:
     answer = source.call(Depart(sight.shard, move))
     if answer is not Answer.OK and answer is not Answer.DONE:
-        sight.step = MoveStep.FREEZE
+        sight.step = MoveStep.PRECOPY
         raise _Overtaken
     sight.step = MoveStep.ACTIVATE
 
@@ -312,6 +423,17 @@ def _clear(sight: _Sight, end: _End, call: Drop | Discard, calls_max: int, over:
             # STALE: somebody else has done it, and the shard is elsewhere by now
             sight.step = over
             return
+
+
+def _let_go(sight: _Sight, source: _End) -> None:
+    sight.step = MoveStep.THAW
+    state = source.state(sight.shard)
+    if state is not None and state.move is not None and state.status is not ShardStatus.INSTALLING:
+        sight.target = state.move.target
+        if isinstance(source.call(Thaw(sight.shard, state.move)), Moved):
+            sight.step = MoveStep.ACTIVATE
+            return
+    sight.step = MoveStep.BACK
 
 
 def _go_back(sight: _Sight, source: _End, store_of: StoreOf, chunks_max: int) -> None:
@@ -345,6 +467,7 @@ def _tidy(sight: _Sight, target: _End, store_of: StoreOf, chunks_max: int) -> No
     here = _source(store_of(move.source)).state(sight.shard)
     if here is None:
         raise _Blocked(MoveObstacle.UNKNOWN)
-    if here.epoch < move.epoch or (here.epoch == move.epoch and here.status is not ShardStatus.ACTIVE):
+    # A token that is not the source's was given up: it is never minted again.
+    if here.move == move:
         raise _Blocked(MoveObstacle.ALIVE)
     _clear(sight, target, Discard(sight.shard, move), chunks_max, MoveStep.BACK)

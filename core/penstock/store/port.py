@@ -65,9 +65,13 @@ class Answer(StrEnum):
 
 
 class ShardStatus(StrEnum):
-    """Where a shard stands in one store. All but ACTIVE belong to moves between stores (`moves`)."""
+    """Where a shard stands in one store. All but ACTIVE belong to moves between stores (`moves`).
+
+    An owner works at ACTIVE and COPYING."""
 
     ACTIVE = "active"
+    COPYING = "copying"
+    """Being copied to another store, while its owner works."""
     FROZEN = "frozen"
     """On its way to another store; it may still come back."""
     DEPARTED = "departed"
@@ -98,6 +102,8 @@ class Bounds:
     """About what one call of a move between stores reads, writes or drops: bytes,"""
     chunk_entries_max: int = 400
     """and fields or entries."""
+    noted_entries_max: int = 500_000
+    """Changes that one round of a pre-copy notes at most; then nobody drives it, and it is given up."""
 
 
 @dataclass(frozen=True, slots=True)

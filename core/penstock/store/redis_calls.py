@@ -70,7 +70,7 @@ _TOGETHER_BYTES_MAX = 64 * 1024
 """What one command may carry of several commits: far below what keeps the server for 5 ms."""
 
 _COMMIT_NUMBERS = struct.Struct("<15d")
-_BOUNDS = struct.Struct("<6d")
+_BOUNDS = struct.Struct("<7d")
 _RECORD = struct.Struct("<16d")
 
 _encode = msgspec.msgpack.encode
@@ -104,6 +104,7 @@ class RedisCalls:
             bounds.outbox_entries_max,
             bounds.drain_entries_max,
             bounds.drain_bytes_max,
+            bounds.noted_entries_max,
         )
         self._heads: dict[str, Command] = {
             name: (b"FCALL_RO" if name in _READS else b"FCALL", _function(name), b"1", keys.prefix)
@@ -513,10 +514,19 @@ def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes
 
 
 def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
-    retracted, generation, packed_worker, flat, store_id = reply
+    retracted, generation, packed_worker, flat, store_id, flat_leaving = reply
     here = store_id.decode()
+    leaving: dict[str, list[str]] = {}
+    for shard, keeper in _paired(flat_leaving):
+        leaving.setdefault(keeper.decode(), []).append(shard.decode())
     executors = [
-        AssignedExecutor(operator.decode(), executor, version, tasks, shards_at.get(here, ()))
+        AssignedExecutor(
+            operator.decode(),
+            executor,
+            version,
+            tasks,
+            tuple(sorted((*shards_at.get(here, ()), *leaving.get(executor, ())))),
+        )
         for operator, packed in sorted(_paired(flat))
         for version, assigned in (_decode_assigned(packed),)
         for executor, tasks, shards_at in assigned

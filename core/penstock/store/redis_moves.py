@@ -17,24 +17,28 @@ from penstock.store.moves import (
     Installed,
     Move,
     MoveState,
+    NextRound,
+    Precopy,
     ReadMove,
+    Round,
     Thaw,
 )
 from penstock.store.port import Answer, Bounds, Moved, ShardStatus
 from penstock.store.wire import Command
 
 FUNCTIONS = (
-    "freeze", "export", "install", "depart", "activate", "drop", "thaw", "discard", "read_move",
+    "precopy", "next_round", "freeze", "export", "install", "depart", "activate", "drop", "thaw", "discard", "read_move",
 )  # fmt: skip
 
-STATUSES = (
-    ShardStatus.ACTIVE,
-    ShardStatus.FROZEN,
-    ShardStatus.MOVED,
-    ShardStatus.INSTALLING,
-    ShardStatus.DEPARTED,
-)
-"""In the order of the numbers in a record."""
+STATUSES = {
+    -1: ShardStatus.COPYING,
+    0: ShardStatus.ACTIVE,
+    1: ShardStatus.FROZEN,
+    2: ShardStatus.MOVED,
+    3: ShardStatus.INSTALLING,
+    4: ShardStatus.DEPARTED,
+}
+"""By the numbers in a record."""
 
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
 
@@ -48,6 +52,8 @@ class RedisMoves:
         self._entries = bounds.chunk_entries_max
         self._bounds = packed_bounds
         self.forms: dict[type, tuple[Callable[[Any], Command], Callable[[Any, Any], Any]]] = {
+            Precopy: (self._precopy, _begun),
+            NextRound: (self._next_round, _answer),
             Freeze: (self._freeze, _frozen),
             Export: (self._export, _chunk),
             Install: (self._install, _installed),
@@ -60,8 +66,14 @@ class RedisMoves:
         }
         """How a call becomes a command, and (call, reply) an answer."""
 
+    def _precopy(self, call: Precopy) -> Command:
+        return (*self._heads["precopy"], call.shard, call.target, call.version)
+
+    def _next_round(self, call: NextRound) -> Command:
+        return (*self._begin("next_round", call), call.resume)
+
     def _freeze(self, call: Freeze) -> Command:
-        return (*self._heads["freeze"], call.shard, call.target, call.version)
+        return (*self._begin("freeze", call), call.version, call.resume, self._bytes, self._entries)
 
     def _export(self, call: Export) -> Command:
         return (*self._begin("export", call), call.resume, self._bytes, self._entries)
@@ -69,7 +81,9 @@ class RedisMoves:
     def _install(self, call: Install) -> Command:
         chunk, last = call.chunk, b"1" if call.chunk.is_last else b"0"
         head = self._begin("install", call)
-        return (*head, call.number, chunk.payload, chunk.resume, last, self._entries, self._bounds)
+        return (
+            *head, call.number, chunk.payload, chunk.resume, last, chunk.rounds, self._entries, self._bounds,
+        )  # fmt: skip
 
     def _depart(self, call: Depart) -> Command:
         return self._begin("depart", call)
@@ -87,10 +101,12 @@ class RedisMoves:
         return (*self._begin("discard", call), self._entries)
 
     def _read_move(self, call: ReadMove) -> Command:
-        return (*self._heads["read_move"], call.shard)
+        return (*self._heads["read_move"], call.shard, self._bytes, self._entries)
 
     def _begin(
-        self, name: str, call: Export | Install | Depart | Activate | Drop | Thaw | Discard
+        self,
+        name: str,
+        call: NextRound | Freeze | Export | Install | Depart | Activate | Drop | Thaw | Discard,
     ) -> Command:
         move = call.move
         return (*self._heads[name], call.shard, move.source, move.target, move.epoch, move.generation)
@@ -104,10 +120,16 @@ def _answer_or_moved(_: Any, reply: Any) -> Answer | Moved:
     return _ANSWERS[reply] if isinstance(reply, bytes) else Moved(reply[1].decode())
 
 
-def _frozen(call: Freeze, reply: Any) -> Move | Answer | Moved:
+def _begun(call: Precopy, reply: Any) -> Move | Answer | Moved:
     if isinstance(reply, bytes) or reply[0] == b"MOVED":
         return _answer_or_moved(call, reply)
     return _move(*reply)
+
+
+def _frozen(call: Freeze, reply: Any) -> Chunk | Answer | Moved:
+    if isinstance(reply, bytes) or len(reply) == 2:
+        return _answer_or_moved(call, reply)
+    return _part(*reply)
 
 
 def _move(source: bytes, target: bytes, epoch: int, generation: int) -> Move:
@@ -117,8 +139,11 @@ def _move(source: bytes, target: bytes, epoch: int, generation: int) -> Move:
 def _chunk(_: Export, reply: Any) -> Chunk | Answer:
     if isinstance(reply, bytes):
         return _ANSWERS[reply]
-    payload, resume, is_last = reply
-    return Chunk(payload, resume, is_last == 1)
+    return _part(*reply)
+
+
+def _part(payload: bytes, resume: bytes, is_last: int, rounds: int) -> Chunk:
+    return Chunk(payload, resume, is_last == 1, rounds)
 
 
 def _installed(_: Install, reply: Any) -> Installed | Answer:
@@ -127,8 +152,8 @@ def _installed(_: Install, reply: Any) -> Installed | Answer:
     return _held(*reply)
 
 
-def _held(chunks: int, resume: bytes, complete: int) -> Installed:
-    return Installed(chunks, resume, complete == 1)
+def _held(chunks: int, resume: bytes, complete: int, rounds: int) -> Installed:
+    return Installed(chunks, resume, complete == 1, rounds)
 
 
 def _state(_: ReadMove, reply: list[Any] | None) -> MoveState | None:
@@ -139,5 +164,11 @@ def _state(_: ReadMove, reply: list[Any] | None) -> MoveState | None:
         status=status,
         epoch=reply[1],
         move=None if status is ShardStatus.ACTIVE else _move(*reply[2:6]),
-        installed=_held(*reply[6:9]) if status is ShardStatus.INSTALLING else None,
+        installed=_held(*reply[6:10]) if status is ShardStatus.INSTALLING else None,
+        generation=reply[10],
+        round=_round(*reply[11:15]) if status in {ShardStatus.COPYING, ShardStatus.FROZEN} else None,
     )
+
+
+def _round(number: int, changes: int, noted: int, noted_fits: int) -> Round:
+    return Round(number, changes, noted, noted_fits == 1)

@@ -2,7 +2,8 @@
 
 What has to move is found out by `store_side` in each of its turns, and forgotten here without harm: a move's
 step stands in the stores. Each thread takes one shard as far as it goes, then the next; one that cannot go on
-comes again later. Neighbours: `core/penstock/store/mover.py` makes the steps.
+comes again later. When that lasts the shard is let go until it can: its owner works, and what it changes is not
+noted for ever. Neighbours: `core/penstock/store/mover.py` makes the steps.
 """
 
 from __future__ import annotations
@@ -12,9 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.store.mover import MoveKind, MoveProgress, go_back_once, move_once, tidy_once
+from penstock.store.mover import (
+    MoveKind,
+    MoveProgress,
+    go_back_once,
+    let_go_once,
+    move_once,
+    tidy_once,
+)
 from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.store_side import DueMove, OpenStore
 
@@ -22,6 +31,8 @@ _LOG = logging.getLogger(__name__)
 
 MOVES_AT_ONCE = 4
 _AGAIN_S = 0.2
+LET_GO_S = 3.0
+"""A move that has not gone on for so long is let go."""
 
 _Key = tuple[str, str]
 
@@ -32,6 +43,7 @@ class MoveCount:
 
     finished: int = 0
     copied_bytes: int = 0
+    paused_bytes: int = 0
     obstacles: int = 0
 
 
@@ -46,6 +58,8 @@ class MoveDriver:
         self._wanted: dict[_Key, DueMove] = {}
         self._under_way: set[_Key] = set()
         self._not_before_s: dict[_Key, float] = {}
+        self._stuck_since_s: dict[_Key, float] = {}
+        self._progress: dict[_Key, MoveProgress] = {}
         self._stopped = False
         self._threads = [
             threading.Thread(target=self._run, name=f"mover-{number}", daemon=True)
@@ -61,10 +75,18 @@ class MoveDriver:
         """All that has to be done now, in order; takes the place of what was wanted before."""
         with self._condition:
             self._wanted = {(move.topology_uid, move.shard): move for move in moves}
-            self._not_before_s = {
-                key: time_s for key, time_s in self._not_before_s.items() if key in self._wanted
-            }
+            remembered: tuple[dict[_Key, Any], ...] = (
+                self._not_before_s, self._stuck_since_s, self._progress,
+            )  # fmt: skip
+            for about in remembered:
+                for key in about.keys() - self._wanted.keys():
+                    del about[key]
             self._condition.notify_all()
+
+    def progress(self) -> dict[tuple[str, str], MoveProgress]:
+        """How far each move was seen last, by (topology uid, shard), of those that are still wanted."""
+        with self._condition:
+            return dict(self._progress)
 
     def stop(self) -> None:
         """A step that is under way is finished; does not wait."""
@@ -128,14 +150,32 @@ class MoveDriver:
             return False
         while not self._stopped:
             progress = self._step(move, here, store_of)
-            self.count.copied_bytes += progress.copied_bytes
+            self._note(move, here, progress)
             if progress.obstacle is not None:
-                self.count.obstacles += 1
                 return False
             if progress.is_over:
                 self.count.finished += 1
                 return True
         return False
+
+    def _note(self, move: DueMove, here: NodeStore, progress: MoveProgress) -> None:
+        """Count a step; let go of a shard whose move has been stuck for long."""
+        key = (move.topology_uid, move.shard)
+        with self._condition:
+            self.count.copied_bytes += progress.copied_bytes
+            self.count.paused_bytes += progress.paused_bytes
+            if key in self._wanted:
+                self._progress[key] = progress
+            if progress.obstacle is None or progress.copied_bytes:
+                self._stuck_since_s.pop(key, None)
+            if progress.obstacle is None:
+                return
+            self.count.obstacles += 1
+            now_s = time.monotonic()
+            if now_s - self._stuck_since_s.setdefault(key, now_s) < LET_GO_S:
+                return
+        if move.kind is MoveKind.MOVE:
+            let_go_once(here, move.shard)
 
     def _step(
         self, move: DueMove, here: NodeStore, store_of: Callable[[str], NodeStore | None]

@@ -81,7 +81,7 @@ class Promises:
         lives: dict[str, str] = {}
         for store, in_store in records.items():
             for shard, record in in_store:
-                if record.status is ShardStatus.ACTIVE or record.status is ShardStatus.FROZEN:
+                if record.status is ShardStatus.FROZEN or not record.is_away:
                     if shard in lives:
                         raise PromiseBroken(1, f"{shard} lives in {lives[shard]} and in {store}")
                     lives[shard] = store

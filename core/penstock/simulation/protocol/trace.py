@@ -9,7 +9,18 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.store.moves import Activate, Depart, Discard, Drop, Export, Freeze, Install, Thaw
+from penstock.store.moves import (
+    Activate,
+    Depart,
+    Discard,
+    Drop,
+    Export,
+    Freeze,
+    Install,
+    NextRound,
+    Precopy,
+    Thaw,
+)
 from penstock.store.port import (
     Acknowledge,
     Append,
@@ -97,13 +108,15 @@ def _call(call: Request[Any]) -> str:
 
 def _call_of_move(call: Request[Any]) -> str:
     match call:
+        case Precopy():
+            return f"precopy {call.shard} for {call.target} version {call.version}"
         case Freeze():
-            return f"freeze {call.shard} for {call.target} version {call.version}"
+            return f"freeze {call.shard} epoch {call.move.epoch} version {call.version}"
         case Export():
             return f"export {call.shard} epoch {call.move.epoch} from {len(call.resume)} bytes"
         case Install():
             return f"install {call.shard} epoch {call.move.epoch} chunk {call.number}"
-        case Depart() | Activate() | Drop() | Thaw() | Discard():
+        case NextRound() | Depart() | Activate() | Drop() | Thaw() | Discard():
             return f"{type(call).__name__.lower()} {call.shard} epoch {call.move.epoch}"
         case _:
             return str(call)

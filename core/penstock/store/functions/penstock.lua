@@ -24,8 +24,9 @@ local KEY, LIST, TAKEN, DIRTY, FIELDS = 17, 18, 19, 20, 21
 
 -- READY: not on a list; on its owner's ready list or taken off it by a fetch; held for its outbox
 local IDLE, LISTED, HELD = 0, 1, 2
--- STATUS
-local ACTIVE, FROZEN, MOVED, INSTALLING, DEPARTED = 0, 1, 2, 3, 4
+-- STATUS. At the first two an owner works, so that STATUS <= ACTIVE asks for both; while a shard is COPYING, what
+-- its commits change is noted.
+local COPYING, ACTIVE, FROZEN, MOVED, INSTALLING, DEPARTED = -1, 0, 1, 2, 3, 4
 
 local TOKEN = '!'
 local CHUNK = 4000 -- arguments of one unpack: Lua's stack takes 8000
@@ -35,8 +36,9 @@ local TRIM_ENTRIES, TRIM_BYTES = 16, 4096
 local READ_ENTRIES = 512 -- a call's answer takes no more of them, at 5 microseconds each
 
 -- Bounds, packed
-local BOUNDS = '<dddddd'
+local BOUNDS = '<ddddddd'
 local IN_BYTES_MAX, IN_ENTRIES_MAX, OUT_BYTES_MAX, OUT_ENTRIES_MAX, DRAIN_ENTRIES, DRAIN_BYTES = 1, 2, 3, 4, 5, 6
+local NOTED_MAX = 7
 
 -- names ------------------------------------------------------------------------------------------
 
@@ -96,9 +98,11 @@ local function pack_record(record)
   return struct.pack(HOT, unpack(record, 1, HOT_SIZE))
 end
 
+-- What a shard that nobody can own here answers. One that is being copied here while its owner works elsewhere is
+-- there still ("m").
 local function not_here(record)
-  if record[STATUS] == FROZEN or record[STATUS] == INSTALLING then return 'MOVING' end
-  return {'MOVED', redis.call('HGET', record[KEY], 'm')}
+  local elsewhere = record[STATUS] ~= FROZEN and redis.call('HGET', record[KEY], 'm')
+  return elsewhere and {'MOVED', elsewhere} or 'MOVING'
 end
 
 local function has_room(record, size, bounds)
@@ -325,7 +329,7 @@ local function drain(change, shard, record)
   for _, target in ipairs(targets) do
     if budget.entries <= 0 or budget.bytes <= 0 then break end
     local there = change_record(change, target)
-    if there and there[STATUS] == ACTIVE then
+    if there and there[STATUS] <= ACTIVE then
       redis.call('SREM', change.p .. 'outgoing', target)
       if has_room(there, 0, change.bounds) then
         local _
@@ -445,6 +449,16 @@ local function publish(keys, args)
   call_chunked('HSET', p .. 'executors:' .. operator, args, at, at + 2 * executors - 1)
   at = at + 2 * executors
   call_chunked('HSET', p .. 'shards:' .. operator, args, at, at + 2 * shards - 1)
+  -- Whoever has a shard that is to go to another store keeps it until it departs.
+  local id = redis.call('HGET', STORE, 'id')
+  for i = at, at + 2 * shards - 1, 2 do
+    if cmsgpack.unpack(args[i + 1])[2] == id then
+      redis.call('HDEL', p .. 'leaving', args[i])
+    else
+      local executor = redis.call('HGET', p .. 'shard:' .. args[i], 'x')
+      if executor then redis.call('HSET', p .. 'leaving', args[i], executor) end
+    end
+  end
   return 'OK'
 end
 
@@ -509,7 +523,10 @@ local function entitled(p, shard, executor, incarnation, claimed_version)
   local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
   if not published or tonumber(published) > claimed_version then return false end
   local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
-  if not packed or cmsgpack.unpack(packed)[1] ~= executor then return false end
+  if not packed then return false end
+  if cmsgpack.unpack(packed)[1] ~= executor and redis.call('HGET', p .. 'leaving', shard) ~= executor then
+    return false
+  end
   packed = redis.call('HGET', p .. 'executors:' .. operator, executor)
   if not packed then return false end
   return enrolled_incarnation(p, cmsgpack.unpack(packed)[1]) == incarnation
@@ -523,7 +540,7 @@ local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
   local record = living_record(p, shard)
   if not record then return 'UNKNOWN' end
-  if record[STATUS] ~= ACTIVE then return not_here(record) end
+  if record[STATUS] > ACTIVE then return not_here(record) end
   if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
   local key = record[KEY]
   local flat, fields = redis.call('HGETALL', key), {}
@@ -610,8 +627,8 @@ local function fetch(keys, args)
         answer[1] = 1
       elseif record and record[READY] == LISTED then
         local held = over_bound(record, bounds)
-        if record[STATUS] ~= ACTIVE or held then
-          record[READY] = record[STATUS] == ACTIVE and HELD or IDLE
+        if record[STATUS] > ACTIVE or held then
+          record[READY] = record[STATUS] <= ACTIVE and HELD or IDLE
           redis.call('HSET', key, 'h', pack_record(record))
         else
           local entries, bytes, offset = {}, 0, record[OFFSET]
@@ -641,7 +658,7 @@ local function owned_at(p, shard, now_generation, expected_generation, epoch, fi
   local got = redis.call('HMGET', key, 'h', 'l', unpack(fields or {}))
   local record = unpack_record(key, got[1], got[2])
   if not record then return nil, 'UNKNOWN' end
-  if record[EPOCH] ~= epoch or record[STATUS] ~= ACTIVE or now_generation ~= expected_generation then
+  if record[EPOCH] ~= epoch or record[STATUS] > ACTIVE or now_generation ~= expected_generation then
     return nil, 'FENCED'
   end
   return record, got
@@ -678,6 +695,33 @@ local function scan_state(keys, args)
   local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
   if not record then return refusal end
   return redis.call('HSCAN', collection_key(keys[1], args[1], args[4]), args[5], 'COUNT', args[6])
+end
+
+-- The changes of state that a round of a pre-copy has not copied, and those that it copies now.
+local function changes_key(p, shard) return p .. 'changes:' .. shard end
+local function round_key(p, shard) return p .. 'round:' .. shard end
+
+-- Notes what a commit, of which write_state and write_timers read the same arguments, is about to change: "w" and a
+-- collection that is dropped; "s", the length of a collection's name, ":", the name and a field; "t" and a timer.
+-- When that is too much nobody drives the copy, or not fast enough: it is given up.
+local function note_changes(change, shard, record, args, at, groups, timers)
+  local key, names = changes_key(change.p, shard), {}
+  for _ = 1, groups do
+    local collection, sets, deletes = args[at], tonumber(args[at + 2]), tonumber(args[at + 3])
+    local head = 's' .. #collection .. ':' .. collection
+    if args[at + 1] == '1' then names[#names + 1] = 'w' .. collection end
+    at = at + 4
+    for i = at, at + 2 * sets - 1, 2 do names[#names + 1] = head .. args[i] end
+    at = at + 2 * sets
+    for i = at, at + deletes - 1 do names[#names + 1] = head .. args[i] end
+    at = at + deletes
+  end
+  for i = at, at + 2 * timers - 1, 2 do names[#names + 1] = 't' .. args[i] end
+  call_chunked('SADD', key, names, 1, #names)
+  if redis.call('SCARD', key) > change.bounds[NOTED_MAX] then
+    record[STATUS] = ACTIVE
+    redis.call('UNLINK', key, round_key(change.p, shard))
+  end
 end
 
 -- Writes the state changes of a commit: groups of (collection, whole (1 drops it first), number of fields to set,
@@ -744,7 +788,7 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
     local number = issued[target] + 1
     issued[target] = number
     local there = change_record(change, target)
-    local here = there and there[STATUS] == ACTIVE
+    local here = there and there[STATUS] <= ACTIVE
     if here and there[TAKEN] == number - 1 and has_room(there, #payload, bounds) then
       place(change, target, there, now_us, rows, payload)
       there[TAKEN] = number
@@ -823,6 +867,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   record[COMMIT] = number
   if finished == 1 then record[FINISHED] = 1 end
   if has_position == 1 then fields['p'] = args[first + 3] end
+  if record[STATUS] == COPYING then note_changes(change, shard, record, args, first + 4, groups, timers) end
   local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, args, at, timers)
 
@@ -915,7 +960,7 @@ local function append(keys, args)
   local change = new_change(p, {struct.unpack(BOUNDS, args[7])}, producer)
   local record = change_record(change, target)
   if not record then return 'UNKNOWN' end
-  if record[STATUS] ~= ACTIVE then return not_here(record) end
+  if record[STATUS] > ACTIVE then return not_here(record) end
   if number <= record[TAKEN] then return 'DUP' end
   if number > record[TAKEN] + 1 then return 'GAP' end
   if not has_room(record, #payload, change.bounds) then return 'BUSY' end
@@ -975,7 +1020,7 @@ local function acknowledge(keys, args)
   local fields = {}
   change.records[producer], record[FIELDS], record[DIRTY] = record, fields, true
   -- a sink's acknowledgement that comes after the freeze: the next owner writes the same bytes once more
-  if acknowledged and record[STATUS] ~= ACTIVE then return 'OK' end
+  if acknowledged and record[STATUS] > ACTIVE then return 'OK' end
   if acknowledged and number > tonumber(acknowledged) then
     fields['!' .. target], fields['@' .. target] = number, args[4]
   end
@@ -1002,23 +1047,31 @@ end
 
 -- moves between stores ----------------------------------------------------------------------------
 -- A move's token is (source, target, epoch, generation of the source): the arguments 2 to 5 of each call but the
--- first. What a store knows of a shard's move is in the hash "move:SHARD": the token, and of a copy that is being
--- installed "number" (chunks taken), "resume" (where the next begins), "complete", "clearing" (an older copy goes
--- first), "discarded". Copies of an outbox may be delivered from by either store, at any time: a pair's entries are
--- the same everywhere, and its target takes each number once.
+-- first. What a store knows of a shard's move is in the hash "move:SHARD": the token; at the source "round", the one
+-- that is being copied; of a copy that is being installed "number" (chunks taken), "resume" (where the next begins),
+-- "rounds" (taken whole), "complete", "clearing" (an older copy goes first), "discarded". Copies of an outbox may be
+-- delivered from by either store, once the shard is frozen: a pair's entries are the same everywhere, and its target
+-- takes each number once.
+--
+-- Round 1 of a pre-copy is all state and timers; each later one is what commits changed during the one before, with
+-- what came into inbox and outbox; the rest, after the freeze, is one more such round, with the record itself.
 
-local freeze, export, install, depart, activate, drop, thaw, discard, read_move
+local precopy, next_round, freeze, export, install, depart, activate, drop, thaw, discard, read_move
 do
+  local LANES_MAX = 256 -- pairs whose outbox is copied before the freeze: the resume point names each
   local function move_key(p, shard) return p .. 'move:' .. shard end
 
   local function token(args)
     return {source = args[2], target = args[3], epoch = tonumber(args[4]), generation = tonumber(args[5])}
   end
 
-  -- The token of the move that a shard is in, or left with.
+  -- The token of the move that a shard is in, or left with, or that was given up here last.
   local function read_token(p, shard)
-    local got = redis.call('HMGET', move_key(p, shard), 'source', 'target', 'epoch', 'generation')
-    return {source = got[1], target = got[2], epoch = tonumber(got[3] or 0), generation = tonumber(got[4] or 0)}
+    local got = redis.call('HMGET', move_key(p, shard), 'source', 'target', 'epoch', 'generation', 'round')
+    return {
+      source = got[1], target = got[2], epoch = tonumber(got[3] or 0), generation = tonumber(got[4] or 0),
+      round = tonumber(got[5] or 0),
+    }
   end
 
   local function same_move(a, b)
@@ -1038,11 +1091,52 @@ do
     return record[STATUS] == DEPARTED or record[STATUS] == MOVED
   end
 
-  -- Whether the record is frozen under this move, and the store has not started anew since.
-  local function is_frozen_under(p, shard, record, move)
-    if record[STATUS] ~= FROZEN or record[EPOCH] ~= move.epoch or generation() ~= move.generation then return false end
+  -- The token, with its round, when the record is COPYING or FROZEN under this move, and the store has not started
+  -- anew since.
+  local function held_under(p, shard, record, move)
+    if record[STATUS] ~= COPYING and record[STATUS] ~= FROZEN or generation() ~= move.generation then return nil end
     local held = read_token(p, shard)
-    return held.source == move.source and held.target == move.target
+    return same_move(held, move) and held or nil
+  end
+
+  local function forget_changes(p, shard)
+    redis.call('UNLINK', changes_key(p, shard), round_key(p, shard))
+  end
+
+  -- Whether the maps say that the shard belongs into this other store.
+  local function may_leave(p, shard, target, version)
+    local operator = string.match(shard, '^[^/]*')
+    local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
+    local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
+    return published and tonumber(published) <= tonumber(version) and packed
+      and cmsgpack.unpack(packed)[2] == target and target ~= redis.call('HGET', STORE, 'id')
+  end
+
+  -- The server's own name for its run. A scan's cursor means nothing in another run, whose hashes lie otherwise.
+  local function run_id()
+    return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+  end
+
+  -- Where a copy goes on: the run, the round, what of it is still to be read (nothing at its end), and how far inbox
+  -- and outbox are copied ("inbox", and "lanes" by target, "count" of them). Empty: nothing was copied.
+  local function unpack_resume(resume)
+    if resume == '' then return {run_id(), 0, {}, {inbox = 0, lanes = {}, count = 0}} end
+    return cmsgpack.unpack(resume)
+  end
+
+  -- The last round that is copied whole where a copy goes on; nil in the middle of one.
+  local function completed_round(resume)
+    local at = unpack_resume(resume)
+    return #at[3] == 0 and at[1] == run_id() and at[2] or nil
+  end
+
+  -- What was noted so far is the next round's to copy; what comes from now on, that of the one after.
+  local function turn(p, shard, round)
+    redis.call('UNLINK', round_key(p, shard))
+    if redis.call('EXISTS', changes_key(p, shard)) == 1 then
+      redis.call('RENAME', changes_key(p, shard), round_key(p, shard))
+    end
+    redis.call('HSET', move_key(p, shard), 'round', string.format('%d', round + 1))
   end
 
   -- Wakes the task that the maps here give the shard to: it may have asked for it before it could be had.
@@ -1117,34 +1211,50 @@ do
     return true
   end
 
-  -- freeze: stop a shard for its move.
+  -- precopy: begin to copy a shard while its owner works.
   -- KEYS 1: prefix. ARGV: shard, target store, schedule version.
   -- Answers [source, target, epoch, generation] or STALE, UNKNOWN, MOVING, [MOVED, store].
-  function freeze(keys, args)
+  function precopy(keys, args)
     local p, shard, target = keys[1], args[1], args[2]
     local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
-    if record[STATUS] ~= ACTIVE and record[STATUS] ~= FROZEN then return not_here(record) end
-    local operator, id = string.match(shard, '^[^/]*'), redis.call('HGET', STORE, 'id')
-    local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
-    local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
-    if not published or tonumber(published) > tonumber(args[3]) or not packed
-      or cmsgpack.unpack(packed)[2] ~= target or target == id then
-      return 'STALE'
-    end
-    if record[STATUS] == ACTIVE or read_token(p, shard).target ~= target then
-      if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
-      record[EPOCH], record[STATUS], record[READY] = record[EPOCH] + 1, FROZEN, IDLE
-      redis.call('HDEL', record[KEY], 'l', 'x', 'n')
+    if record[STATUS] > ACTIVE then return not_here(record) end
+    if not may_leave(p, shard, target, args[3]) then return 'STALE' end
+    local held = read_token(p, shard)
+    if record[STATUS] ~= COPYING or held.target ~= target or held.generation ~= generation() then
+      -- newer than every owner so far, and than every move that was given up before
+      local move = {
+        source = redis.call('HGET', STORE, 'id'), target = target,
+        epoch = math.max(record[EPOCH], held.epoch) + 1, generation = generation(),
+      }
+      forget_changes(p, shard)
+      redis.call('UNLINK', move_key(p, shard))
+      write_token(p, shard, move)
+      record[STATUS] = COPYING
       write_record(record)
-      write_token(p, shard, {source = id, target = target, epoch = record[EPOCH], generation = generation()})
-      if record[WAITERS] > 0 then goes_out(p, shard) end
+      held = move
     end
-    return {id, target, record[EPOCH], generation()}
+    return {held.source, held.target, held.epoch, held.generation}
+  end
+
+  -- next_round: the copy of a round is complete, begin the next one.
+  -- KEYS 1: prefix. ARGV: shard, token, resume. Answers OK, DONE, STALE, UNKNOWN.
+  function next_round(keys, args)
+    local p, shard = keys[1], args[1]
+    local record = living_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    local held = held_under(p, shard, record, token(args))
+    local done = completed_round(args[6])
+    if not held or not done or record[STATUS] ~= COPYING then return 'STALE' end
+    if done + 1 == held.round then return 'DONE' end
+    if done ~= held.round then return 'STALE' end
+    turn(p, shard, done)
+    return 'OK'
   end
 
   -- Reading a shard part by part. `todo` is a stack of what is still to be read, each an array that begins with the
-  -- name of its reader; `out` has the pieces read, and what is left of the budget.
+  -- name of its reader; `out` has the pieces read, what is left of the budget, how far inbox and outbox are copied
+  -- ("marks"), and whether this is the rest ("final").
 
   -- How many fields or entries to ask for, when those before were of `average` bytes. Their size shows only
   -- afterwards, so the first are few.
@@ -1196,14 +1306,64 @@ do
     if found[1] ~= '0' then todo[#todo + 1] = {'state', found[1], item[3], average} end
   end
 
+  -- By cursor and not by rank: ranks shift while others come and go.
   function READERS.timers(p, shard, item, todo, out)
-    local count = ask(out, item[3])
-    local found = redis.call('ZRANGE', p .. 'timers:' .. shard, item[2], item[2] + count - 1, 'WITHSCORES')
-    local piece = {'t'}
-    for i = 1, #found, 2 do piece[#piece + 1], piece[#piece + 2] = found[i + 1], found[i] end
-    if #found > 0 then
-      todo[#todo + 1] = {'timers', item[2] + #found / 2, add(out, piece, 2, #found / 2, 1)}
+    local found = redis.call('ZSCAN', p .. 'timers:' .. shard, item[2], 'COUNT', ask(out, item[3]))
+    local piece, average = {'t'}, item[3]
+    for i = 1, #found[2], 2 do piece[#piece + 1], piece[#piece + 2] = found[2][i + 1], found[2][i] end
+    if #piece > 1 then average = add(out, piece, 2, (#piece - 1) / 2, 1) end
+    if found[1] ~= '0' then todo[#todo + 1] = {'timers', found[1], average} end
+  end
+
+  -- The values that what was noted has now; deletions are pieces of their own. A collection that was dropped is
+  -- dropped there too, and read anew, whatever came into it since.
+  function READERS.changes(p, shard, item, todo, out)
+    local found = redis.call('SSCAN', round_key(p, shard), item[2], 'COUNT', ask(out, item[3]))
+    local fields, timers, gone_timers, average = {}, {'t'}, {'u'}, item[3]
+    if found[1] ~= '0' then todo[#todo + 1] = {'changes', found[1], average} end
+    local next_look = todo[#todo]
+    for _, name in ipairs(found[2]) do
+      local kind, rest = string.sub(name, 1, 1), string.sub(name, 2)
+      if kind == 'w' then
+        add(out, {'w', rest}, 2, 0, 0)
+        todo[#todo + 1] = {'state', '0', rest}
+      elseif kind == 't' then
+        local due = redis.call('ZSCORE', p .. 'timers:' .. shard, rest)
+        if due then
+          timers[#timers + 1], timers[#timers + 2] = due, rest
+        else
+          gone_timers[#gone_timers + 1] = rest
+        end
+      else
+        local length, from = string.match(rest, '^(%d+):()')
+        local collection = string.sub(rest, from, from + length - 1)
+        fields[collection] = fields[collection] or {}
+        table.insert(fields[collection], string.sub(rest, from + length))
+      end
     end
+    if #timers > 1 then add(out, timers, 2, (#timers - 1) / 2, 1) end
+    if #gone_timers > 1 then add(out, gone_timers, 2, #gone_timers - 1, 1) end
+    local bytes, count = 0, 0
+    for collection, names in pairs(fields) do
+      local here, gone = {'s', collection}, {'d', collection}
+      for first = 1, #names, CHUNK do
+        local last = math.min(first + CHUNK - 1, #names)
+        local got = redis.call('HMGET', collection_key(p, shard, collection), unpack(names, first, last))
+        for i = first, last do
+          local value = got[i - first + 1]
+          if value then
+            here[#here + 1], here[#here + 2] = names[i], value
+          else
+            gone[#gone + 1] = names[i]
+          end
+        end
+      end
+      local before = out.bytes
+      if #here > 2 then add(out, here, 3, (#here - 2) / 2, 1) end
+      if #gone > 2 then add(out, gone, 3, #gone - 2, 1) end
+      bytes, count = bytes + before - out.bytes, count + #names
+    end
+    if count > 0 and next_look and next_look[1] == 'changes' then next_look[3] = math.max(1, bytes / count) end
   end
 
   -- Reads a stream from a number on: into `piece`, ids, fields and payloads. Answers how many, and the last number.
@@ -1218,74 +1378,131 @@ do
     return #entries, last and tonumber(string.match(last, '^%d+'))
   end
 
+  -- With the offset, up to which the copy may forget.
   function READERS.inbox(p, shard, item, todo, out)
-    local piece = {'i'}
-    local count, last = read_entries(p .. 'inbox:' .. shard, item[2], ask(out, item[3]), piece)
-    if count > 0 then todo[#todo + 1] = {'inbox', last + 1, add(out, piece, 2, count, 2)} end
+    local offset = read_record(p, shard)[OFFSET]
+    local piece = {'i', string.format('%d', offset)}
+    local from = math.max(out.marks.inbox, offset) + 1
+    local count, last = read_entries(p .. 'inbox:' .. shard, from, ask(out, item[2]), piece)
+    if count > 0 then
+      todo[#todo + 1] = {'inbox', add(out, piece, 3, count, 2)}
+      out.marks.inbox = last
+    elseif not item[2] and out.marks.inbox > 0 then
+      add(out, piece, 3, 0, 0)
+    end
   end
 
+  -- Before the freeze only so many pairs as the resume point can name.
   function READERS.lanes(p, shard, item, todo, out)
     local found = redis.call('HSCAN', p .. 'shard:' .. shard, item[2], 'MATCH', '<*', 'COUNT', READ_CHUNK)
     if found[1] ~= '0' then todo[#todo + 1] = {'lanes', found[1]} end
-    for i = 1, #found[2], 2 do todo[#todo + 1] = {'lane', 0, string.sub(found[2][i], 2)} end
+    for i = 1, #found[2], 2 do
+      local target = string.sub(found[2][i], 2)
+      local mark = out.marks.lanes[target]
+      if out.final or mark or out.marks.count < LANES_MAX and redis.call('EXISTS', outbox_key(p, shard, target)) == 1 then
+        todo[#todo + 1] = {'lane', mark and mark + 1 or 0, target}
+        if not out.final and not mark then
+          out.marks.lanes[target], out.marks.count = 0, out.marks.count + 1
+        end
+      end
+    end
   end
 
-  -- Entries that the target has by now may go from the outbox while it is read, the oldest first.
+  -- Entries that the target has by now may go from the outbox while it is read, the oldest first: with the entries
+  -- goes the number of the first that is left, or 0.
   function READERS.lane(p, shard, item, todo, out)
     local target, from = item[3], item[2]
+    local key = outbox_key(p, shard, target)
     local external = redis.call('HEXISTS', p .. 'shard:' .. shard, '!' .. target)
-    local piece = {'o', target, external}
-    local count, last = read_entries(outbox_key(p, shard, target), from, ask(out, item[4]), piece)
+    local first = redis.call('XRANGE', key, '-', '+', 'COUNT', 1)[1]
+    local first_number = first and tonumber(string.match(first[1], '^%d+')) or 0
+    local piece = {'o', target, external, first_number, out.final and 1 or 0}
+    local count, last = read_entries(key, from, ask(out, item[4]), piece)
     if count > 0 then
-      todo[#todo + 1] = {'lane', last + 1, target, add(out, piece, 4, count, 2)}
+      todo[#todo + 1] = {'lane', last + 1, target, add(out, piece, 6, count, 2)}
+      if not out.final then out.marks.lanes[target] = last end
+    elseif from > 0 then
+      add(out, piece, 6, 0, 0)
     else
       out.entries = out.entries - 1
-      -- all went: also what was read before
-      if from > 0 and redis.call('EXISTS', outbox_key(p, shard, target)) == 0 then add(out, piece, 4, 0, 0) end
     end
   end
 
-  -- The server's own name for its run. A scan's cursor means nothing in another run, whose hashes lie otherwise.
-  local function run_id()
-    return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
-  end
-
-  -- export: read a part of a frozen shard. `resume` is the run and `todo`, packed.
-  -- KEYS 1: prefix. ARGV: shard, token, resume, bytes, entries. Answers [packed pieces, resume, last (0, 1)] or
-  -- STALE, UNKNOWN.
-  function export(keys, args)
-    local p, shard = keys[1], args[1]
-    local record = living_record(p, shard)
-    if not record then return 'UNKNOWN' end
-    if not is_frozen_under(p, shard, record, token(args)) then return 'STALE' end
-    local todo = {
-      {'lanes', '0'}, {'inbox', record[OFFSET] + 1}, {'timers', 0}, {'collections', '0'}, {'state', '0', ''},
-      {'fields', '0'}, {'head'},
-    }
-    local run = run_id()
-    if args[6] ~= '' then
-      local begun
-      begun, todo = unpack(cmsgpack.unpack(args[6]))
-      -- a new generation follows as soon as the store is opened, and the copy begins anew
-      if begun ~= run then return 'STALE' end
+  -- Reads a part of round `held.round`. Answers [packed pieces, resume, last (0, 1), rounds complete] or STALE.
+  local function read_part(p, shard, record, held, resume, bytes, entries)
+    local run, begun, at, todo, marks = run_id(), unpack(unpack_resume(resume))
+    local final = record[STATUS] == FROZEN
+    if begun ~= run then return 'STALE' end
+    if #todo == 0 and at + 1 == held.round then
+      at = held.round
+      -- the last is read first
+      if final then todo = {{'lanes', '0'}, {'inbox'}} end
+      if at == 1 then
+        for _, item in ipairs({{'timers', '0'}, {'collections', '0'}, {'state', '0', ''}}) do todo[#todo + 1] = item end
+      else
+        if not final then todo = {{'lanes', '0'}, {'inbox'}} end
+        todo[#todo + 1] = {'changes', '0'}
+      end
+      if final then todo[#todo + 1], todo[#todo + 2] = {'fields', '0'}, {'head'} end
+    elseif #todo == 0 or at ~= held.round then
+      return 'STALE'
     end
-    local out = {pieces = {}, bytes = tonumber(args[7]), entries = tonumber(args[8])}
+    local out = {pieces = {}, bytes = bytes, entries = entries, marks = marks, final = final}
     while #todo > 0 and out.bytes > 0 and out.entries > 0 do
       local item = table.remove(todo)
       READERS[item[1]](p, shard, item, todo, out)
     end
-    return {cmsgpack.pack(out.pieces), #todo > 0 and cmsgpack.pack({run, todo}) or '', #todo == 0 and 1 or 0}
+    local over = #todo == 0
+    resume = over and final and '' or cmsgpack.pack({run, at, todo, marks})
+    return {cmsgpack.pack(out.pieces), resume, over and final and 1 or 0, over and at or at - 1}
+  end
+
+  -- freeze: stop a shard for the rest of its move, at the end of a round of its pre-copy; read the rest's first part.
+  -- KEYS 1: prefix. ARGV: shard, token, schedule version, resume, bytes, entries.
+  -- Answers [packed pieces, resume, last (0, 1), rounds complete] or STALE, UNKNOWN, MOVING, [MOVED, store].
+  function freeze(keys, args)
+    local p, shard, move = keys[1], args[1], token(args)
+    local record = living_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    if record[STATUS] > FROZEN then return not_here(record) end
+    local held = held_under(p, shard, record, move)
+    if not held then return 'STALE' end
+    if record[STATUS] == COPYING then
+      if not may_leave(p, shard, move.target, args[6]) or completed_round(args[7]) ~= held.round then return 'STALE' end
+      if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
+      record[EPOCH], record[STATUS], record[READY] = math.max(record[EPOCH] + 1, move.epoch), FROZEN, IDLE
+      redis.call('HDEL', record[KEY], 'l', 'x', 'n')
+      write_record(record)
+      turn(p, shard, held.round)
+      held.round = held.round + 1
+      if record[WAITERS] > 0 then goes_out(p, shard) end
+    end
+    return read_part(p, shard, record, held, args[7], tonumber(args[8]), tonumber(args[9]))
+  end
+
+  -- export: read a part of a shard that is being copied.
+  -- KEYS 1: prefix. ARGV: shard, token, resume, bytes, entries.
+  -- Answers [packed pieces, resume, last (0, 1), rounds complete] or STALE, UNKNOWN.
+  function export(keys, args)
+    local p, shard = keys[1], args[1]
+    local record = living_record(p, shard)
+    if not record then return 'UNKNOWN' end
+    local held = held_under(p, shard, record, token(args))
+    if not held then return 'STALE' end
+    return read_part(p, shard, record, held, args[6], tonumber(args[7]), tonumber(args[8]))
   end
 
   -- Writing it part by part.
 
   local WRITERS = {}
 
+  -- Comes first of the rest: from here on the shard is on its way.
   function WRITERS.h(change, shard, record, piece)
     local head = unpack_record(record[KEY], piece[2])
-    for _, i in ipairs({COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, TABLE, SOURCE, FINISHED}) do
-      record[i] = head[i]
-    end
+    for _, i in ipairs({
+      EPOCH, COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, TABLE, SOURCE, FINISHED,
+    }) do record[i] = head[i] end
+    redis.call('HDEL', record[KEY], 'm')
   end
 
   function WRITERS.f(change, shard, record, piece)
@@ -1298,43 +1515,73 @@ do
     if collection ~= '' then redis.call('SADD', change.p .. 'collections:' .. shard, collection) end
   end
 
+  local function forget_if_empty(change, shard, collection)
+    if redis.call('EXISTS', collection_key(change.p, shard, collection)) == 0 then
+      redis.call('SREM', change.p .. 'collections:' .. shard, collection)
+    end
+  end
+
+  function WRITERS.d(change, shard, record, piece)
+    call_chunked('HDEL', collection_key(change.p, shard, piece[2]), piece, 3, #piece)
+    forget_if_empty(change, shard, piece[2])
+  end
+
+  function WRITERS.w(change, shard, record, piece)
+    redis.call('UNLINK', collection_key(change.p, shard, piece[2]))
+    forget_if_empty(change, shard, piece[2])
+  end
+
   function WRITERS.t(change, shard, record, piece)
     call_chunked('ZADD', change.p .. 'timers:' .. shard, piece, 2, #piece)
   end
 
-  function WRITERS.i(change, shard, record, piece)
-    local key = change.p .. 'inbox:' .. shard
-    for i = 2, #piece, 3 do redis.call('XADD', key, piece[i], piece[i + 1], piece[i + 2]) end
+  function WRITERS.u(change, shard, record, piece)
+    call_chunked('ZREM', change.p .. 'timers:' .. shard, piece, 2, #piece)
   end
 
-  -- What was copied of a pair before has been delivered, and the source forgot it.
-  local function forget_lane(change, shard, record, target, key)
+  function WRITERS.i(change, shard, record, piece)
+    local key = change.p .. 'inbox:' .. shard
+    redis.call('XTRIM', key, 'MINID', '=', string.format('%d-0', piece[2] + 1))
+    for i = 3, #piece, 3 do redis.call('XADD', key, piece[i], piece[i + 1], piece[i + 2]) end
+  end
+
+  -- What was copied of a pair before, and was delivered since, goes: all before number `first`, all for 0.
+  -- Answers the last number of what was copied.
+  local function forget_delivered(change, shard, record, target, key, first)
     local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-    if last then
-      local entries, bytes = waiting_up_to(key, tonumber(string.match(last[1], '^%d+')))
+    if not last then return 0 end
+    local number = tonumber(string.match(last[1], '^%d+'))
+    local delivered = first == 0 and number or math.min(first - 1, number)
+    local entries, bytes = waiting_up_to(key, delivered)
+    if entries > 0 then
       record[OUT_ENTRIES], record[OUT_BYTES] = record[OUT_ENTRIES] - entries, record[OUT_BYTES] - bytes
+      if delivered == number then
+        clear_lane(change, shard, record, target)
+      else
+        redis.call('XTRIM', key, 'MINID', '=', string.format('%d-0', first))
+      end
     end
-    clear_lane(change, shard, record, target)
+    return number
   end
 
   function WRITERS.o(change, shard, record, piece)
-    local p, target = change.p, piece[2]
+    local p, target, external, final = change.p, piece[2], piece[3], piece[5]
     local key = outbox_key(p, shard, target)
-    local last = redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)[1]
-    local has_hole = last and #piece > 3 and string.match(piece[4], '^%d+') - string.match(last[1], '^%d+') > 1
-    if #piece == 3 or has_hole then
-      forget_lane(change, shard, record, target, key)
+    -- whoever clears the copy finds its outboxes by this field
+    redis.call('HSETNX', record[KEY], '<' .. target, 0)
+    local had = forget_delivered(change, shard, record, target, key, piece[4])
+    for i = 6, #piece, 3 do
+      if tonumber(string.match(piece[i], '^%d+')) > had then
+        redis.call('XADD', key, piece[i], piece[i + 1], piece[i + 2])
+        record[OUT_ENTRIES], record[OUT_BYTES] = record[OUT_ENTRIES] + 1, record[OUT_BYTES] + #piece[i + 2]
+      end
     end
-    for i = 4, #piece, 3 do
-      redis.call('XADD', key, piece[i], piece[i + 1], piece[i + 2])
-      record[OUT_ENTRIES], record[OUT_BYTES] = record[OUT_ENTRIES] + 1, record[OUT_BYTES] + #piece[i + 2]
-    end
-    if #piece == 3 or piece[3] == 1 then return end
+    if final == 0 or external == 1 or redis.call('EXISTS', key) == 0 then return end
     local there = change_record(change, target)
     record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
     local added = redis.call('ZSCORE', p .. 'waiters:' .. target, shard) and 0 or wait_in_line(p, target, shard)
     if there then there[WAITERS], there[DIRTY] = there[WAITERS] + added, true end
-    if not there or there[STATUS] ~= ACTIVE then
+    if not there or there[STATUS] > ACTIVE then
       goes_out(p, target)
       return
     end
@@ -1354,12 +1601,11 @@ do
     local held = read_token(p, shard)
     if same_move(held, move) then return not redis.call('HGET', move_key(p, shard), 'discarded') end
     return held.epoch < move.epoch
-      or held.epoch == move.epoch and held.source == move.source and held.generation < move.generation
   end
 
   -- install: take a chunk of a shard.
-  -- KEYS 1: prefix. ARGV: shard, token, number, packed pieces, resume, last (0, 1), entries, bounds.
-  -- Answers [chunks, resume, complete (0, 1)] or STALE, UNKNOWN.
+  -- KEYS 1: prefix. ARGV: shard, token, number, packed pieces, resume, last (0, 1), rounds complete, entries, bounds.
+  -- Answers [chunks, resume, complete (0, 1), rounds] or STALE, UNKNOWN.
   function install(keys, args)
     local p, shard, move = keys[1], args[1], token(args)
     if retracted(p) then return 'UNKNOWN' end
@@ -1367,10 +1613,10 @@ do
     if not may_come(p, shard, record, move) then return 'STALE' end
     local key, number = move_key(p, shard), tonumber(args[6])
     if not record or record[STATUS] ~= INSTALLING or not same_move(read_token(p, shard), move) then
-      if number ~= 1 then return {0, '', 0} end
+      if number ~= 1 then return {0, '', 0, 0} end
       redis.call('UNLINK', key)
       write_token(p, shard, move)
-      redis.call('HSET', key, 'number', 0, 'resume', '', 'complete', 0)
+      redis.call('HSET', key, 'number', 0, 'resume', '', 'complete', 0, 'rounds', 0)
       if record then
         redis.call('HSET', key, 'clearing', 1)
       else
@@ -1382,24 +1628,27 @@ do
       end
       record[STATUS], record[EPOCH] = INSTALLING, move.epoch
       write_record(record)
+      -- until the rest comes the shard is where it was
+      redis.call('HSET', record[KEY], 'm', move.source)
     end
-    local got = redis.call('HMGET', key, 'number', 'resume', 'complete', 'clearing')
-    local taken, resume, complete = tonumber(got[1]), got[2], tonumber(got[3])
-    if got[4] then
-      if clear_some(p, shard, record, tonumber(args[10])) then redis.call('HDEL', key, 'clearing') end
+    local got = redis.call('HMGET', key, 'number', 'resume', 'complete', 'rounds', 'clearing')
+    local taken, resume, complete, rounds = tonumber(got[1]), got[2], tonumber(got[3]), tonumber(got[4])
+    if got[5] then
+      if clear_some(p, shard, record, tonumber(args[11])) then redis.call('HDEL', key, 'clearing') end
       write_record(record)
-      return {0, '', 0}
+      return {0, '', 0, 0}
     end
     if number == taken + 1 and complete == 0 then
-      local change = new_change(p, {struct.unpack(BOUNDS, args[11])})
+      local change = new_change(p, {struct.unpack(BOUNDS, args[12])})
       record[DIRTY] = true
       change.records[shard] = record
       for _, piece in ipairs(cmsgpack.unpack(args[7])) do WRITERS[piece[1]](change, shard, record, piece) end
       write_back(change)
-      taken, resume, complete = number, args[8], tonumber(args[9])
-      redis.call('HSET', key, 'number', string.format('%d', number), 'resume', resume, 'complete', complete)
+      taken, resume, complete, rounds = number, args[8], tonumber(args[9]), tonumber(args[10])
+      redis.call('HSET', key, 'number', string.format('%d', number), 'resume', resume, 'complete', complete,
+        'rounds', rounds)
     end
-    return {taken, resume, complete}
+    return {taken, resume, complete, rounds}
   end
 
   -- depart: the source gives the shard up.
@@ -1409,11 +1658,12 @@ do
     local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if is_gone(record) then return same_move(read_token(p, shard), move) and 'DONE' or 'STALE' end
-    if not is_frozen_under(p, shard, record, move) then return 'STALE' end
+    if record[STATUS] ~= FROZEN or not held_under(p, shard, record, move) then return 'STALE' end
     record[STATUS] = DEPARTED
     write_record(record)
     redis.call('HSET', record[KEY], 'm', move.target)
-    write_token(p, shard, move)
+    forget_changes(p, shard)
+    redis.call('HDEL', p .. 'leaving', shard)
     -- there is somewhere to go for what waits now
     if record[WAITERS] > 0 then redis.call('PUBLISH', p .. 'outgoing', '') end
     return 'OK'
@@ -1452,7 +1702,7 @@ do
     return done and 'OK' or 'MORE'
   end
 
-  -- thaw: the source takes the shard up again.
+  -- thaw: the source gives the move up, and takes the shard up again where it had stopped it.
   -- KEYS 1: prefix. ARGV: shard, token, bounds. Answers OK, DONE, STALE, UNKNOWN, [MOVED, store].
   function thaw(keys, args)
     local p, shard = keys[1], args[1]
@@ -1460,8 +1710,15 @@ do
     if not record then return 'UNKNOWN' end
     if record[STATUS] == ACTIVE then return 'DONE' end
     if is_gone(record) then return not_here(record) end
-    if record[STATUS] ~= FROZEN or record[EPOCH] ~= tonumber(args[4]) then return 'STALE' end
-    take_up(p, shard, record, {struct.unpack(BOUNDS, args[6])})
+    if record[STATUS] == INSTALLING or read_token(p, shard).epoch ~= tonumber(args[4]) then return 'STALE' end
+    forget_changes(p, shard)
+    if record[STATUS] == COPYING then
+      -- the token stays: the next one is newer
+      record[STATUS] = ACTIVE
+      write_record(record)
+    else
+      take_up(p, shard, record, {struct.unpack(BOUNDS, args[6])})
+    end
     return 'OK'
   end
 
@@ -1472,7 +1729,7 @@ do
     local record = living_record(p, shard)
     if not record then return 'UNKNOWN' end
     if record[STATUS] == MOVED then return 'OK' end
-    if record[STATUS] ~= INSTALLING or record[EPOCH] > move.epoch then return 'STALE' end
+    if record[STATUS] ~= INSTALLING or read_token(p, shard).epoch > move.epoch then return 'STALE' end
     redis.call('HSET', move_key(p, shard), 'discarded', 1)
     local done = clear_some(p, shard, record, tonumber(args[6]))
     if done then
@@ -1485,19 +1742,40 @@ do
     return done and 'OK' or 'MORE'
   end
 
+  -- Whether what was noted since the round began fits into a chunk of `bytes` and `entries`.
+  local function fits(p, shard, bytes, entries)
+    if redis.call('SCARD', changes_key(p, shard)) > entries then return false end
+    for _, name in ipairs(redis.call('SMEMBERS', changes_key(p, shard))) do
+      local kind, rest = string.sub(name, 1, 1), string.sub(name, 2)
+      bytes = bytes - #name
+      if kind == 's' then
+        local length, from = string.match(rest, '^(%d+):()')
+        local key = collection_key(p, shard, string.sub(rest, from, from + length - 1))
+        bytes = bytes - redis.call('HSTRLEN', key, string.sub(rest, from + length))
+      elseif kind == 'w' then
+        -- what came into it since is noted too: this counts how much there is to scan
+        entries = entries - redis.call('HLEN', collection_key(p, shard, rest))
+      end
+      if bytes < 0 or entries < 0 then return false end
+    end
+    return true
+  end
+
   -- read_move: where a shard stands.
-  -- KEYS 1: prefix. ARGV: shard. Answers nil or [status, epoch, source, target, epoch of the move, its generation,
-  -- chunks, resume, complete (0, 1)].
+  -- KEYS 1: prefix. ARGV: shard, bytes, entries. Answers nil or [status, epoch, source, target, epoch of the move, its
+  -- generation, chunks, resume, complete (0, 1), rounds installed, generation of the store, round that is being
+  -- copied, changes that it copies, changes since, whether those fit into a chunk of so many bytes and entries].
   function read_move(keys, args)
     local p, shard = keys[1], args[1]
     local record = living_record(p, shard)
     if not record then return nil end
     local held = read_token(p, shard)
-    if record[STATUS] == FROZEN then held.generation = generation() end
-    local got = redis.call('HMGET', move_key(p, shard), 'number', 'resume', 'complete')
+    local got = redis.call('HMGET', move_key(p, shard), 'number', 'resume', 'complete', 'rounds')
     return {
       record[STATUS], record[EPOCH], held.source or '', held.target or '', held.epoch, held.generation,
-      tonumber(got[1] or 0), got[2] or '', tonumber(got[3] or 0),
+      tonumber(got[1] or 0), got[2] or '', tonumber(got[3] or 0), tonumber(got[4] or 0), generation(), held.round,
+      redis.call('SCARD', round_key(p, shard)), redis.call('SCARD', changes_key(p, shard)),
+      record[STATUS] == COPYING and fits(p, shard, tonumber(args[2]), tonumber(args[3])) and 1 or 0,
     }
   end
 end
@@ -1506,7 +1784,7 @@ end
 
 -- assignment: what the maps say of a worker.
 -- KEYS 1: prefix. ARGV: worker. Answers [retracted (0, 1), generation, packed (node, host, uid) or nil,
--- [operator, packed assignment, ...], the store's id].
+-- [operator, packed assignment, ...], the store's id, [shard, executor that keeps it until it departs, ...]].
 local function assignment(keys, args)
   local p = keys[1]
   return {
@@ -1515,6 +1793,7 @@ local function assignment(keys, args)
     redis.call('HGET', p .. 'workers', args[1]),
     redis.call('HGETALL', p .. 'assigned:' .. args[1]),
     redis.call('HGET', STORE, 'id') or '',
+    redis.call('HGETALL', p .. 'leaving'),
   }
 end
 
@@ -1633,6 +1912,8 @@ register('append', append, {'no-cluster'})
 register('outgoing', outgoing, READS)
 register('read_outbox', read_outbox, READS)
 register('acknowledge', acknowledge, WRITES)
+register('precopy', precopy, WRITES)
+register('next_round', next_round, WRITES)
 register('freeze', freeze, WRITES)
 register('export', export, READS)
 register('install', install, {'no-cluster'})
