@@ -118,6 +118,12 @@ class MoveScene:
         assert isinstance(self.try_freeze(shard, move), Chunk)
         return move
 
+    def freeze_here(self, shard: str, move: Move) -> Answer:
+        """Freeze a shard where the target's copy is."""
+        answer = self.try_freeze(shard, move, self.held(shard, move).resume)
+        assert isinstance(answer, Chunk), answer
+        return Answer.OK
+
     def next_round(self, shard: str, move: Move, resume: bytes) -> Answer:
         return self.at[move.source].store.call(NextRound(shard, move, resume))
 

@@ -18,7 +18,18 @@ from penstock.simulation.protocol.world import Parts
 from penstock.store.memory_node import Budget, MoveNote, Readiness, ShardRecord, Waiting
 from penstock.store.memory_store import MemoryStore
 from penstock.store.mover import MoveObstacle, MoveProgress, StoreOf, move_once
-from penstock.store.moves import Activate, Depart, Discard, Drop, Install, Move, ReadMove, Thaw
+from penstock.store.moves import (
+    Activate,
+    Depart,
+    Discard,
+    Drop,
+    Install,
+    Move,
+    NextRound,
+    Precopy,
+    ReadMove,
+    Thaw,
+)
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
     Acknowledge,
@@ -301,6 +312,88 @@ class NothingWakesTheTarget(MemoryStore):
         return super()._move(producer, source, target, there, budget)
 
 
+class NotedInOwnersMemory(MemoryStore):
+    """What was noted of a shard that is being copied is lost with its owner."""
+
+    def _claim(self, call: Claim) -> Claimed | Answer | Moved:
+        answer = super()._claim(call)
+        record = self._data.shards.get(call.shard)
+        if isinstance(answer, Claimed) and record is not None and record.status is ShardStatus.COPYING:
+            cast("MoveNote", record.note).noted.clear()
+        return answer
+
+
+class DeletionsNotNoted(MemoryStore):
+    """A commit notes what it sets, and not what it deletes."""
+
+    def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
+        sets = tuple(write for write in commit.state if write.value is not None)
+        timers = tuple(timer for timer in commit.timers if timer.due_ms is not None)
+        super()._note_changes(record, replace(commit, state=sets, timers=timers))
+
+
+class WholeDropsNotNoted(MemoryStore):
+    """A commit that drops a collection notes the fields that it writes into it only."""
+
+    def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
+        fields = tuple(write for write in commit.state if write.field is not None)
+        super()._note_changes(record, replace(commit, state=fields))
+
+
+class TimersNotNoted(MemoryStore):
+    """Timers are copied with the first round, and never again."""
+
+    def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
+        super()._note_changes(record, replace(commit, timers=()))
+
+
+class NotedAfterTheScan(MemoryStore):
+    """Noting begins when the first round has been copied."""
+
+    def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
+        if record.note is not None and record.note.round > 1:
+            super()._note_changes(record, commit)
+
+
+class RoundForgotten(MemoryStore):
+    """The next round begins with nothing: what was noted during the one before goes."""
+
+    def _turn(self, note: MoveNote) -> None:
+        super()._turn(note)
+        note.changes = {}
+
+
+class RoundTurnedTwice(MemoryStore):
+    """A call for the next round begins one more each time that it comes, whatever was copied."""
+
+    def _next_round(self, call: NextRound) -> Answer:
+        answer = super()._next_round(call)
+        record = self._data.shards.get(call.shard)
+        if answer is Answer.DONE and record is not None and record.note is not None:
+            record.note.changes, record.note.noted = record.note.noted, {}
+        return answer
+
+
+class RestBeforeTheFreeze(MemoryStore):
+    """The rest is read while the owner still commits: it is stopped when the shard departs."""
+
+    def _check_owner(self, shard: str, generation: int, epoch: int) -> ShardRecord | Answer:
+        record = self._data.shards.get(shard)
+        if record is not None and record.status is ShardStatus.FROZEN and epoch == record.epoch - 1:
+            return record
+        return super()._check_owner(shard, generation, epoch)
+
+
+class SameTokenAgain(MemoryStore):
+    """A second attempt to move has the token of the first one, which was given up."""
+
+    def _precopy(self, call: Precopy) -> Move | Answer | Moved:
+        record = self._data.shards.get(call.shard)
+        if record is not None and record.status is ShardStatus.ACTIVE:
+            record.note = None
+        return super()._precopy(call)
+
+
 BUGS = {
     "inbox numbers by the clock": Parts(store=ClockNumbers),
     "no commit number": Parts(store=NoCommitNumber),
@@ -325,4 +418,13 @@ BUGS = {
     "appends while frozen": Parts(moves=True, store=AppendWhileFrozen),
     "epochs begin anew": Parts(moves=True, store=EpochBeginsAnew),
     "nothing wakes the target": Parts(moves=True, store=NothingWakesTheTarget),
+    "noted in the owner's memory": Parts(moves=True, store=NotedInOwnersMemory),
+    "deletions not noted": Parts(moves=True, store=DeletionsNotNoted),
+    "whole drops not noted": Parts(moves=True, store=WholeDropsNotNoted),
+    "timers not noted": Parts(moves=True, store=TimersNotNoted),
+    "noted after the scan": Parts(moves=True, store=NotedAfterTheScan),
+    "a round forgotten": Parts(moves=True, store=RoundForgotten),
+    "a round turned twice": Parts(moves=True, store=RoundTurnedTwice),
+    "the rest read before the freeze": Parts(moves=True, store=RestBeforeTheFreeze),
+    "the same token again": Parts(moves=True, store=SameTokenAgain),
 }

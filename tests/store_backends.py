@@ -38,6 +38,30 @@ class MemoryBackend:
         record.status = ShardStatus(word or "active")
 
 
+class StoreMeanwhile:
+    """A store before whose calls of one kind somebody else does something."""
+
+    def __init__(self, store: NodeStore, kind: type, do: Callable[[], object]) -> None:
+        self._store = store
+        self._kind = kind
+        self._do = do
+
+    def call(self, call: Request[Any]) -> Any:
+        if isinstance(call, self._kind):
+            self._do()
+        return self._store.call(call)
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        return [self.call(call) for call in calls]
+
+    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        answers = self.pipeline(calls)
+        return lambda: answers
+
+    def close(self) -> None:
+        self._store.close()
+
+
 class LossyStore:
     """A store whose call number `fails_at` (from 0) is lost: on its way there, or its reply."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from move_scene import WORKERS, MoveScene
-from penstock.store.moves import Activate, Depart, Discard, Drop, Move, Thaw
+from penstock.store.moves import Activate, Depart, Discard, Drop, Move, Precopy, Thaw
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -202,4 +202,49 @@ def test_moves_with_work_around_them_end_the_same_on_both_adapters(
             twins.work((X, *others, "end/1"))
         if rng.random() < 0.8:
             twins.repeat(source, Drop(X, move))
+        twins.compare()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("seed", range(30))
+def test_moves_that_are_copied_in_rounds_end_the_same_on_both_adapters(
+    twins_backend: RedisBackend, seed: int
+) -> None:
+    """Work between the rounds, and in between a claim: what the rest brings is the same, and all of it."""
+    twins_backend.empty()
+    rng = random.Random(1_000 + seed)
+    twins = Twins((MoveScene(MemoryBackend(), end_1="s2"), MoveScene(twins_backend, end_1="s2")), rng)
+    others = ("src/0", "src/1", "end/0", "end/1")
+    for _ in range(5):
+        source = twins.home(X)
+        target = "s2" if source == "s1" else "s1"
+        twins.work((X, X, *others))
+        twins.alike("home", lambda scene, target=target: scene.send_home(X, target))
+        move = twins.call(source, Precopy(X, target, twins.scenes[0].version))
+        assert isinstance(move, Move)
+        for scene in twins.scenes:
+            # its owner goes on where it was
+            scene.homes[X] = source
+        for _ in range(rng.randint(1, 4)):
+            twins.work((X, X, *others))
+            if rng.random() < 0.3:
+                twins.claim()
+            twins.alike("round", lambda scene, move=move: scene.copy_round(X, move).rounds)
+        twins.work((X, X, *others))
+        for scene in twins.scenes:
+            scene.homes[X] = target
+        if rng.random() < 0.2:
+            twins.alike("home", lambda scene, source=source: scene.send_home(X, source))
+            twins.call(source, Thaw(X, move))
+            twins.repeat(target, Discard(X, move))
+            twins.claim()
+            continue
+        before = twins.call(source, StateSnapshot(X))
+        twins.alike("freeze", lambda scene, move=move: scene.freeze_here(X, move))
+        twins.alike("rest", lambda scene, move=move: scene.copy_on(X, move).complete)
+        assert twins.call(target, StateSnapshot(X)) == before
+        twins.call(source, Depart(X, move))
+        twins.call(target, Activate(X, move))
+        twins.claim()
+        twins.repeat(source, Drop(X, move))
         twins.compare()

@@ -12,9 +12,11 @@ import pytest
 
 from move_scene import MoveScene
 from penstock.store.keys import Keys
-from penstock.store.moves import Export, Installed, Move
+from penstock.store.mover import MoveStep, move_once
+from penstock.store.moves import Chunk, Export, Installed, Thaw
 from penstock.store.port import Answer, Bounds, StateSnapshot, StateWrite, StoreUnreachable, TimerWrite
 from penstock.store.redis_calls import PROTOCOL_VERSION
+from store_backends import StoreMeanwhile
 from store_fixtures import RedisBackend
 from store_scenario import out
 
@@ -92,7 +94,7 @@ def test_no_call_of_a_move_keeps_a_server_long(
             command = entry["command"].split()
             if command[0] in {b"FCALL", b"FCALL_RO"}:
                 taken_us[command[1]].append(entry["duration"])
-    for name in ("export", "install", "drop"):
+    for name in ("export", "install", "freeze", "read_move", "drop"):
         durations_us = taken_us[f"penstock_{name}_{PROTOCOL_VERSION}".encode()]
         assert median(durations_us) < _SERVER_TIME_US_MAX, name
     assert moving.b.store.call(StateSnapshot(X)) == before
@@ -100,6 +102,48 @@ def test_no_call_of_a_move_keeps_a_server_long(
     assert (after.inbox_bytes, after.outbox_bytes) == (counters.inbox_bytes, counters.outbox_bytes)
     left = {key for key in servers[0].keys("penstock:t1:*") if b"mid/0" in key}
     assert left == {Keys("t1").shard(X), Keys("t1").move(X)}
+
+
+def test_what_is_copied_after_the_freeze_does_not_grow_with_the_state(
+    moving: MoveScene, backend: RedisBackend
+) -> None:
+    """32 MiB, of which some keys are written between any two chunks: the rest is a chunk or two."""
+    value = b"v" * 1024
+    for start in range(0, 32 << 10, 1 << 10):
+        writes = [StateWrite(b"", b"key %d" % n, value) for n in range(start, start + (1 << 10))]
+        moving.a.commit(X, state=writes)
+    moving.send_home(X, "s2")
+    written = 0
+
+    def write_some() -> None:
+        nonlocal written
+        writes = tuple(
+            StateWrite(b"", b"key %d" % (n * 7919 % (32 << 10)), b"%d" % n)
+            for n in range(written, written + 5)
+        )
+        if moving.a.store.call(moving.a.next_commit(X, state=writes)) is Answer.OK:
+            moving.a.numbers[X] += 1
+            written += 5
+
+    source = StoreMeanwhile(moving.a.store, Export, write_some)
+    copied_bytes = paused_bytes = paused_chunks = 0
+    for _ in range(1_000):
+        progress = move_once(source, moving.store_of, X, target_id="s2", version=moving.version)
+        assert progress.obstacle is None
+        copied_bytes += progress.copied_bytes
+        paused_bytes += progress.paused_bytes
+        paused_chunks += progress.paused_chunks
+        if progress.is_over:
+            break
+    assert progress.step is MoveStep.DONE
+    assert written > 1_000
+    assert copied_bytes > 32 << 20
+    assert paused_chunks <= 2
+    assert paused_bytes <= Bounds().chunk_bytes_max
+    after = moving.b.store.call(StateSnapshot(X))
+    assert len(after) == 32 << 10
+    newest = {n * 7919 % (32 << 10): n for n in range(written)}
+    assert {int(name.split()[1]): int(v) for (_, name), v in after.items() if v != value} == newest
 
 
 def test_a_copy_is_not_resumed_in_another_run_of_the_server(moving: MoveScene, backend: RedisBackend) -> None:
@@ -112,9 +156,10 @@ def test_a_copy_is_not_resumed_in_another_run_of_the_server(moving: MoveScene, b
     with suppress(StoreUnreachable):
         moving.state(X, "s1")
     assert moving.a.store.call(Export(X, move, b"")) is Answer.STALE
-    anew = moving.try_freeze(X)
-    assert isinstance(anew, Move)
+    assert moving.a.store.call(Thaw(X, move)) is Answer.OK
+    anew = moving.precopy(X)
     assert anew != move
+    assert isinstance(moving.try_freeze(X, anew), Chunk)
     assert moving.a.store.call(Export(X, anew, first.resume)) is Answer.STALE
     moving.move(X)
     expected = {(b"", b"key %d" % n): b"v" * 50 for n in range(60_000)}

@@ -1,8 +1,8 @@
 """The twin's part about moves between stores: the calls of `moves` over the records of a `MemoryNode`.
 
 `memory_store` adds all other calls. A chunk holds parts of the record in the order of their keys (kind, name,
-name or number), and is resumed behind the last one's key: what comes and goes meanwhile shifts nothing. A part
-without values is one that is gone.
+name or number), and is resumed behind the last one's key: what comes and goes meanwhile shifts nothing. A
+part without values is one that is gone.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class MemoryMoves(ABC):
         record.status, record.note = ShardStatus.ACTIVE, MoveNote(note.move)
 
     def _held_under(self, record: ShardRecord, move: Move) -> MoveNote | None:
-        """What is known of this move, when the shard is being copied or frozen under it in this generation."""
+        """What is known of this move, when the shard is copied or frozen under it in this generation."""
         note = record.note
         if record.status not in _COPIED or note is None or note.move != move:
             return None
@@ -529,11 +529,9 @@ def _round_parts(record: ShardRecord, note: MoveNote, at: _Resume, *, final: boo
         if not final:
             return
     for key in note.changes:
-        if key[0] == _TIMER:
-            yield key, (record.timers[key[1]],) if key[1] in record.timers else ()
-        else:
-            fields = record.state.get(key[1], {})
-            yield key, (fields[key[2]],) if key[2] in fields else ()
+        kind, *path = key
+        kept: Any = record.timers if kind == _TIMER else record.state.get(path[0], {})
+        yield key, (kept[path[-1]],) if path[-1] in kept else ()
     for number, placed_us, payload in record.inbox:
         if number > at.inbox:
             yield (_ENTRY, number), (placed_us, payload)
@@ -544,16 +542,20 @@ def _round_parts(record: ShardRecord, note: MoveNote, at: _Resume, *, final: boo
             if entry.number > at.lanes.get(target, 0):
                 yield (_WAITING, target, entry.number), entry[1:]
     if final:
-        yield (
-            (_HEAD,),
-            (
-                record.epoch, record.source, record.position, record.table_version, record.commit,
-                record.offset, record.finished, record.placed, record.inbox_bytes, record.arrived_rows,
-                record.completed_rows,
-            ),
-        )  # fmt: skip
-        for producer, number in record.taken_from.items():
-            yield (_TAKEN, producer), (number,)
+        yield from _record_parts(record)
+
+
+def _record_parts(record: ShardRecord) -> Iterator[_Part]:
+    yield (
+        (_HEAD,),
+        (
+            record.epoch, record.source, record.position, record.table_version, record.commit,
+            record.offset, record.finished, record.placed, record.inbox_bytes, record.arrived_rows,
+            record.completed_rows,
+        ),
+    )  # fmt: skip
+    for producer, number in record.taken_from.items():
+        yield (_TAKEN, producer), (number,)
 
 
 def _forgotten(record: ShardRecord, after: PartKey) -> Iterator[_Part]:

@@ -317,7 +317,7 @@ def _held(there: MoveState | None, move: Move) -> Installed:
 
 
 def _is_little(at: Round) -> bool:
-    """Whether the shard may be stopped at the end of this round: what is left is small, or gets no smaller."""
+    """Whether the shard may be stopped at the end of this round: what is left is small, or shrinks no more."""
     if at.number < ROUNDS_MIN:
         return False
     return at.noted_fits or at.number >= ROUNDS_MAX or (at.number > 2 and at.noted > SHRINKS_BY * at.changes)
@@ -365,7 +365,7 @@ class _Copy:
         return state.round
 
     def rest(self, chunks_max: int) -> None:
-        """Copy what is left of a frozen shard; the step is DEPART when the target has said that it has all."""
+        """Copy what is left of a frozen shard; the step is DEPART when the target says that it has all."""
         for _ in range(chunks_max):
             if self.installed.complete:
                 break

@@ -51,8 +51,8 @@ class Precopy(Request[Move | Answer | Moved]):
 
     From now on its commits note what they change. Answers the `Move`; the same one again while it is being
     copied for this target in the same generation, else a new one: what was copied and noted before is void.
-    STALE when this store's map has a newer schedule than `version` or another home for the shard; MOVING while
-    it is frozen, or being installed here; `Moved`; UNKNOWN. Noting ends by itself, and the move is dead,
+    STALE when this store's map has a newer schedule than `version` or another home for the shard; MOVING
+    while it is frozen, or being installed here; `Moved`; UNKNOWN. Noting ends by itself, and the move is dead,
     when more than `Bounds.noted_entries_max` changes were noted in one round: nobody drives it.
     """
 
@@ -91,8 +91,8 @@ class Chunk:
 class Freeze(Request[Chunk | Answer | Moved]):
     """Stop a shard for the rest of its move: claims and appends answer MOVING, commits FENCED.
 
-    `resume` is the end of the present round, which the target has whole (b"": nothing was copied, the rest is
-    all). Raises the epoch and takes the shard off its owner's ready list. What waits for it here is `Outgoing`
+    `resume` is the end of the present round, which the target has whole (b"": nothing was copied, the rest
+    is all). Raises the epoch and takes the shard off its owner's ready list. What waits for it here is `Outgoing`
     from now on. Answers the rest's first `Chunk`, also when it was frozen so before. STALE when the shard is
     not being copied under this move, when `resume` is not such an end, when this store's map has a newer
     schedule than `version` or another home for the shard; MOVING while it is being installed here; `Moved`;
@@ -121,7 +121,7 @@ class Export(Request[Chunk | Answer]):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What the target holds of a move: `chunks` of them, the next one begins at `resume`; `rounds` are whole."""
+    """What the target holds of a move: `chunks` of them, the next begins at `resume`; `rounds` are whole."""
 
     chunks: int
     resume: bytes
@@ -187,8 +187,8 @@ class Drop(Request[Answer]):
 
 @dataclass(frozen=True, slots=True)
 class Thaw(Request[Answer | Moved]):
-    """The source gives the move up: it is dead from now on. Nothing is noted any more; a shard that was frozen
-    is taken up again, and its owner has to claim it anew.
+    """The source gives the move up: it is dead from now on. Nothing is noted any more; a shard that was
+    frozen is taken up again, and its owner has to claim it anew.
 
     OK; DONE when it is active; `Moved` when it has departed: the move must go on; STALE when it is in another
     move, or being installed here; UNKNOWN.

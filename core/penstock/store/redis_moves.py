@@ -27,7 +27,8 @@ from penstock.store.port import Answer, Bounds, Moved, ShardStatus
 from penstock.store.wire import Command
 
 FUNCTIONS = (
-    "precopy", "next_round", "freeze", "export", "install", "depart", "activate", "drop", "thaw", "discard", "read_move",
+    "precopy", "next_round", "freeze", "export", "install", "depart", "activate", "drop", "thaw", "discard",
+    "read_move",
 )  # fmt: skip
 
 STATUSES = {

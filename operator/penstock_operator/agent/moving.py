@@ -2,8 +2,8 @@
 
 What has to move is found out by `store_side` in each of its turns, and forgotten here without harm: a move's
 step stands in the stores. Each thread takes one shard as far as it goes, then the next; one that cannot go on
-comes again later. When that lasts the shard is let go until it can: its owner works, and what it changes is not
-noted for ever. Neighbours: `core/penstock/store/mover.py` makes the steps.
+comes again later. When that lasts the shard is let go until it can: its owner works, and what it changes is
+not noted for ever. Neighbours: `core/penstock/store/mover.py` makes the steps.
 """
 
 from __future__ import annotations

@@ -123,8 +123,7 @@ class Chaos:
             shard
             for name, node in self._world.nodes.items()
             for shard, record in node.records()
-            if record.status in {ShardStatus.COPYING, ShardStatus.FROZEN}
-            and self._world.homes[shard] != name
+            if record.status in {ShardStatus.COPYING, ShardStatus.FROZEN} and self._world.homes[shard] != name
         ]
         if under_way:
             self._move(under_way[self._pick(len(under_way))])

@@ -17,6 +17,7 @@ from penstock.simulation.protocol.workload import (
     counts_in,
     counts_of,
     expected_state,
+    wrong_marks,
 )
 from penstock.store.memory_node import ShardRecord
 from penstock.store.port import Commit, NodeStore, ShardStatus, StateSnapshot
@@ -100,6 +101,12 @@ class Promises:
             if owners.get(shard, []).count(record.epoch) != 1:
                 return f"{shard}: epoch {record.epoch}, owners under {owners.get(shard)}"
         return ""
+
+    def check_marks(self, records: dict[str, ShardRecord]) -> None:
+        """Timers, and what came and went in the state, go with what is left in it."""
+        for shard, record in records.items():
+            if wrong := wrong_marks(record.state, record.timers):
+                raise PromiseBroken(2, f"{shard}: {wrong}")
 
     def check_results(self, stores: dict[str, NodeStore]) -> None:
         """State and sink hold each input row once. `stores` is shard -> the store that is its home."""

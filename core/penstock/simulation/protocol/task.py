@@ -19,6 +19,8 @@ from penstock.simulation.protocol.workload import (
     OutOfOrder,
     State,
     fields_of,
+    marking_timers,
+    marks,
     rows_of,
     source_outputs,
     work,
@@ -188,7 +190,8 @@ class SimulatedTask:
             entries=fetched.entries,
             rows=len(rows),
             in_hand=bool(fetched.entries),
-            state=state_writes(changed),
+            state=state_writes(changed) + marks(changed),
+            timers=marking_timers(changed),
             outputs=outputs,
         )
 

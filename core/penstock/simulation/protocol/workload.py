@@ -12,7 +12,7 @@ import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from penstock.store.port import Output
+from penstock.store.port import Output, StateWrite, TimerWrite
 
 SINK = "files"
 ROW_BYTES = 3
@@ -149,7 +149,55 @@ def expected_state(partitions: dict[str, list[bytes]]) -> dict[str, Counter[tupl
 
 def counts_of(state: dict[tuple[bytes, bytes], bytes]) -> Counter[tuple[int, int]]:
     """The counts in a shard's state, as `expected_state` gives them."""
-    return Counter({(name[0], name[1]): value[0] for (_, name), value in state.items() if name[0] != 255})
+    return Counter(
+        {
+            (name[0], name[1]): value[0]
+            for (collection, name), value in state.items()
+            if not collection and name[0] != 255
+        }
+    )
+
+
+def marks(changed: State) -> tuple[StateWrite, ...]:
+    """What else a commit writes for the last numbers that it changed, so that fields and whole collections
+    come and go: which numbers are odd, and of each the numbers since the last that three divides."""
+    writes = []
+    for name, value in changed.items():
+        number = value[0] if value else 0
+        writes.append(StateWrite(_ODD, name, b"odd" if number % 2 else None))
+        writes.append(StateWrite(_THREES + name, None, None))
+        writes += [StateWrite(_THREES + name, bytes((n,)), b"") for n in _since_three(number)]
+    return tuple(writes)
+
+
+def marking_timers(changed: State) -> tuple[TimerWrite, ...]:
+    """Likewise a timer for each last number that is odd."""
+    return tuple(
+        TimerWrite(name, value[0] if value and value[0] % 2 else None) for name, value in changed.items()
+    )
+
+
+def wrong_marks(state: dict[bytes, dict[bytes, bytes]], timers: dict[bytes, int]) -> str:
+    """What of a shard's marks does not go with its last numbers, "" for nothing."""
+    numbers = {name: value[0] for name, value in state.get(b"", {}).items()}
+    odd = {name: number for name, number in numbers.items() if number % 2}
+    if state.get(_ODD, {}).keys() != odd.keys():
+        return f"{sorted(state.get(_ODD, {}))} are marked as odd, not {sorted(odd)}"
+    if timers != odd:
+        return f"timers are {timers}, not {odd}"
+    for name, number in numbers.items():
+        kept = {n for (n,) in state.get(_THREES + name, {})}
+        if kept != set(_since_three(number)):
+            return f"{name!r} has kept {kept} at {number}"
+    return ""
+
+
+_ODD = b"odd"
+_THREES = b"threes"
+
+
+def _since_three(number: int) -> range:
+    return range(number - number % 3 + 1, number + 1)
 
 
 def counts_in(content: bytes) -> Counter[tuple[int, int]]:

@@ -215,6 +215,7 @@ class World:
 
     def claimed(self, task: SimulatedTask, shard: str, epoch: int) -> None:
         self.promises.claimed(task.name, shard, epoch)
+        self.promises.check_marks({shard: dict(task.link.node.records())[shard]})
 
     def committed(self, task: SimulatedTask, commit: Commit) -> None:
         self.promises.committed(task.name, commit)
@@ -242,6 +243,9 @@ class World:
             self.check_bounds()
         self._calm_down()
         self._drain()
+        self.promises.check_marks(
+            {shard: dict(self.nodes[home].records())[shard] for shard, home in self.homes.items()}
+        )
         self.promises.check_results({shard: self.nodes[home].store for shard, home in self.homes.items()})
 
     def tasks(self) -> list[SimulatedTask]:
@@ -330,6 +334,8 @@ class World:
         homes = self.homes
         if self.moves and not self._calm and self.rng.random() < 0.3:
             homes = self._old_homes[int(self.rng.random() * len(self._old_homes))]
+        elif self.moves and self.rng.random() < 0.6:
+            homes = self._told_homes()
 
         def home_of(target: str) -> NodeStore | None:
             return links[homes[target]]
@@ -338,6 +344,15 @@ class World:
             self._parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
         except StoreUnreachable:
             self.trace.event(f"sender {name}", "gives up a pass")
+
+    def _told_homes(self) -> dict[str, str]:
+        """Where shards are, as a sender knows that was sent on by who does not have them."""
+        told = dict(self.homes)
+        for name, node in self.nodes.items():
+            for shard, record in node.records():
+                if record.status is ShardStatus.FROZEN or not record.is_away:
+                    told[shard] = name
+        return told
 
     def _interleave(self) -> None:
         """Between two calls of a sender anybody may act, another pass of the same sender too."""
