@@ -1,4 +1,4 @@
-"""A shard is copied in rounds while its owner works: what is noted, what the rest holds, who may still do what."""
+"""A shard is copied in rounds while its owner works: what is noted, what the rest holds, who may do what."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def moving(backend: Backend) -> MoveScene:
 
 def put(moving: MoveScene, count: int, value: bytes = b"v") -> None:
     """Fields k0, k1, ... of the value hash, and of collection c."""
-    writes = [StateWrite(b"", b"k%d" % n, value) for n in range(count)]
-    moving.a.commit(X, state=[*writes, *(StateWrite(b"c", b"k%d" % n, value) for n in range(count))])
+    for first in range(0, count, 10):
+        names = [b"k%d" % n for n in range(first, min(first + 10, count))]
+        moving.a.commit(X, state=[StateWrite(c, name, value) for c in (b"", b"c") for name in names])
 
 
 def rest(moving: MoveScene, move: Move) -> int:
@@ -155,7 +156,7 @@ def test_noting_ends_when_nobody_drives_the_copy(backend: Backend) -> None:
     for _ in range(3):
         put(moving, 10)
     assert moving.status(X)[0] == "copying"
-    put(moving, 16)
+    put(moving, 20)
     assert moving.status(X)[0] == "active"
     assert moving.a.store.call(Export(X, move, b"")) is Answer.STALE
     assert moving.next_round(X, move, b"") is Answer.STALE
@@ -169,13 +170,14 @@ def test_inbox_and_outbox_go_ahead_and_what_was_worked_off_since_goes_from_the_c
     moving: MoveScene,
 ) -> None:
     moving.a.fill(X, 10, 20, 30)
+    entries = moving.a.fetch_one(X)
     moving.a.commit(X, *[out("far/0", b"%d" % n) for n in range(1, 6)])
     moving.a.commit(X, *[out("files", b"file %d" % n, external=True) for n in (1, 2, 3)])
     move = moving.precopy(X)
     moving.copy_round(X, move)
     moving.copy_round(X, move)
     assert moving.b.outgoing() == [], "a copy is delivered from before the freeze"
-    moving.a.commit(X, out("far/0", b"6"), entries=moving.a.fetch_one(X)[:2])
+    moving.a.commit(X, out("far/0", b"6"), entries=entries[:2])
     assert moving.a.acknowledge(X, "far/0", 3) is Answer.OK
     assert moving.a.acknowledge(X, "files", 2, b"at 12") is Answer.OK
     assert moving.a.append(X, 4, b"late", producer="filler/0") is Answer.OK
@@ -352,7 +354,7 @@ def test_the_owner_commits_between_any_two_calls_of_a_driver(moving: MoveScene) 
         if progress.is_over:
             break
     assert progress.step is MoveStep.DONE
-    assert len(snapshots) > 10
+    assert len(snapshots) >= 4
     assert 2 <= max(rounds) <= ROUNDS_MAX
     assert moving.b.store.call(StateSnapshot(X)) == snapshots[-1]
 

@@ -50,7 +50,8 @@ _encode = msgspec.msgpack.encode
 _decode = msgspec.msgpack.decode
 
 _HEAD, _TAKEN, _STATE, _TIMER, _ENTRY, _WAITING = range(6)
-"""Kinds of parts, in the order in which they are copied. Number 0 of what waits is the pair itself."""
+"""Kinds of parts, in the order in which they are copied. Number 0 of the entries is
+how far the inbox is worked off, of what waits the pair itself."""
 
 _GONE = (ShardStatus.DEPARTED, ShardStatus.MOVED)
 _COPIED = (ShardStatus.COPYING, ShardStatus.FROZEN)
@@ -228,7 +229,7 @@ class MemoryMoves(ABC):
             used_bytes += len(_encode(part))
         is_over = len(chunk) == len(parts)
         for (kind, *names), values in chunk:
-            if kind == _ENTRY:
+            if kind == _ENTRY and names[0]:
                 at.inbox = names[0]
             elif kind == _WAITING and values and names[1]:
                 at.lanes[names[0]] = names[1]
@@ -327,8 +328,6 @@ class MemoryMoves(ABC):
                 record.completed_rows,
             ) = values  # fmt: skip
             record.home = ""
-            while record.inbox and record.inbox[0].number <= record.offset:
-                record.inbox.popleft()
         elif kind == _TAKEN:
             (record.taken_from[names[0]],) = values
         elif kind == _STATE:
@@ -338,12 +337,17 @@ class MemoryMoves(ABC):
             if values:
                 (record.timers[names[0]],) = values
         elif kind == _ENTRY:
-            record.inbox.append(Entry(names[0], *values))
+            offset, *entry = values
+            # what the owner has worked off since it was copied
+            while record.inbox and record.inbox[0].number <= offset:
+                record.inbox.popleft()
+            if entry:
+                record.inbox.append(Entry(names[0], *entry))
         elif values and names[1] == 0:
             self._write_lane(shard, record, names[0], values, final=final)
         else:
-            entry = Waiting(names[1], *values) if values else None
-            self._write_waiting(shard, record, names[0], entry, final=final)
+            waiting = Waiting(names[1], *values) if values else None
+            self._write_waiting(shard, record, names[0], waiting, final=final)
 
     def _write_state(self, record: ShardRecord, names: list[Any], values: list[Any]) -> None:
         collection, name = names
@@ -532,9 +536,10 @@ def _round_parts(record: ShardRecord, note: MoveNote, at: _Resume, *, final: boo
         kind, *path = key
         kept: Any = record.timers if kind == _TIMER else record.state.get(path[0], {})
         yield key, (kept[path[-1]],) if path[-1] in kept else ()
+    yield (_ENTRY, 0), (record.offset,)
     for number, placed_us, payload in record.inbox:
         if number > at.inbox:
-            yield (_ENTRY, number), (placed_us, payload)
+            yield (_ENTRY, number), (record.offset, placed_us, payload)
     for target, lane in record.lanes.items():
         first = lane.waiting[0].number if lane.waiting else 0
         yield (_WAITING, target, 0), (lane.external, lane.issued, lane.acknowledged, lane.position, first)
