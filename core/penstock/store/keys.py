@@ -74,8 +74,9 @@ class Keys:
         return self.prefix + b"timers:" + shard.encode()
 
     def move(self, shard: str) -> bytes:
-        """Hash, the move that the shard is in, left with or gave up: source, target, epoch, generation; at the
-        source round; of a copy that is installed number, resume, rounds, complete, clearing, discarded."""
+        """Hash, the move that the shard is in, left with or gave up: source, target, epoch, generation; at
+        the source round; of a copy that is installed number, resume, rounds, complete, clearing,
+        discarded."""
         return self.prefix + b"move:" + shard.encode()
 
     def changes(self, shard: str) -> bytes:

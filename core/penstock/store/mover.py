@@ -317,7 +317,7 @@ def _held(there: MoveState | None, move: Move) -> Installed:
 
 
 def _is_little(at: Round) -> bool:
-    """Whether the shard may be stopped at the end of this round: what is left is small, or shrinks no more."""
+    """Whether the shard may be stopped at the end of this round: little is left, or it does not shrink."""
     if at.number < ROUNDS_MIN:
         return False
     return at.noted_fits or at.number >= ROUNDS_MAX or (at.number > 2 and at.noted > SHRINKS_BY * at.changes)

@@ -52,8 +52,8 @@ class Precopy(Request[Move | Answer | Moved]):
     From now on its commits note what they change. Answers the `Move`; the same one again while it is being
     copied for this target in the same generation, else a new one: what was copied and noted before is void.
     STALE when this store's map has a newer schedule than `version` or another home for the shard; MOVING
-    while it is frozen, or being installed here; `Moved`; UNKNOWN. Noting ends by itself, and the move is dead,
-    when more than `Bounds.noted_entries_max` changes were noted in one round: nobody drives it.
+    while it is frozen, or being installed here; `Moved`; UNKNOWN. Noting ends by itself, and the move is
+    dead, when more than `Bounds.noted_entries_max` changes were noted in one round: nobody drives it.
     """
 
     shard: str
@@ -93,8 +93,8 @@ class Freeze(Request[Chunk | Answer | Moved]):
 
     `resume` is the end of the present round, which the target has whole (b"": nothing was copied, the rest
     is all). Raises the epoch and takes the shard off its owner's ready list. What waits for it here is
-    `Outgoing` from now on. Answers the rest's first `Chunk`, also when it was frozen so before. STALE when the
-    shard is not being copied under this move, when `resume` is not such an end, when this store's map has a
+    `Outgoing` from now on. Answers the rest's first `Chunk`, also when it was frozen so before. STALE when
+    the shard is not being copied under this move, when `resume` is not such an end, when this store's map has a
     newer schedule than `version` or another home for the shard; MOVING while it is being installed here;
     `Moved`; UNKNOWN.
     """

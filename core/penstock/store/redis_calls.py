@@ -62,7 +62,7 @@ from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 """The one of the function library; every function's name ends in it."""
 
 _TOGETHER_ARGUMENTS_MAX = 600

@@ -10,7 +10,7 @@
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side
 -- is redis_store.py.
 
-local VERSION = 3
+local VERSION = 4
 
 -- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
 -- written four times as fast as a field each), then what a function notes about it while it works.
