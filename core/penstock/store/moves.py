@@ -94,8 +94,8 @@ class Freeze(Request[Chunk | Answer | Moved]):
     `resume` is the end of the present round, which the target has whole (b"": nothing was copied, the rest
     is all). Raises the epoch and takes the shard off its owner's ready list. What waits for it here is
     `Outgoing` from now on. Answers the rest's first `Chunk`, also when it was frozen so before. STALE when
-    the shard is not being copied under this move, when `resume` is not such an end, when this store's map has a
-    newer schedule than `version` or another home for the shard; MOVING while it is being installed here;
+    the shard is not being copied under this move, when `resume` is not such an end, when this store's map has
+    a newer schedule than `version` or another home for the shard; MOVING while it is being installed here;
     `Moved`; UNKNOWN.
     """
 
