@@ -23,7 +23,7 @@ one attempt to move and orders it after all earlier ones of the shard: that is t
 later call carries and each store compares. `Freeze` raises the shard's own epoch to at least that one, which
 fences the owner. Whatever comes twice, late or from a driver that others have overtaken meets another token,
 another round or another step, and does nothing. `mover` drives these calls;
-`docs/decisions/0011-moves-between-stores.md` and `0016-live-moves.md` have the reasons. Neighbours: `port`
+`docs/decisions/0011-moves-between-stores.md` and `0018-live-moves.md` have the reasons. Neighbours: `port`
 has the answers and all other calls, `memory_moves` and `redis_moves` carry these out.
 """
 
