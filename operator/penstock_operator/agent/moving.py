@@ -174,7 +174,9 @@ class MoveDriver:
             now_s = time.monotonic()
             if now_s - self._stuck_since_s.setdefault(key, now_s) < LET_GO_S:
                 return
+            del self._stuck_since_s[key]
         if move.kind is MoveKind.MOVE:
+            _LOG.warning("the move of %s to %s is let go: %s", move.shard, move.home, progress.obstacle)
             let_go_once(here, move.shard)
 
     def _step(
