@@ -312,17 +312,6 @@ class NothingWakesTheTarget(MemoryStore):
         return super()._move(producer, source, target, there, budget)
 
 
-class NotedInOwnersMemory(MemoryStore):
-    """What was noted of a shard that is being copied is lost with its owner."""
-
-    def _claim(self, call: Claim) -> Claimed | Answer | Moved:
-        answer = super()._claim(call)
-        record = self._data.shards.get(call.shard)
-        if isinstance(answer, Claimed) and record is not None and record.status is ShardStatus.COPYING:
-            cast("MoveNote", record.note).noted.clear()
-        return answer
-
-
 class DeletionsNotNoted(MemoryStore):
     """A commit notes what it sets, and not what it deletes."""
 
@@ -418,7 +407,6 @@ BUGS = {
     "appends while frozen": Parts(moves=True, store=AppendWhileFrozen),
     "epochs begin anew": Parts(moves=True, store=EpochBeginsAnew),
     "nothing wakes the target": Parts(moves=True, store=NothingWakesTheTarget),
-    "noted in the owner's memory": Parts(moves=True, store=NotedInOwnersMemory),
     "deletions not noted": Parts(moves=True, store=DeletionsNotNoted),
     "whole drops not noted": Parts(moves=True, store=WholeDropsNotNoted),
     "timers not noted": Parts(moves=True, store=TimersNotNoted),
