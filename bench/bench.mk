@@ -43,3 +43,7 @@ bench-sla: setup-tests ## Bench: StreamSwitch's experiments in virtual time (SEE
 .PHONY: bench-scheduler
 bench-scheduler: setup-tests ## Bench: time of one of Elasticutor's decisions at 8, 32 and 256 nodes
 	@$(BENCH) bench.scheduler
+
+.PHONY: bench-elasticity
+bench-elasticity: setup-tests ## Bench: Elasticutor's experiments in virtual time (SEED=N; BENCH_FULL=1 for 32 nodes and all values)
+	@$(BENCH) bench.elasticity --seed $(or $(SEED),1)

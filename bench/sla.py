@@ -6,6 +6,10 @@ of the 64 substreams. Beside it stand two bounds: the fewest executors that a cl
 success of each substream alone on an executor. Then NEXMark and word count. Parameters are in
 `bench.workloads`, one set for everything; `docs/papers.md` sets the papers' figures beside ours.
 
+All curves over five days are hours of processor time. They can be had in pieces: answers are kept
+(`bench.journal`), the jobs that matter most come first, and with `--minutes` no job begins after that many;
+the tables then show the days that are there.
+
 The last line is the stock exchange's at (1 s, 1 s). StreamSwitch's figure there is Switch(0.2); of the others
 it is that of the parameter whose executors come closest to Switch(0.2)'s, as the paper chooses for its figure
 5.
@@ -15,15 +19,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
+import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from bench import machine, sla_plot, sla_queries
+from bench.journal import Job, Journal
 from bench.screen import RESULTS, paper, show
 from bench.sla_trials import (
     HOURS,
@@ -89,7 +96,7 @@ def main() -> None:
     options = _options()
     stock = _stock_exchange(options)
     if not options.stock_only:
-        for result in sla_queries.measure(options.seeds, PROCESSES, full=options.full):
+        for result in sla_queries.measure(options.seeds, options.processes, full=options.full):
             sys.stdout.write(json.dumps(result, allow_nan=False) + "\n")
     table, result = stock
     show(table, result)
@@ -112,6 +119,8 @@ def _options() -> argparse.Namespace:
         choices=[name for name in POLICIES if name != SWITCH],
         help="beside StreamSwitch and Static; may be given several times; all if not given",
     )
+    parser.add_argument("--processes", type=int, default=PROCESSES)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="no run begins after so many")
     parser.add_argument("--hours", type=float, default=HOURS, help="of the day, from its beginning")
     options = parser.parse_args()
     options.policies = (SWITCH, *(options.policies or [name for name in POLICIES if name != SWITCH]))
@@ -123,34 +132,36 @@ def _options() -> argparse.Namespace:
 
 
 def _stock_exchange(options: argparse.Namespace) -> tuple[Table, dict[str, Any]]:
-    jobs: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
-    for seed in options.seeds:
-        jobs += [(stock_exchange_static, (n, SLAS, seed, options.hours)) for n in STATICS]
-        jobs += [(bounds, (sla, seed, options.hours)) for sla in SLAS]
-        jobs += [(stock_exchange_trial, (trial,)) for trial in _trials(seed, options)]
+    jobs = list(_jobs(options))
     outcomes: dict[tuple[Sla, str, float], list[Outcome]] = defaultdict(list)
     limits: dict[Sla, list[Bounds]] = defaultdict(list)
-    for function, arguments, answer in in_processes(jobs, "stock exchange", PROCESSES):
+    journal, until_s = Journal.of("sla"), time.monotonic() + 60 * options.minutes
+    answered = 0
+    for function, arguments, answer in in_processes(
+        jobs, "stock exchange", options.processes, journal, until_s
+    ):
+        answered += 1
         if function is bounds:
             limits[arguments[0]].append(answer)
             continue
         key = (STATIC, float(arguments[0])) if function is stock_exchange_static else _key(arguments[0])
         for sla, outcome in answer.items():
             outcomes[sla, *key].append(outcome)
+    shown = [sla for sla in SLAS if limits[sla]]
     points = {
         sla: [
             _point(policy, parameter, of)
             for (at, policy, parameter), of in sorted(outcomes.items())
             if at == sla
         ]
-        for sla in SLAS
+        for sla in shown
     }
     limit = {
         sla: {
             "success_rate": float(np.mean([each.success_rate for each in limits[sla]])),
             "mean_executors": float(np.mean([each.mean_executors for each in limits[sla]])),
         }
-        for sla in SLAS
+        for sla in shown
     }
     RESULTS.mkdir(exist_ok=True)
     chosen = _chosen(points[BASELINE])
@@ -158,12 +169,12 @@ def _stock_exchange(options: argparse.Namespace) -> tuple[Table, dict[str, Any]]
         RESULTS / "sla.png",
         {
             str(sla): {TITLES[p]: _curve(points[sla], p) for p in TITLES if _curve(points[sla], p)}
-            for sla in SLAS
+            for sla in shown
         },
         {str(sla): (b["mean_executors"], b["success_rate"]) for sla, b in limit.items()},
         {point.title: point.of_shards for point in chosen.values()},
     )
-    for sla in SLAS[1:]:
+    for sla in shown[1:]:
         paper().print(_table(sla, points[sla], limit[sla]))
     return _table(BASELINE, points[BASELINE], limit[BASELINE]), {
         "bench": "sla",
@@ -173,19 +184,30 @@ def _stock_exchange(options: argparse.Namespace) -> tuple[Table, dict[str, Any]]
         "hours": options.hours,
         "policies": {name: _figures(point) for name, point in chosen.items()},
         "clairvoyant": _rounded(limit[BASELINE]),
-        "curves": {str(sla): [_figures(point, name=True) for point in points[sla]] for sla in SLAS},
-        "bounds": {str(sla): _rounded(limit[sla]) for sla in SLAS},
+        "curves": {str(sla): [_figures(point, name=True) for point in points[sla]] for sla in shown},
+        "bounds": {str(sla): _rounded(limit[sla]) for sla in shown},
+        "runs_missing": len(jobs) - answered,
         "machine": machine.description(),
     }
 
 
-def _trials(seed: int, options: argparse.Namespace) -> Iterable[Trial]:
-    """All of them when asked for, else those compared under (1 s, 1 s)."""
-    for sla in SLAS:
+def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+    """All of them when asked for, else those compared under (1 s, 1 s). What is compared comes first, over
+    all days, then the rest of the curves."""
+    for seed in options.seeds:
+        yield from ((stock_exchange_static, (n, SLAS, seed, options.hours)) for n in STATICS)
+        yield from ((bounds, (sla, seed, options.hours)) for sla in SLAS)
+    for sla in SLAS if options.full else SLAS[:1]:
         for policy in options.policies:
-            for epsilon in EPSILONS:
-                if options.full or (sla == BASELINE and epsilon == COMPARED[policy]):
-                    yield Trial(policy, epsilon, sla, seed, options.hours)
+            for seed in options.seeds:
+                trial = Trial(policy, COMPARED[policy], sla, seed, options.hours)
+                yield stock_exchange_trial, (trial,)
+    for sla in SLAS if options.full else ():
+        for epsilon in EPSILONS:
+            for policy in options.policies:
+                if epsilon != COMPARED[policy]:
+                    for seed in options.seeds:
+                        yield stock_exchange_trial, (Trial(policy, epsilon, sla, seed, options.hours),)
 
 
 def _key(trial: Trial) -> tuple[str, float]:

@@ -7,14 +7,17 @@ in tasks, whatever the policy calls an executor. Neighbours: `bench.workloads` h
 
 from __future__ import annotations
 
-from collections import Counter
+import math
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from bench.journal import Job, Journal
 from bench.screen import Screen
 from bench.workloads import stock_exchange
 from bench.workloads.stock_exchange import SLOT_MS, StockParameters
@@ -22,7 +25,7 @@ from numpy.typing import NDArray
 
 from penstock.control.baselines.drs import Drs
 from penstock.control.elasticutor.policy import Elasticutor
-from penstock.control.hybrid import Hybrid
+from penstock.control.hybrid.policy import Hybrid
 from penstock.control.policy import Policy
 from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -126,7 +129,7 @@ def target_of(sla: Sla, safety_margin: float, alert_ms: float, interval_ms: floa
 # --- the stock exchange -------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=5)
 def _day(seed: int) -> NDArray[np.int64]:
     return stock_exchange.draw(seed).orders
 
@@ -278,12 +281,30 @@ def outcome_of(result: Run, success: NDArray[np.float64], warm_up_s: float = 0.0
 
 
 def in_processes(
-    jobs: Sequence[tuple[Callable[..., Any], tuple[Any, ...]]], what: str, processes: int
+    jobs: Sequence[Job], what: str, processes: int, journal: Journal | None = None, until_s: float = math.inf
 ) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...], Any]]:
-    """(function, arguments, answer) of each job, as they come, from so many processes."""
+    """(function, arguments, answer) of each job, as they come, from so many processes. Those in the journal
+    are not run again; none begins after `until_s` on the monotonic clock."""
+    kept = Journal(None) if journal is None else journal
+    there = [job for job in jobs if job in kept]
+    for job in there:
+        yield (*job, kept[job])
+    todo = deque(job for job in jobs if job not in kept)
     screen = Screen(1)
-    with screen.step(f"{what}, {len(jobs)} runs"), ProcessPoolExecutor(processes) as pool:
-        futures = {pool.submit(function, *arguments): (function, arguments) for function, arguments in jobs}
-        for done, future in enumerate(as_completed(futures), start=1):
-            screen.tell(f"{done} done")
-            yield (*futures[future], future.result())
+    with (
+        screen.step(f"{what}, {len(todo)} runs, {len(there)} are there"),
+        ProcessPoolExecutor(processes) as pool,
+    ):
+        running: dict[Future[Any], Job] = {}
+        done = 0
+        while running or (todo and time.monotonic() < until_s):
+            while todo and len(running) < processes and time.monotonic() < until_s:
+                function, arguments = todo.popleft()
+                running[pool.submit(function, *arguments)] = (function, arguments)
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                job = running.pop(future)
+                kept[job] = future.result()
+                done += 1
+                screen.tell(f"{done} done")
+                yield (*job, kept[job])

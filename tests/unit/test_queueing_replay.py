@@ -340,3 +340,26 @@ def test_an_action_during_a_treatment_is_the_policys_fault() -> None:
     one = operator(executors=2, switching=Switching(fixed_us=1_000_000))
     with pytest.raises(ValueError, match="treated already"):
         go(one, even(1, 30), policy)
+
+
+def test_latencies_are_counted_after_the_warm_up() -> None:
+    operator = SimulatedOperator("o", 2, 10_000.0, (InitialExecutor("o-0"),))
+    rows = np.full((40, 2), 3, dtype=np.int64)
+    arrivals = Arrivals(SLOT_US, {"o": rows})
+    topology = SimulatedTopology((operator,))
+    for target in (TARGET, None):
+        counted = [
+            run(
+                topology,
+                arrivals,
+                None,
+                target,
+                np.random.default_rng(1),
+                interval_us=SLOT_US,
+                counts_from_us=begin * SLOT_US,
+            )
+            .operators["o"]
+            .latency_counts.sum()
+            for begin in (0, 30)
+        ]
+        assert counted == pytest.approx([240, 60], abs=3)

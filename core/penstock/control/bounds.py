@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from penstock.control.baselines.static import resize
 from penstock.control.decision import Action, AssignCores
+from penstock.control.executor_names import NameExecutor
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot
-from penstock.control.streamswitch.policy import NameExecutor
 from penstock.control.target import TaskLimits
 
 

@@ -27,13 +27,13 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
+from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.outcomes import OutcomeWatch, sources_of
 from penstock.control.policy import Policy
 from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.sliding_extreme import SlidingMax
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.look_ahead import TellsMany, Told
-from penstock.control.streamswitch.policy import CountingNames, NameExecutor
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, in_time, of_rate
 

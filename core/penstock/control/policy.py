@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from penstock.control.decision import Decision
+from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import TopologySnapshot
 
 
@@ -21,3 +22,16 @@ class Policy(Protocol):
         ...
 
     def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]: ...
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """What a policy may offer to another one that is built on it: to see without deciding."""
+
+    def watch(self, snapshot: TopologySnapshot) -> None:
+        """In place of `decide`, where the answer is not asked for."""
+        ...
+
+    def watch_many(self, series: SnapshotSeries) -> None:
+        """The same for all snapshots of `series`."""
+        ...

@@ -91,7 +91,7 @@ def _inner(name: str, scope: Scope) -> Policy:
 
     if name == "Elasticutor":
         return Elasticutor(scope)
-    from penstock.control.hybrid import Hybrid
+    from penstock.control.hybrid.policy import Hybrid
 
     if name == "Hybrid":
         return Hybrid(scope, Elasticutor(scope), StreamSwitch(scope))

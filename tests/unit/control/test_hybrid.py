@@ -18,7 +18,8 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.elasticutor.policy import Elasticutor
-from penstock.control.hybrid import Hybrid, Settings
+from penstock.control.hybrid.plans import Settings
+from penstock.control.hybrid.policy import Hybrid
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 

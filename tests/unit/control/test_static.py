@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.control.baselines.static import Static, resize
 from penstock.control.decision import AddExecutor, MoveShards, RemoveExecutor, Treatment
+from penstock.control.executor_names import CountingNames
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch.policy import CountingNames
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 

@@ -37,6 +37,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.elasticutor.jackson import sojourn_us
+from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.diagnose import (
@@ -55,7 +56,6 @@ from penstock.control.streamswitch.diagnose import (
 from penstock.control.streamswitch.examination import Examination, Flags, Floats
 from penstock.control.streamswitch.examine import Examiner
 from penstock.control.streamswitch.look_ahead import Ahead
-from penstock.control.streamswitch.policy import CountingNames, NameExecutor
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 

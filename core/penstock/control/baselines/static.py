@@ -18,9 +18,9 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
+from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch.policy import CountingNames, NameExecutor
 from penstock.control.target import Scope
 
 

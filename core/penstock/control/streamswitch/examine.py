@@ -130,7 +130,8 @@ class Examiner:
             self._take(ahead.counted, series, looks)
 
     def pass_by(self, at_us: NDArray[np.int64], series: OperatorSeries) -> None:
-        """Take in all looks of `series`, of a treatment: as `observe` on each would, but nothing is told."""
+        """Take in all looks of `series` as `observe` on each would, without an answer: during a treatment, or
+        where nobody asks."""
         looks = 0
         while looks < len(at_us) and not self._goes_on(int(at_us[looks]), series):
             self.observe(int(at_us[looks]), series.snapshot(looks))

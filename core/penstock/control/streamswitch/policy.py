@@ -8,7 +8,7 @@ Neighbours: `examine` keeps the metrics, `diagnose` chooses; here it becomes a d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -25,6 +25,7 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
+from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.diagnose import (
@@ -40,12 +41,9 @@ from penstock.control.streamswitch.diagnose import (
 from penstock.control.streamswitch.examination import Examination, Flags
 from penstock.control.streamswitch.examine import Examiner
 from penstock.control.streamswitch.look_ahead import Ahead, Told
-from penstock.control.target import LatencyTarget, Scope, TaskLimits
-from penstock.control.wording import counted, in_time, of_rate
-
-NameExecutor = Callable[[str, Collection[str]], str]
-"""(operator, names in use) -> a name for one more executor of it."""
-
+from penstock.control.streamswitch.reasons import alone, views_of, why, why_not
+from penstock.control.target import LatencyTarget, Scope
+from penstock.control.wording import counted, of_rate
 
 _PART_MIN, _PART_MAX = 32, 1024
 """Looks that are taken in at once: the first ones, and at most."""
@@ -95,6 +93,20 @@ class StreamSwitch:
                 cores_free -= self._scope.cores_of(operator)
             decisions.append(decision)
         return tuple(decisions)
+
+    def watch(self, snapshot: TopologySnapshot) -> None:
+        """See `Watches`."""
+        for operator, examiner in self._examiners.items():
+            seen = snapshot.operators.get(operator)
+            if seen is not None:
+                examiner.observe(snapshot.at_us, seen)
+
+    def watch_many(self, series: SnapshotSeries) -> None:
+        """See `Watches`."""
+        for operator, examiner in self._examiners.items():
+            one = series.operators.get(operator)
+            if one is not None:
+                examiner.pass_by(series.at_us, one)
 
     def observe_many(self, series: SnapshotSeries) -> int:
         """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to spare.
@@ -259,17 +271,17 @@ class StreamSwitch:
         examined: Examination,
         diagnosis: Diagnosis,
     ) -> Decision:
-        views = _views(examined, diagnosis)
+        views = views_of(examined, diagnosis)
         tasks = sum(examined.tasks)
         actions: tuple[Action, ...] = ()
         expected: Prediction | None = None
         if diagnosis.strategy is None:
-            reason = _why_not(examined, diagnosis, views, target, self._scope.limits.get(operator))
+            reason = why_not(examined, diagnosis, views, target, self._scope.limits.get(operator))
         else:
             actions, tasks_after = self._actions(operator, seen, examined, diagnosis.strategy)
             worst_us = float(diagnosis.strategy.expected_us.max(initial=0.0))
             expected = Prediction(worst_us, tasks_after)
-            reason = _why(examined, diagnosis, views, actions)
+            reason = why(examined, diagnosis, views, actions)
         return Decision(
             at_us=examined.at_us,
             policy=self.name,
@@ -322,7 +334,7 @@ class StreamSwitch:
                 f"serve {of_rate(served_at_max)}"
             )
         found += [
-            _alone(examined, executor, views[executor], target)
+            alone(examined, executor, views[executor], target)
             for executor in diagnosis.incurable
             if not examined.stalled[executor]
         ]
@@ -333,129 +345,7 @@ class StreamSwitch:
         return conditions
 
 
-class CountingNames:
-    """Names "<operator>-e1", "<operator>-e2", ...: those in use are left out, none is given twice. Who names
-    executors of the same operators beside another one has another `letter`."""
-
-    def __init__(self, letter: str = "e") -> None:
-        self._letter = letter
-        self._given: dict[str, int] = {}
-
-    def __call__(self, operator: str, in_use: Collection[str]) -> str:
-        number = self._given.get(operator, 0) + 1
-        while (name := f"{operator}-{self._letter}{number}") in in_use:
-            number += 1
-        self._given[operator] = number
-        return name
-
-
 @lru_cache(maxsize=1024)
 def _may_go(tasks: tuple[int, ...], least: int) -> Flags:
     """By executor: whether without its tasks `least` are left."""
     return sum(tasks) - np.array(tasks) >= least
-
-
-def _views(examined: Examination, diagnosis: Diagnosis) -> tuple[ExecutorView, ...]:
-    return tuple(
-        ExecutorView(
-            name,
-            arrival,
-            service,
-            instantaneous,
-            expected,
-            Health.SEVERE if is_severe else Health.GOOD if is_good else Health.MODERATE,
-        )
-        for name, arrival, service, instantaneous, expected, is_severe, is_good in zip(
-            examined.executors,
-            examined.arrival_per_s.tolist(),
-            examined.service_per_s.tolist(),
-            examined.instantaneous_us.tolist(),
-            diagnosis.expected_us.tolist(),
-            diagnosis.is_severe.tolist(),
-            diagnosis.is_good.tolist(),
-            strict=True,
-        )
-    )
-
-
-# --- reasons ------------------------------------------------------------------------------------------
-
-
-def _state(view: ExecutorView, is_stalled: bool) -> str:
-    """ "E3 expects 1.8 s at 950/s of 1000/s served and has 140 ms now"."""
-    now = in_time(view.instantaneous_us or 0.0)
-    if is_stalled:
-        return f"{view.name} completes nothing, and rows have waited there for {now}"
-    expected_us = view.expected_us if view.expected_us is not None else math.inf
-    expects = "cannot keep up" if expected_us == math.inf else f"expects {in_time(expected_us)}"
-    rates = f"at {of_rate(view.arrival_per_s or 0.0)} of {of_rate(view.service_per_s or 0.0)} served"
-    return f"{view.name} {expects} {rates} and has {now} now"
-
-
-def _expected(us: float) -> str:
-    return "still too much for both" if us == math.inf else f"expected {in_time(us)}"
-
-
-def _why(
-    examined: Examination,
-    diagnosis: Diagnosis,
-    views: tuple[ExecutorView, ...],
-    actions: tuple[Action, ...],
-) -> str:
-    strategy = diagnosis.strategy
-    assert strategy is not None  # noqa: S101 - the caller has one
-    source = views[strategy.source]
-    what = counted(len(strategy.moved), "shard")
-    verb = "goes" if len(strategy.moved) == 1 else "go"
-    if diagnosis.treatment is Treatment.SCALE_IN:
-        worst_us = max(view.expected_us or 0.0 for view in views)
-        into = views[strategy.destination or 0].name
-        return (
-            f"all {counted(len(views), 'executor')} are good, the worst expects {in_time(worst_us)}: "
-            f"{what} of {source.name} {verb} to {into}, which then expects {in_time(strategy.destination_us)}"
-        )
-    state = _state(source, bool(examined.stalled[strategy.source]))
-    to = next(action.destination for action in actions if isinstance(action, MoveShards))
-    kind = "new executor " if strategy.destination is None else ""
-    return (
-        f"{state}: {what} {verb} to {kind}{to}, {_expected(max(strategy.source_us, strategy.destination_us))}"
-    )
-
-
-def _why_not(
-    examined: Examination,
-    diagnosis: Diagnosis,
-    views: tuple[ExecutorView, ...],
-    target: LatencyTarget,
-    limits: TaskLimits | None,
-) -> str:
-    """Why nothing is done."""
-    if diagnosis.rule == "good":
-        count = counted(len(views), "executor")
-        if limits is not None and sum(examined.tasks) <= limits.min:
-            return f"{count}, all good, and no fewer are allowed"
-        return f"{count}, all good, and none could be spared"
-    if diagnosis.rule == "moderate":
-        view = next(view for view in views if view.health is Health.MODERATE)
-        state = _state(view, is_stalled=False)
-        if (view.instantaneous_us or 0.0) > target.alert_us:
-            return f"{state}: it should get better by itself"
-        return f"{state}, within the alert threshold of {in_time(target.alert_us)}"
-    severe = [index for index, view in enumerate(views) if view.health is Health.SEVERE]
-    state = _state(views[severe[0]], bool(examined.stalled[severe[0]]))
-    if diagnosis.rule == "incurable":
-        return f"{state}, and no move of its shards helps"
-    return f"{state}, no more tasks are allowed, and no move between those that are there helps"
-
-
-def _alone(examined: Examination, executor: int, view: ExecutorView, target: LatencyTarget) -> str:
-    """What keeps moves from helping an executor: its heaviest shard."""
-    held = np.flatnonzero(examined.holder == executor)
-    if not held.size:
-        return f"{view.name} has no shard and still expects more than {in_time(target.latency_us)}"
-    heaviest = held[examined.shard_arrival_per_s[held].argmax()]
-    rate = float(examined.shard_arrival_per_s[heaviest])
-    return (
-        f"shard {examined.shards[heaviest]} alone brings {of_rate(rate)} to {view.name}, "
-        f"which serves {of_rate(view.service_per_s or 0.0)}: a shard cannot be split"
-    )

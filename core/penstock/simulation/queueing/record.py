@@ -15,10 +15,14 @@ _LOG_GROWTH = math.log(1.02)
 
 
 class Record:
-    """Series of `slots` slots over `shards` shards; those of single shards only if `keeps_shards`."""
+    """Series of `slots` slots over `shards` shards; those of single shards only if `keeps_shards`. Latencies
+    are counted from slot `counts_from` on."""
 
-    def __init__(self, slots: int, shards: int, slot_us: int, keeps_shards: bool) -> None:
+    def __init__(
+        self, slots: int, shards: int, slot_us: int, keeps_shards: bool, counts_from: int = 0
+    ) -> None:
         self.slot_us = slot_us
+        self._counts_from = counts_from
         self.arrived = np.zeros(slots)
         self.completed = np.zeros(slots)
         self.latency_sum_us = np.zeros(slots)
@@ -83,6 +87,8 @@ class Record:
         worst = means.max(axis=1)
         self.latency_max_us[slots] = np.fmax(self.latency_max_us[slots], np.where(worst < 0, np.nan, worst))
         if counts_latencies:
+            skipped = max(self._counts_from - slots.start, 0)
+            means, completed, some = means[skipped:], completed[skipped:], some[skipped:]
             buckets = np.clip(np.log(np.maximum(means[some], 1.0)) / _LOG_GROWTH + 1, 0, _BUCKETS - 1)
             self.latency_counts += np.bincount(
                 buckets.astype(np.int64), weights=completed[some], minlength=_BUCKETS

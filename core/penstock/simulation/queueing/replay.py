@@ -42,17 +42,21 @@ def run(
     path_latency_us: float | None = None,
     interval_us: int | None = None,
     keeps_shards: bool | None = None,
+    counts_from_us: int = 0,
 ) -> Run:
     """Run `arrivals` through `topology` under `policy`; None never acts.
 
     `target` (one for all, or by operator) is what is judged, and its interval is how often the policy looks:
     whole slots; without one, `interval_us` says so, and nothing is judged. `exact` works row by row, else by
     slots. With `path_latency_us` the operators are judged as one path too. `keeps_shards` keeps series of
-    single shards in the result; None does where they are judged and there are fewer than ten million. The
+    single shards in the result; None does where they are judged and there are fewer than ten million. By
+    slots, the result's counts of latencies begin at `counts_from_us`, after a warm-up. The
     same arguments and seed give the same run. ValueError for a policy whose actions do not fit, or an
     interval that is no whole number of slots.
     """
-    replay = _Replay(topology, arrivals, policy, target, rng, exact, interval_us, keeps_shards)
+    replay = _Replay(
+        topology, arrivals, policy, target, rng, exact, interval_us, keeps_shards, counts_from_us
+    )
     replay.go()
     return replay.result(path_latency_us)
 
@@ -68,6 +72,7 @@ class _Replay:
         exact: bool,
         interval_us: int | None,
         keeps_shards: bool | None,
+        counts_from_us: int,
     ) -> None:
         names = [operator.name for operator in topology.operators]
         unknown = set(arrivals.rows) - set(names)
@@ -94,7 +99,11 @@ class _Replay:
         for operator in topology.operators:
             keeps = operator.name in self._targets
             self._records[operator.name] = Record(
-                arrivals.slots, operator.shards, arrivals.slot_us, keeps or bool(keeps_shards)
+                arrivals.slots,
+                operator.shards,
+                arrivals.slot_us,
+                keeps or bool(keeps_shards),
+                counts_from_us // arrivals.slot_us,
             )
             self._stations[operator.name] = Station(
                 operator,
