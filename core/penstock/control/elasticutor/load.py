@@ -1,5 +1,5 @@
-"""What Elasticutor's scheduler decides on: rates of all executors at one moment. Neighbours: `policy` measures
-it, `plant` has the nodes."""
+"""What Elasticutor's scheduler decides on: rates of all executors at one moment. Neighbours: `policy`
+measures it, `plant` has the nodes."""
 
 from __future__ import annotations
 
