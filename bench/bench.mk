@@ -28,6 +28,14 @@ bench-schedule: setup-tests texts kind-up ## Bench: from a decision to work, on 
 	@e2e/provide_images.sh >&2
 	@$(BENCH) bench.schedule
 
+.PHONY: bench-move
+bench-move: setup-tests ## Bench: how long a moved shard commits nothing, by size and kind of move, beside a restart
+	@$(BENCH) bench.move
+
+.PHONY: bench-migration
+bench-migration: setup-tests ## Bench: N-Storm's experiment: throughput while executors change nodes, beside restarts
+	@$(BENCH) bench.migration
+
 .PHONY: bench-sla-live
 bench-sla-live: setup-tests ## Bench: a LatencySLA kept live under bursts (SEED=N draws others), beside static sizes
 	@$(BENCH) bench.sla_live --seed $(or $(SEED),1)

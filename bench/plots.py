@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -82,5 +82,40 @@ def load_step(path: Path, curves: Mapping[str, tuple[Floats, Floats, Floats]], b
         pane.axvline(0.0, color="#999999", linewidth=0.6)
         pane.grid(visible=True, axis="y", linewidth=0.3)
         pane.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)
+
+
+def moves(path: Path, gaps_ms: Mapping[str, Sequence[float]], restart_ms: float) -> None:
+    """A row of points for each kind of move: how long the shard committed nothing."""
+    figure, axes = plt.subplots(figsize=(9, 4), layout="constrained")
+    names = {"task": "between tasks", "same_node": "between workers of a node"}
+    labels = [names.get(kind, f"between nodes, {kind}") for kind in gaps_ms]
+    for row, gaps in enumerate(gaps_ms.values()):
+        spread = [row + 0.3 * (number / max(1, len(gaps) - 1) - 0.5) for number in range(len(gaps))]
+        axes.plot(gaps, spread, ".", color="#1b6ca8", markersize=4)
+    axes.axvline(restart_ms, color="#d9822b", label="stop and restart, p50")
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.set_xscale("log")
+    axes.set_xlabel("milliseconds without commits of the moved shard")
+    axes.grid(visible=True, which="both", axis="x", linewidth=0.3)
+    axes.legend(loc="lower right", fontsize=8)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)
+
+
+def migrations(path: Path, curves: Mapping[str, Sequence[float]], bucket_s: float) -> None:
+    """Throughput over time, a pane for each run; 1 is normal."""
+    figure, panes = plt.subplots(
+        len(curves), 1, figsize=(9, 1.4 * len(curves)), layout="constrained", sharex=True, squeeze=False
+    )
+    for pane, (name, parts) in zip(panes[:, 0], curves.items(), strict=True):
+        pane.plot([number * bucket_s for number in range(len(parts))], parts, color="#1b6ca8", linewidth=0.8)
+        pane.axhline(0.4, color="#d9822b", linewidth=0.6)
+        pane.set_ylim(0, 2)
+        pane.set_title(name, fontsize=8, loc="left")
+        pane.tick_params(labelsize=7)
+    panes[-1, 0].set_xlabel("seconds; records in the sink by buckets of 100 ms, as a part of normal")
     figure.savefig(path, dpi=140)
     plt.close(figure)

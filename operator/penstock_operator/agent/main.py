@@ -21,14 +21,14 @@ from penstock_operator.agent.node_agent import NodeAgent
 from penstock_operator.agent.schedule_feed import ScheduleFeed
 from penstock_operator.agent.settings import AgentSettings, settings_from
 
-_SWITCH_S = 0.0005
+SWITCH_S = 0.0005
 """Threads wait for each other at most so long: deliveries must not wait while another thread parses."""
 
 
 def run_agent(environment: Mapping[str, str] | None = None) -> int:
     """Run until SIGTERM or SIGINT; answers the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    sys.setswitchinterval(_SWITCH_S)
+    sys.setswitchinterval(SWITCH_S)
     try:
         settings = settings_from(os.environ if environment is None else environment)
         asyncio.run(_run(settings))
