@@ -357,7 +357,8 @@ def test_calls_at_the_caps_of_the_bounds_do_not_keep_the_server_long(
     backend: RedisBackend, admin: redis.Redis
 ) -> None:
     admin.config_set("slowlog-log-slower-than", _SERVER_TIME_US_MAX)
-    # A busy machine may stop the server in the middle of a call: the same calls are slow each time, or they are not.
+    # A busy machine may stop the server in the middle of a call: the same calls are slow each time,
+    # or they are not.
     slow = [calls_at_the_caps(backend, admin, f"t{attempt}") for attempt in range(3)]
     assert [] in slow, slow
 
