@@ -56,6 +56,7 @@ from penstock_operator.cluster.observed import (
     Resize,
     StoreReading,
 )
+from penstock_operator.cluster.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 
 CONFIG = OperatorConfig.model_validate(
     {
@@ -205,6 +206,8 @@ class WorldStore:
     ready_in: int = 1
     ready: bool = False
     template: str = ""
+    pod_uid: str = ""
+    pod_template: str = ""
     held: set[str] = field(default_factory=set)
     applied: dict[str, int] = field(default_factory=dict)
     generation: int = 1
@@ -233,10 +236,14 @@ class World:
         self.term = 1
         self.events: list[Event] = []
         self.deleted: list[str] = []
+        self.renewed: list[str] = []
         self.last: Decision | None = None
         self.config = CONFIG
         self.agents_work = True
         self.start_takes_s: int | None = 2
+        self.have_volumes = False
+        self.renewal = RenewalMemory()
+        self.notices: tuple[tuple[str, Event], ...] = ()
         self._numbers = 0
 
     # --- what is seen ---------------------------------------------------------------------------
@@ -249,7 +256,7 @@ class World:
             wall_time="2026-01-01T00:00:00Z",
             pods=tuple(pod.observed() for pod in self.pods.values()),
             schedules=tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
-            nodes=tuple(self._node_seen(name) for name in self.nodes),
+            nodes=as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node),
             stores=tuple(self._store_seen(name) for name in self.stores),
             readings={name: self._reading(name) for name in self.stores},
             config_maps=tuple(self.config_maps),
@@ -281,10 +288,12 @@ class World:
             address=store_address(self.config.fullname, name, "pen-stores", "streams"),
             ready=self._is_store_there(name),
             durability=self.config.store.durability,
-            has_pvc=False,
+            has_pvc=self.have_volumes,
             stateful_set=store_name(self.config.fullname, name),
             uid=store.uid,
             template_hash=store.template,
+            pod_uid=store.pod_uid,
+            is_outdated=store.pod_template != store.template,
         )
 
     def _is_store_there(self, name: str) -> bool:
@@ -385,12 +394,27 @@ class World:
             match action:
                 case ApplyNodeStore(node=node, document=document):
                     template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
-                    store = self.stores.setdefault(node, WorldStore(self._uid()))
+                    store = self.stores.setdefault(node, WorldStore(self._uid(), pod_uid=self._uid()))
                     store.template = template
+                    store.pod_template = store.pod_template or template
                 case DeleteNodeStore(node=node):
                     if self.stores[node].held:
                         raise BrokenPromise(f"the store of {node} went with {sorted(self.stores[node].held)}")
                     del self.stores[node]
+        self._renew_stores(nodes, named)
+
+    def _renew_stores(self, nodes: list[ObservedNode], named: set[str]) -> None:
+        stores = [self._store_seen(name) for name in self.stores]
+        renewal = decide_renewal(nodes, stores, named, self.renewal, self.now_s)
+        self.renewal, self.notices = renewal.memory, renewal.notices
+        if renewal.restart is None:
+            return
+        (store,) = (one for one in self.stores.values() if one.pod_uid == renewal.restart.uid)
+        if store.held and not self.have_volumes:
+            raise BrokenPromise(f"{renewal.restart.name} goes with {sorted(store.held)}")
+        self.renewed.append(renewal.restart.name)
+        store.pod_uid, store.pod_template = self._uid(), store.template
+        store.ready, store.ready_in, store.generation = False, 2, store.generation + 1
 
     def apply(self, decision: Decision) -> None:
         TopologyStatus.model_validate(dict(decision.status), by_alias=True, by_name=False)
@@ -508,6 +532,11 @@ class World:
             seen |= store.held
 
     # --- what happens -----------------------------------------------------------------------------
+
+    def upgrade(self, number: int) -> None:
+        """Another version of the chart: the stores' template is another one."""
+        images = self.config.images.model_copy(update={"store": f"pen/store:{number}"})
+        self.config = self.config.model_copy(update={"images": images})
 
     def edit(self, **changes: Any) -> None:
         """kubectl edit: values by path, as in `manifest`."""

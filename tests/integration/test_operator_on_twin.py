@@ -201,6 +201,38 @@ def test_a_schedules_status_shows_what_agents_have_on_the_move_and_tasks_that_ru
     tell(nodes, story)
 
 
+def test_a_store_of_an_outdated_template_is_replaced_once_no_schedule_names_it(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        cluster = stage.cluster
+        await cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+
+        async def homes() -> set[str]:
+            (schedule,) = (await cluster.list(SCHEDULES)).items
+            return {one["id"] for one in schedule["spec"]["stores"]}
+
+        (home,) = await homes()
+        (held,) = [one for one in (await cluster.list(STATEFUL_SETS)).items if home in name_of(one)]
+        pod = await cluster.get(PODS, f"{name_of(held)}-0")
+        assert pod is not None
+        pod["metadata"]["labels"]["controller-revision-hash"] = "r1"
+        cluster.put(PODS, pod)
+        cluster.set_status(STATEFUL_SETS, name_of(held), {"observedGeneration": 1, "updateRevision": "r2"})
+
+        async def replaced() -> bool:
+            there = await cluster.get(PODS, name_of(pod))
+            if there is not None:
+                return False
+            assert home not in await homes()
+            return True
+
+        await stage.until(replaced)
+        other = next(one for one in (await cluster.list(STATEFUL_SETS)).items if home not in name_of(one))
+        assert await cluster.get(PODS, f"{name_of(other)}-0") is not None
+
+    tell(nodes, story)
+
+
 def test_a_worker_that_is_deleted_is_made_again_and_scheduled_anew(nodes: RedisBackend) -> None:
     async def story(stage: Stage, _: Replica) -> None:
         await stage.cluster.create(TOPOLOGIES, topology())

@@ -34,6 +34,8 @@ happenings = st.one_of(
     st.tuples(st.just("new files"), st.integers(1, 3)),
     st.tuples(st.just("new leader"), st.just(1)),
     st.tuples(st.just("blind"), pods),
+    st.tuples(st.just("upgrade"), st.integers(1, 3)),
+    st.tuples(st.just("upgrade"), st.integers(1, 3)),
 )
 
 
@@ -93,6 +95,8 @@ def _to_the_operator(world: World, what: str, value: object) -> None:
             world.partitions = tuple(f"lines/texts/{letter}.txt" for letter in "abcde"[: count + 2])
         case "new leader", _:
             world.term += 1
+        case "upgrade", int(number):
+            world.upgrade(number)
 
 
 def without(seen: Observed, name: str) -> Observed:

@@ -196,7 +196,7 @@ def test_a_store_is_ready_with_its_pod_and_is_called_as_its_node() -> None:
     stateful_set = node_store(node, node, operator_config(8080))
     stateful_set["metadata"]["uid"] = "u-9"
     store_pod = {
-        "metadata": {"name": "x"},
+        "metadata": {"name": "x", "uid": "u-10"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     seen = observe_store(stateful_set, store_pod, (), operator_config(8080))
@@ -239,3 +239,22 @@ def test_a_schedule_says_whose_it_is_and_what_agents_applied() -> None:
     assert (seen.owner_uid, seen.topology_uid, seen.resource_version) == ("u-topology", "u-1", "7")
     assert seen.schedule.tasks == 2
     assert (seen.applied[0].node, seen.applied[0].generation) == ("n1", 4)
+
+
+def test_a_store_is_outdated_once_its_controller_knows_of_a_newer_template() -> None:
+    stateful_set = node_store("n1", "n1", operator_config(8080))
+    stateful_set["metadata"] |= {"uid": "u-9", "generation": 2}
+    pod = {"metadata": {"name": "x", "uid": "u-10", "labels": {"controller-revision-hash": "r1"}}}
+
+    def outdated(**status: object) -> bool:
+        seen = observe_store({**stateful_set, "status": status}, pod, (), operator_config(8080))
+        return seen.is_outdated
+
+    assert outdated(observedGeneration=2, updateRevision="r2")
+    assert not outdated(observedGeneration=2, updateRevision="r1")
+    assert not outdated(observedGeneration=1, updateRevision="r2")
+    assert not outdated()
+    leaving = {"metadata": {**pod["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    status = {"observedGeneration": 2, "updateRevision": "r2"}
+    seen = observe_store({**stateful_set, "status": status}, leaving, (), operator_config(8080))
+    assert (seen.is_outdated, seen.pod_uid) == (False, "")

@@ -46,6 +46,7 @@ _NODE = "PENSTOCK_NODE"
 _DURABILITY = "PENSTOCK_STORE_DURABILITY"
 _ENDED = {"Succeeded", "Failed"}
 _HOSTNAME = "kubernetes.io/hostname"
+_REVISION = "controller-revision-hash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,8 @@ def observe_store(
         template_hash=str((metadata.get("annotations") or {}).get(ANNOTATION_TEMPLATE, "")),
         is_deleting="deletionTimestamp" in metadata,
         message="" if not reason else f"{reason}: {message}" if message else reason,
+        pod_uid="" if pod is None or is_leaving else uid_of(pod),
+        is_outdated=pod is not None and not is_leaving and _is_outdated(stateful_set, pod),
     )
 
 
@@ -246,6 +249,16 @@ def _is_part(thing: Object, component: str) -> bool:
 
 def _node_of(label: str, nodes: Iterable[str]) -> str:
     return next((node for node in nodes if label_value(node) == label), label)
+
+
+def _is_outdated(stateful_set: Object, pod: Object) -> bool:
+    """Whether the set's controller knows of a newer template than the pod's. Its word counts once it has
+    seen the set as it is."""
+    status = stateful_set.get("status") or {}
+    if int(status.get("observedGeneration", 0)) < int(stateful_set["metadata"].get("generation", 0)):
+        return False
+    newest, own = status.get("updateRevision"), _labels(pod).get(_REVISION)
+    return bool(newest and own and newest != own)
 
 
 def _agent_settings(stateful_set: Mapping[str, Any]) -> dict[str, str]:

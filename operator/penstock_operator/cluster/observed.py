@@ -127,6 +127,10 @@ class ObservedStore:
     is_deleting: bool = False
     message: str = ""
     """Why it is not ready, if that is known."""
+    pod_uid: str = ""
+    """"" while there is no pod, or it is on its way out."""
+    is_outdated: bool = False
+    """Its pod is of an earlier template than its StatefulSet has now."""
 
 
 @dataclass(frozen=True, slots=True)

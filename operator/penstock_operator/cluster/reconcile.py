@@ -23,6 +23,7 @@ from penstock_operator.cluster.apply import Applier
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
+    EVENTS,
     NODES,
     PODS,
     SCHEDULES,
@@ -37,6 +38,7 @@ from penstock_operator.cluster.cluster_api import (
     version_of,
 )
 from penstock_operator.cluster.decide import decide
+from penstock_operator.cluster.events import event_object
 from penstock_operator.cluster.identity import state_identity
 from penstock_operator.cluster.lease import LeaseLost
 from penstock_operator.cluster.memory import Memory
@@ -70,6 +72,7 @@ from penstock_operator.cluster.observed import (
 from penstock_operator.cluster.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.schedule_status import ScheduleStatusWriter
 from penstock_operator.cluster.store_reader import StoreReader
+from penstock_operator.cluster.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.topology_status import StatusWriter
 
 _LOG = logging.getLogger(__name__)
@@ -156,6 +159,8 @@ class Reconciler:
         self._topologies: dict[str, _Work] = {}
         self._stores = self._new_work()
         self._schedules: dict[str, ObservedSchedule] = {}
+        self._renewal = RenewalMemory()
+        self._told: dict[str, Event] = {}
         self._foreign: dict[str, tuple[Request, ...]] = {}
         self._rooms = _Rooms(-1, {}, ())
         self._names_changed = asyncio.Event()
@@ -323,7 +328,34 @@ class Reconciler:
             named if self.mirror.is_complete() else None,
         )
         await self._applier.carry_out(decision.actions)
+        await self._renew_stores(named if self.mirror.is_complete() else None)
         return _LOOK_S_MAX
+
+    async def _renew_stores(self, named: set[str] | None) -> None:
+        """Bring stores to their newest template, one after the other."""
+        renewal = decide_renewal(
+            self._observed_nodes(""),
+            self._observed_stores(),
+            named,
+            self._renewal,
+            self._clocks.monotonic_s(),
+        )
+        if renewal.memory.node != self._renewal.node:
+            _LOG.info("the store that is being renewed is %s", renewal.memory.node or "none")
+            self._wake_all()
+        self._renewal = renewal.memory
+        if renewal.restart is not None:
+            await self._applier.carry_out([renewal.restart])
+        for name, event in renewal.notices:
+            held = self.mirror.get(STATEFUL_SETS, name)
+            if held is not None and self._told.get(name) != event:
+                now = datetime.fromtimestamp(self._clocks.wall_s(), UTC)
+                _LOG.info("%s", event.message)
+                regarding = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **held}
+                await self._cluster.create(
+                    EVENTS, event_object(event, regarding, now, self._leadership.reporter)
+                )
+        self._told = dict(renewal.notices)
 
     # --- looking
 
@@ -376,7 +408,7 @@ class Reconciler:
         code: Mapping[str, str] | None,
         readings: Mapping[str, StoreReading | None],
     ) -> Observed:
-        nodes = self._observed_nodes(topology.name)
+        nodes = as_cordoned(self._observed_nodes(topology.name), self._renewal.node)
         node_names = [node.name for node in nodes]
         budget = self.mirror.get(DISRUPTION_BUDGETS, disruption_budget_name(topology.name))
         return Observed(
