@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.schedule.record import OperatorSchedule, StorePlace, WorkerPlace
+from penstock.schedule.record import (
+    ExecutorPlace,
+    OperatorSchedule,
+    ShardPlace,
+    StorePlace,
+    WorkerPlace,
+)
 from penstock.schedule.replan import (
     Host,
     Wish,
@@ -265,3 +271,117 @@ def test_whatever_happened_a_replan_is_final_at_once_and_drops_no_shard(
                 if not one.is_held and one.tasks and free and not pinned:
                     assert 1 <= schedule.tasks <= one.tasks
         schedules = new
+
+
+# --- operators that another one decides about -------------------------------------------------------
+
+
+def kept(operator: str, tasks: int, shards: int = 8, *, treated: bool = False) -> Wish:
+    return replace(wish(operator, shards, tasks), is_kept=True, is_treated=treated)
+
+
+def decided(*executors: tuple[str, str, int], hosts: Sequence[Host], tasks: int = 1) -> Schedules:
+    """`count` with these executors (name, worker, shards), of `tasks` tasks each."""
+    places = tuple(ExecutorPlace(name, worker, tasks) for name, worker, _ in executors)
+    store_of = {host.place.name: host.store.id for host in hosts}
+    runs = [(name, store_of[worker]) for name, worker, shards in executors for _ in range(shards)]
+    shards = {f"count/{part}": ShardPlace(*run) for part, run in enumerate(runs)}
+    workers = {worker for _, worker, _ in executors}
+    return {
+        "count": OperatorSchedule(
+            "count", 5, 1,
+            tuple(host.place for host in hosts if host.place.name in workers),
+            places, shards,
+            tuple({host.store.id: host.store for host in hosts if host.place.name in workers}.values()),
+        )
+    }  # fmt: skip
+
+
+def test_an_operator_that_is_kept_stays_as_another_one_decided_it() -> None:
+    hosts = [host("w0", "a"), host("w1", "b")]
+    old = decided(("x", "w0", 6), ("y", "w0", 1), ("z", "w1", 1), hosts=hosts)
+    assert plan(old, [kept("count", 3)], [*hosts, host("w2", "a")]) == old
+
+
+def test_an_executor_goes_whole_to_a_worker_with_room_when_its_own_goes() -> None:
+    hosts = [host("w0", "a"), host("w1", "b")]
+    old = decided(("x", "w0", 6), ("y", "w0", 1), ("z", "w1", 1), hosts=hosts)
+    new = plan(old, [kept("count", 3)], hosts[:1])["count"]
+    assert [(e.name, e.worker) for e in new.executors] == [("x", "w0"), ("y", "w0"), ("count-w0", "w0")]
+    assert new.shards["count/7"] == ShardPlace("count-w0", "a")
+    assert moved(old["count"], new) == 1
+    assert_homes_beside_executors(new)
+
+
+def test_shards_go_to_the_other_executors_where_no_worker_has_room() -> None:
+    hosts = [host("w0", "a", room=2), host("w1", "b")]
+    old = decided(("x", "w0", 4), ("y", "w0", 1), ("z", "w1", 3), hosts=hosts)
+    new = plan(old, [kept("count", 3)], hosts[:1])["count"]
+    assert {e.name: len(new.shards_of(e.name)) for e in new.executors} == {"x": 4, "y": 4}
+    assert new.tasks == 2
+
+
+def test_the_last_executor_goes_to_a_worker_even_without_room() -> None:
+    hosts = [host("w0", "a"), host("w1", "b", room=0)]
+    old = decided(("x", "w0", 8), hosts=hosts)
+    new = plan(old, [kept("count", 1)], hosts[1:])["count"]
+    assert tasks_of(new) == {"w1": 1}
+    assert_homes_beside_executors(new)
+
+
+def test_executors_that_wait_for_shards_stay_while_the_other_decider_is_at_it() -> None:
+    hosts = [host("w0", "a")]
+    old = decided(("x", "w0", 8), ("y", "w0", 0), hosts=hosts)
+    assert plan(old, [kept("count", 2, treated=True)], hosts) == old
+    left = plan(old, [kept("count", 1)], hosts)["count"]
+    assert [e.name for e in left.executors] == ["x"], "what a decider that is gone has left behind goes"
+
+
+def test_a_pinned_worker_keeps_what_was_decided_for_it() -> None:
+    hosts = [host("w0", "a"), host("w1", "b", pinned=True)]
+    old = decided(("x", "w0", 6), ("z", "w1", 2), hosts=hosts)
+    assert plan(old, [kept("count", 2)], hosts) == old
+    assert plan(old, [kept("count", 2)], [replace(h, is_pinned=True) for h in hosts]) == old
+
+
+def test_bounds_that_are_narrowed_take_and_give_tasks_of_what_is_kept() -> None:
+    hosts = [host("w0", "a")]
+    old = decided(("x", "w0", 5), ("y", "w0", 1), ("z", "w0", 2), hosts=hosts)
+    fewer = plan(old, [kept("count", 2)], hosts)["count"]
+    assert {e.name: len(fewer.shards_of(e.name)) for e in fewer.executors} == {"x": 5, "z": 3}
+    more = replan(old, [kept("count", 4)], hosts, term=1)["count"]
+    assert more.tasks == 4
+    assert sorted(len(more.shards_of(e.name)) for e in more.executors) == [1, 2, 2, 3]
+
+
+def test_tasks_that_another_one_decided_leave_less_room_for_the_rest() -> None:
+    hosts = [host("w0", "a", room=4)]
+    old = decided(("x", "w0", 4), ("y", "w0", 4), hosts=hosts)
+    first = replan(old, [kept("count", 2), wish("read", 8, 6)], hosts, term=1)
+    assert first["count"] is old["count"]
+    assert tasks_of(first["read"]) == {"w0": 2}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.integers(0, 6)), min_size=3, max_size=3),
+    st.integers(1, 8),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_kept_always_runs_beside_workers_that_stay(
+    executors: list[tuple[int, int, int]], fates: list[tuple[bool, bool, int]], tasks: int
+) -> None:
+    before = [host(f"w{number}", "abc"[number]) for number in range(3)]
+    named = [(f"e{number}", f"w{worker}", shards) for number, (worker, shards, _) in enumerate(executors)]
+    old = decided(*named, hosts=before)
+    after = [
+        host(f"w{number}", "abc"[number], room, pinned=pinned)
+        for number, (stays, pinned, room) in enumerate(fates)
+        if stays
+    ]
+    new = replan(old, [kept("count", tasks, len(old["count"].shards))], after, term=1)["count"]
+    assert new.shards.keys() == old["count"].shards.keys()
+    if any(not each.is_pinned for each in after):
+        assert {executor.worker for executor in new.executors} <= {each.place.name for each in after}
+        assert_homes_beside_executors(new)
+        assert all(new.shards_of(executor.name) for executor in new.executors)

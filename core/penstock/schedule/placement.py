@@ -23,6 +23,14 @@ def executor_name(operator: str, worker: str) -> str:
     return f"{operator}-{worker}"
 
 
+def free_name(operator: str, worker: str, taken: Collection[str]) -> str:
+    """A name for one more executor of `operator` in `worker`: "count-w0-1", "count-w0-2", ..."""
+    number = 1
+    while (name := f"{executor_name(operator, worker)}-{number}") in taken:
+        number += 1
+    return name
+
+
 def initial_schedules(
     plan: Plan,
     shards: Mapping[str, Sequence[str]],

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.schedule.placement import executor_name, shares
+from penstock.schedule.placement import executor_name, free_name, shares
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 
 
@@ -40,6 +40,11 @@ class Wish:
     tasks: int
     is_held: bool = False
     is_source: bool = False
+    is_kept: bool = False
+    """Another decider (a latency SLA) says which executors there are and what each runs: of that only what
+    workers that go, or `tasks`, force is changed."""
+    is_treated: bool = False
+    """That decider is at it: executors that have no shards yet stay."""
 
 
 def replan(
@@ -58,13 +63,18 @@ def replan(
     its schedule is left as it is, but for the uids of workers. ValueError when an operator without
     schedule has no host.
     """
-    tasks = _spread_tasks(old, wishes, hosts)
-    return {
+    fixed = [wish for wish in wishes if wish.is_kept and wish.operator in old]
+    kept = _keep_all(old, fixed, hosts, term, frozenset(unborn))
+    others = [wish for wish in wishes if wish.operator not in kept]
+    spare = _without_kept(hosts, kept.values())
+    tasks = _spread_tasks(old, others, spare)
+    planned = {
         wish.operator: _replanned(
-            old.get(wish.operator), wish, hosts, tasks[wish.operator], term, frozenset(unborn)
+            old.get(wish.operator), wish, spare, tasks[wish.operator], term, frozenset(unborn)
         )
-        for wish in wishes
+        for wish in others
     }
+    return {wish.operator: (kept | planned)[wish.operator] for wish in wishes}
 
 
 def announce(old: OperatorSchedule, planned: OperatorSchedule, *, term: int) -> OperatorSchedule:
@@ -253,7 +263,184 @@ class _TaskSpread:
         return True
 
 
+# --- operators that another one decides about -------------------------------------------------
+
+
+def _keep_all(
+    old: Mapping[str, OperatorSchedule],
+    wishes: Sequence[Wish],
+    hosts: Sequence[Host],
+    term: int,
+    unborn: frozenset[str],
+) -> dict[str, OperatorSchedule]:
+    used = Counter[str]()
+    for schedule in old.values():
+        for executor in schedule.executors:
+            used[executor.worker] += executor.tasks
+    room = {h.place.name: h.task_room - used[h.place.name] for h in hosts if not h.is_pinned}
+    taken = {executor.name for schedule in old.values() for executor in schedule.executors}
+    kept = {}
+    for wish in wishes:
+        keeping = _Keeping(old[wish.operator], wish, hosts, room, taken, unborn)
+        kept[wish.operator] = keeping.schedule(term)
+    return kept
+
+
+def _without_kept(hosts: Sequence[Host], kept: Iterable[OperatorSchedule]) -> list[Host]:
+    """`hosts` with the room that is left to the operators that are spread."""
+    used = Counter[str]()
+    for schedule in kept:
+        for executor in schedule.executors:
+            used[executor.worker] += executor.tasks
+    return [replace(host, task_room=max(0, host.task_room - used[host.place.name])) for host in hosts]
+
+
+class _Keeping:
+    """One operator whose executors stay as they are where they can. `room` and `taken` are carried on."""
+
+    def __init__(
+        self,
+        old: OperatorSchedule,
+        wish: Wish,
+        hosts: Sequence[Host],
+        room: dict[str, int],
+        taken: set[str],
+        unborn: frozenset[str],
+    ) -> None:
+        self._old = old
+        self._wish = wish
+        self._hosts = {host.place.name: host for host in hosts}
+        self._room = room
+        self._taken = taken
+        self._runs = {shard: place.executor for shard, place in old.shards.items()}
+        holders = Counter(self._runs.values())
+        self._executors = {e.name: e for e in old.executors if wish.is_treated or holders[e.name]}
+        self._unborn = unborn
+        self._fixed = {self._runs[shard] for shard in unborn if shard in self._runs}
+
+    def schedule(self, term: int) -> OperatorSchedule:
+        if not self._room:
+            return _renewed(self._old, self._hosts, term)
+        leaving = [
+            e for e in self._executors.values() if e.worker not in self._hosts and e.name not in self._fixed
+        ]
+        before = sum(executor.tasks for executor in self._executors.values())
+        for executor in leaving:
+            self._relocate(executor)
+        self._take(before - self._wish.tasks)
+        self._give(self._wish.tasks - before)
+        return self._written(term)
+
+    def _held(self, executor: str) -> list[str]:
+        return [shard for shard, name in self._runs.items() if name == executor]
+
+    def _movable(self) -> list[ExecutorPlace]:
+        """Executors on hosts that take and give."""
+        return [e for e in self._executors.values() if e.worker in self._room and e.name not in self._fixed]
+
+    def _roomiest(self, tasks: int) -> str | None:
+        here = Counter(executor.worker for executor in self._executors.values())
+        able = [name for name, room in self._room.items() if room >= tasks]
+        return min(able, key=lambda name: (here[name], -self._room[name]), default=None)
+
+    def _add(self, worker: str, tasks: int) -> str:
+        name = executor_name(self._old.operator, worker)
+        if name in self._taken:
+            name = free_name(self._old.operator, worker, self._taken)
+        self._taken.add(name)
+        self._executors[name] = ExecutorPlace(name, worker, tasks)
+        self._room[worker] -= tasks
+        return name
+
+    def _relocate(self, executor: ExecutorPlace) -> None:
+        """Its worker goes: it goes whole to where there is room, else its shards go to the others."""
+        del self._executors[executor.name]
+        shards = self._held(executor.name)
+        worker = self._roomiest(executor.tasks)
+        if worker is not None:
+            target = self._add(worker, executor.tasks)
+            self._runs.update(dict.fromkeys(shards, target))
+        elif self._movable():
+            self._deal_out(shards)
+        else:
+            most = max(self._room, key=lambda name: self._room[name])
+            self._runs.update(dict.fromkeys(shards, self._add(most, 1)))
+
+    def _deal_out(self, shards: Sequence[str]) -> None:
+        """Each to the executor with the fewest shards a task."""
+        counts = Counter(self._runs.values())
+        for shard in shards:
+            target = min(self._movable(), key=lambda e: (counts[e.name] + 1) / max(1, e.tasks))
+            counts[target.name] += 1
+            self._runs[shard] = target.name
+
+    def _take(self, tasks: int) -> None:
+        """So many tasks go: from executors of several first, then who holds least goes whole."""
+        for _ in range(tasks):
+            movable = self._movable()
+            if not movable:
+                return
+            most = max(movable, key=lambda e: e.tasks)
+            if most.tasks > 1:
+                self._executors[most.name] = replace(most, tasks=most.tasks - 1)
+                self._room[most.worker] += 1
+                continue
+            if len(movable) < 2:
+                return
+            least = min(movable, key=lambda e: len(self._held(e.name)))
+            del self._executors[least.name]
+            self._room[least.worker] += least.tasks
+            self._deal_out(self._held(least.name))
+
+    def _give(self, tasks: int) -> None:
+        """So many tasks come, where there is room: each a new executor with half of the fullest one's
+        shards."""
+        for _ in range(tasks):
+            worker = self._roomiest(1)
+            fullest = max(self._movable(), key=lambda e: len(self._held(e.name)), default=None)
+            if worker is None or fullest is None or len(shards := self._held(fullest.name)) < 2:
+                return
+            target = self._add(worker, 1)
+            self._runs.update(dict.fromkeys(shards[len(shards) // 2 :], target))
+
+    def _written(self, term: int) -> OperatorSchedule:
+        old = self._old
+        worker_of = {executor.name: executor.worker for executor in self._executors.values()}
+        shards = dict(old.shards)
+        for shard, place in old.shards.items():
+            executor = self._runs[shard]
+            if worker_of[executor] in self._room and shard not in self._unborn:
+                home = self._hosts[worker_of[executor]].store.id
+                shards[shard] = replace(place, executor=executor, home=home)
+        executors = tuple(self._executors.values())
+        workers = _workers(old, executors, self._hosts)
+        stores = _stores(old, executors, self._hosts)
+        return _next(
+            old, replace(old, executors=executors, workers=workers, shards=shards, stores=stores), term
+        )
+
+
 # --- one operator -------------------------------------------------------------------------------
+
+
+def placed_beside(
+    old: OperatorSchedule, new: OperatorSchedule, stores: Mapping[str, StorePlace]
+) -> OperatorSchedule:
+    """`new`, made from `old` by moving shards between executors, with the homes of those shards beside their
+    new executors; `stores` is node -> its store. Workers without executor are left out, and stores that
+    neither `old` names nor anything needs."""
+    workers = {executor.worker for executor in new.executors}
+    places = tuple(place for place in new.workers if place.name in workers)
+    node_of = {place.name: place.node for place in places}
+    home_of = {executor.name: stores[node_of[executor.worker]] for executor in new.executors}
+    shards = {
+        shard: place
+        if shard in old.shards and old.shards[shard].executor == place.executor
+        else replace(place, home=home_of[place.executor].id)
+        for shard, place in new.shards.items()
+    }
+    named = {store.id: store for store in (*old.stores, *home_of.values())}
+    return replace(new, workers=places, shards=shards, stores=tuple(named.values()))
 
 
 def _replanned(

@@ -18,6 +18,7 @@ from penstock.control.decision import (
     AddExecutor,
     AssignCores,
     Decision,
+    Health,
     MoveShards,
     Outcome,
     RemoveExecutor,
@@ -28,6 +29,7 @@ from penstock.control.samples.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.streamswitch.treat import (
+    STEP_US_MAX,
     ActionRefused,
     Advance,
     Course,
@@ -36,10 +38,12 @@ from penstock.control.streamswitch.treat import (
     Step,
     advance,
     begin,
+    begin_single_tasks,
     tasks_after,
 )
 from penstock.control.target import LatencyTarget
 from penstock.control.window_judge import Judged, WindowJudge
+from penstock.control.wording import counted
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
@@ -56,6 +60,7 @@ NEWS_WINDOWS = 2
 """A condition that lasts so many windows is told."""
 OUTCOME_WINDOWS = 4
 """So long a policy that measures is waited for before what it brought is read off the judged latency."""
+DROPPED = "somebody else changed the schedule at the same moment"
 REFUSED = "refused"
 """The rule of a decision that does not fit the schedule, or leaves the bounds."""
 UNAVAILABLE = "MetricsUnavailable"
@@ -84,7 +89,8 @@ class SlaLook:
     """What one look at store and fleet showed. `counters` is operator -> shard -> counters, `tasks` executor
     -> when each of its tasks spoke last; `room` is worker -> tasks that may still be put there; `taken` are
     the names of all executors; `warm` workers are used when no other has room. `held` says in words why
-    nothing may be done now, "" when it may."""
+    nothing may be done now, "" when it may; `busy` why nothing new may be begun, while what is under way goes
+    on."""
 
     at_us: int
     counters: Mapping[str, Mapping[str, ShardCounters | None]]
@@ -96,6 +102,19 @@ class SlaLook:
     taken: frozenset[str]
     warm: frozenset[str] = frozenset()
     held: str = ""
+    busy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How decisions are carried out where the loop runs. `move_us_max`: shards that move longer are stuck.
+    `are_tasks_single`: an executor of several tasks is split first (StreamSwitch). `has_remote_cores`: an
+    executor may have cores on other nodes than its worker's. `keeps_timeline`: for a picture at the end."""
+
+    move_us_max: int = STEP_US_MAX
+    are_tasks_single: bool = False
+    has_remote_cores: bool = True
+    keeps_timeline: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +142,8 @@ class _Treated:
     number: int
     course: Course
     ended_us: int | None = None
+    before: Course | None = None
+    """The course as it was before its last step, None before the first: whoever publishes may be refused."""
 
 
 @dataclass(slots=True)
@@ -133,6 +154,8 @@ class _Operator:
     judge: WindowJudge
     judged: Judged | None = None
     under_way: _Treated | None = None
+    last: _Treated | None = None
+    """What the last schedule was a step of."""
     measuring: list[_Treated] = field(default_factory=list)
     arrived: tuple[int, int] | None = None
     """(generation, rows) at the last point of the timeline."""
@@ -150,8 +173,10 @@ class SlaLoop:
         shards: Mapping[str, Sequence[str]],
         edges: Sequence[tuple[str, str]],
         log: DecisionKeeper,
+        ways: Ways = Ways(),  # noqa: B008 - frozen
     ) -> None:
         self.promise = promise
+        self._ways = ways
         self._policy = policy
         self._log = log
         self._operators = {
@@ -175,10 +200,24 @@ class SlaLoop:
         self._since_us: dict[str, int] = {}
         self._events: list[SlaEvent] = []
         self._lacks_room = False
+        self._lacked_room_us: int | None = None
 
     @property
     def interval_s(self) -> float:
         return self.promise.interval_us / 1e6
+
+    @property
+    def treatments(self) -> dict[str, str]:
+        """Operator -> what is being done to it, in words."""
+        return {
+            name: f"{treated.course.decision.treatment} #{treated.number} of {name} is under way"
+            for name, kept in self._operators.items()
+            if (treated := kept.under_way) is not None
+        }
+
+    def lacked_room(self, now_us: int, within_us: int) -> bool:
+        """Whether a decision has found no worker with room lately: one more worker is asked for."""
+        return self._lacked_room_us is not None and now_us - self._lacked_room_us < within_us
 
     def due(self, now_us: int) -> bool:
         """Whether an interval has passed."""
@@ -223,7 +262,7 @@ class SlaLoop:
             if (schedule := self._follow_course(name, kept, look, snapshots[name].samples)) is not None
         ]
         self._measure(look)
-        held = bool(look.held)
+        held = bool(look.held or look.busy)
         # What is published now is not what was looked at: the next look shows it.
         published = {schedule.operator for schedule in schedules}
         snapshot = TopologySnapshot(
@@ -235,11 +274,13 @@ class SlaLoop:
             nodes=look.nodes,
             edges=self._edges,
         )
+        schedules += self._split(look, snapshot)
+        published = {schedule.operator for schedule in schedules}
         decisions = self._policy.decide(snapshot)
         if isinstance(self._policy, Splits):
             for name, target in self._policy.targets.items():
                 self._operators[name].judge.retarget(target)
-        self._conditions = {HELD: look.held} if held else {}
+        self._conditions = {HELD: look.held} if look.held else {}
         for decision in decisions:
             self._conditions.update(decision.conditions)
         self._since_us = {kind: self._since_us.get(kind, look.at_us) for kind in self._conditions}
@@ -319,19 +360,44 @@ class SlaLoop:
             executor.name: _speaking(look, executor.name, course.begun_us)
             for executor in look.schedules[name].executors
         }
-        stepped = advance(course, look.schedules[name], CourseSeen(tasks_up, owners), look.at_us)
+        stepped = advance(
+            course,
+            look.schedules[name],
+            CourseSeen(tasks_up, owners),
+            look.at_us,
+            move_us_max=self._ways.move_us_max,
+        )
         return self._stepped(kept, treated, stepped, look)
 
     def _stepped(
         self, kept: _Operator, treated: _Treated, stepped: Advance, look: SlaLook
     ) -> OperatorSchedule | None:
+        treated.before = None if kept.under_way is None else treated.course
         if stepped.course is None:
             self._end(kept, treated, look, stepped.stuck)
         else:
             treated.course = stepped.course
             kept.under_way = treated
+        kept.last = treated
         before = look.schedules[stepped.schedule.operator]
         return stepped.schedule if stepped.schedule != before else None
+
+    def refused(self, operator: str) -> None:
+        """The schedule that the last look answered for `operator` was not taken: somebody else's came first.
+        The step is taken back, to be worked out anew; a decision that it began is dropped."""
+        kept = self._operators[operator]
+        treated = kept.last
+        if treated is None:
+            return
+        treated.ended_us = None
+        if treated in kept.measuring:
+            kept.measuring.remove(treated)
+        if treated.before is None:
+            kept.under_way = None
+            self._log.brought(Brought(treated.number, 0, None, kept.tasks, stuck=DROPPED))
+        else:
+            treated.course = treated.before
+            kept.under_way = treated
 
     def _end(self, kept: _Operator, treated: _Treated, look: SlaLook, stuck: str) -> None:
         kept.under_way = None
@@ -387,7 +453,7 @@ class SlaLoop:
         prediction = decision.expected or decision.without
         if prediction is not None:
             self._expected_us[decision.operator] = prediction.latency_us
-        if not decision.actions or look.held or self.promise.dry_run:
+        if not decision.actions or look.held or look.busy or self.promise.dry_run:
             self._show_only(decision)
             return []
         schedules = []
@@ -404,10 +470,14 @@ class SlaLoop:
     def _begin(self, decision: Decision, kept: _Operator, look: SlaLook) -> OperatorSchedule | None:
         schedule = look.schedules[decision.operator]
         try:
+            decision = self._without_remote(decision, schedule)
             self._check_limits(decision, schedule)
             begun = begin(decision, schedule, look.room, look.taken, look.at_us, warm=look.warm)
+            _check_room(schedule, begun.schedule, look.room)
         except ActionRefused as refused:
             self._lacks_room = self._lacks_room or isinstance(refused, NoRoom)
+            if isinstance(refused, NoRoom):
+                self._lacked_room_us = look.at_us
             reason = f"{decision.reason}; it does not fit what there is: {refused}"
             self._show_only(
                 replace(decision, treatment=Treatment.HOLD, rule=REFUSED, reason=reason, actions=())
@@ -418,6 +488,55 @@ class SlaLoop:
         course = begun.course or Course(decision, decision.actions, Step.MOVING, look.at_us, look.at_us)
         treated = _Treated(number, course)
         return self._stepped(kept, treated, begun, look)
+
+    def _split(self, look: SlaLook, snapshot: TopologySnapshot) -> list[OperatorSchedule]:
+        """Executors of several tasks become executors of one each, where the policy knows no others."""
+        if not self._ways.are_tasks_single or self.promise.dry_run:
+            return []
+        schedules = []
+        for name, kept in self._operators.items():
+            if snapshot.operators[name].treatment:
+                continue
+            reason = f"an executor has one task each under {self.promise.policy}"
+            decision = Decision(
+                at_us=look.at_us,
+                policy=self.promise.policy,
+                operator=name,
+                treatment=Treatment.REPARTITION,
+                rule="single-tasks",
+                reason=reason,
+                health=Health.UNKNOWN,
+            )
+            begun = begin_single_tasks(decision, look.schedules[name], look.taken, look.at_us)
+            if begun is None or begun.course is None:
+                continue
+            number = self._log.decided(begun.course.decision, self.promise.name, dry_run=False)
+            self._remember(begun.course.decision, number)
+            schedule = self._stepped(kept, _Treated(number, begun.course), begun, look)
+            if schedule is not None:
+                schedules.append(schedule)
+        return schedules
+
+    def _without_remote(self, decision: Decision, schedule: OperatorSchedule) -> Decision:
+        """Cores on other nodes than an executor's own are left out, where there can be none. Raises
+        ActionRefused when nothing is left to be done."""
+        if self._ways.has_remote_cores:
+            return decision
+        node_of = {worker.name: worker.node for worker in schedule.workers}
+        executors = {executor.name: executor for executor in schedule.executors}
+        actions: list[Action] = []
+        for action in decision.actions:
+            if isinstance(action, AssignCores) and action.name in executors:
+                executor = executors[action.name]
+                node = node_of[executor.worker]
+                own = max(1, action.cores.get(node, 0))
+                if own == executor.tasks and any(at != node for at in action.cores):
+                    continue
+                action = replace(action, cores={node: own})
+            actions.append(action)
+        if decision.actions and not actions:
+            raise ActionRefused("the cores are on other nodes, and executors have none there")
+        return replace(decision, actions=tuple(actions))
 
     def _check_limits(self, decision: Decision, schedule: OperatorSchedule) -> None:
         """No decision leaves the bounds, whoever made it."""
@@ -516,7 +635,7 @@ class SlaLoop:
 
     def _draw(self, look: SlaLook) -> None:
         """A point of the timeline, once a second."""
-        if look.at_us < self._point_us or self._began_us is None:
+        if look.at_us < self._point_us or self._began_us is None or not self._ways.keeps_timeline:
             return
         self._point_us = look.at_us + TIMELINE_US
         line = self.line()
@@ -556,6 +675,18 @@ class SlaLoop:
 def _speaking(look: SlaLook, executor: str, since_us: int) -> int:
     """Tasks of an executor that have spoken since then."""
     return sum(at_us >= since_us for at_us in look.tasks.get(executor, ()))
+
+
+def _check_room(before: OperatorSchedule, after: OperatorSchedule, room: Mapping[str, int]) -> None:
+    """No worker gets more tasks than it has room for."""
+    grown: Counter[str] = Counter()
+    for executor in after.executors:
+        grown[executor.worker] += executor.tasks
+    for executor in before.executors:
+        grown[executor.worker] -= executor.tasks
+    for worker, tasks in grown.items():
+        if tasks > max(0, room.get(worker, 0)):
+            raise NoRoom(f"worker {worker} has no room for {counted(tasks, 'more task')}")
 
 
 def _by_operator(decision: Decision, look: SlaLook) -> dict[str, tuple[Action, ...]]:

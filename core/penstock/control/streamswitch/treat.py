@@ -24,6 +24,8 @@ from penstock.control.decision import (
     MoveShards,
     RemoveExecutor,
 )
+from penstock.control.wording import counted
+from penstock.schedule.placement import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 
 STEP_US_MAX = 10_000_000
@@ -76,14 +78,6 @@ class Advance:
     stuck: str = ""
 
 
-def free_name(operator: str, worker: str, taken: Collection[str]) -> str:
-    """A name for one more executor of `operator` in `worker`: "count-w0-1", "count-w0-2", ..."""
-    number = 1
-    while (name := f"{operator}-{worker}-{number}") in taken:
-        number += 1
-    return name
-
-
 def single_tasks(old: OperatorSchedule, taken: Collection[str], *, term: int = 0) -> OperatorSchedule:
     """`old` with every executor of several tasks split into executors of one task in the same worker.
 
@@ -105,6 +99,34 @@ def single_tasks(old: OperatorSchedule, taken: Collection[str], *, term: int = 0
             for number, shard in enumerate(held):
                 shards[shard] = replace(shards[shard], executor=parts[number % len(parts)].name)
     return _next(old, replace(old, executors=tuple(executors), shards=shards), term)
+
+
+def begin_single_tasks(
+    decision: Decision, schedule: OperatorSchedule, taken: Collection[str], now_us: int
+) -> Advance | None:
+    """The first step to executors of one task each, as `single_tasks` has them; None where they are so
+    already. `decision` says why; its actions are worked out here."""
+    split = single_tasks(schedule, taken)
+    if split is schedule:
+        return None
+    node_of = {worker.name: worker.node for worker in schedule.workers}
+    before = {executor.name: executor for executor in schedule.executors}
+    added = tuple(executor for executor in split.executors if executor.name not in before)
+    moved: dict[tuple[str, str], list[str]] = {}
+    for shard, place in split.shards.items():
+        source = schedule.shards[shard].executor
+        if source != place.executor:
+            moved.setdefault((source, place.executor), []).append(shard)
+    actions: list[Action] = [AddExecutor(e.name, e.tasks, node_of[e.worker]) for e in added]
+    actions += [MoveShards(tuple(shards), *between) for between, shards in moved.items()]
+    actions += [
+        AssignCores(executor.name, {node_of[executor.worker]: executor.tasks})
+        for executor in split.executors
+        if executor.name in before and executor.tasks != before[executor.name].tasks
+    ]
+    announced = replace(schedule, executors=(*schedule.executors, *added))
+    course = Course(replace(decision, actions=tuple(actions)), tuple(actions), Step.ANNOUNCED, now_us, now_us)
+    return Advance(course, _next(schedule, announced, 0))
 
 
 def begin(
@@ -135,16 +157,24 @@ def begin(
 
 
 def advance(
-    course: Course, schedule: OperatorSchedule, seen: CourseSeen, now_us: int, *, term: int = 0
+    course: Course,
+    schedule: OperatorSchedule,
+    seen: CourseSeen,
+    now_us: int,
+    *,
+    term: int = 0,
+    move_us_max: int = STEP_US_MAX,
 ) -> Advance:
-    """The next step, if this one is done or stuck."""
-    is_late = now_us - course.step_since_us >= STEP_US_MAX
+    """The next step, if this one is done or stuck. `move_us_max`: shards that change their home take as long
+    as their state is long."""
+    step_us_max = move_us_max if course.step is Step.MOVING else STEP_US_MAX
+    is_late = now_us - course.step_since_us >= step_us_max
     if course.step is Step.ANNOUNCED:
         waiting = _not_up(course, schedule, seen)
         if not waiting:
             return _move(course, schedule, now_us, term)
         if is_late:
-            told = f"{', '.join(waiting)} did not come up within {STEP_US_MAX / 1e6:.0f} s"
+            told = f"{', '.join(waiting)} did not come up within {step_us_max / 1e6:.0f} s"
             return Advance(None, _next(schedule, _withdrawn(schedule, course.actions), term), told)
         return Advance(course, schedule)
     unclaimed = [
@@ -156,7 +186,7 @@ def advance(
     ]
     if unclaimed and not is_late:
         return Advance(course, schedule)
-    stuck = f"{len(unclaimed)} shards were not claimed within {STEP_US_MAX / 1e6:.0f} s" if unclaimed else ""
+    stuck = f"{len(unclaimed)} shards were not claimed within {step_us_max / 1e6:.0f} s" if unclaimed else ""
     return Advance(None, _next(schedule, _retired(schedule, course.actions), term), stuck)
 
 
@@ -278,7 +308,7 @@ def _host(
     ]
     if not able:
         where = f" on node {node}" if node is not None else ""
-        raise NoRoom(f"no worker{where} has room for {tasks} more tasks")
+        raise NoRoom(f"no worker{where} has room for {counted(tasks, 'more task')}")
     here = dict.fromkeys(able, 0)
     for executor in executors:
         if executor.worker in here:
