@@ -9,9 +9,10 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster_world import World
+from cluster_world import World, manifest
 from penstock_operator.cluster.actions import CreatePod, DeletePod
 from penstock_operator.cluster.observed import Observed
+from sla_world import SlaWorld, latency_sla
 
 pods = st.integers(0, 5)
 nodes = st.sampled_from(["node-a", "node-b", "node-c"])
@@ -97,6 +98,38 @@ def _to_the_operator(world: World, what: str, value: object) -> None:
             world.term += 1
         case "upgrade", int(number):
             world.upgrade(number)
+
+
+LOADS = (20.0, 120.0, 300.0)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.one_of(happenings, st.tuples(st.just("load"), st.sampled_from(LOADS))), max_size=8))
+def test_whatever_happens_the_sla_and_the_operator_come_to_one_end(story: list[tuple[str, object]]) -> None:
+    world = SlaWorld(manifest(spec__workers__min=1), nodes=3, load_per_s=100)
+    world.apply_sla(latency_sla(bounds={"tasks": {"max": 6}}))
+    world.run(6)
+    for what, value in story:
+        if what == "load" and isinstance(value, float):
+            world.load_per_s = value
+        elif what == "new leader":
+            world.new_leader()
+        else:
+            happen(world, what, value)
+        world.step()
+    heal(world)
+    world.load_per_s = 20
+    world.run(200)
+    assert world.is_whole()
+    assert 1 <= world.schedules["words.count"].schedule.tasks <= 6
+    assert world.backlog() < 20
+    assert world.condition("Ready") == ("True", "Running")
+    assert world.sla_condition("Ready") == ("True", "Kept")
+    assert world.sla_condition("SLAMet") == ("True", "WithinBound")
+    versions = {name: seen.schedule.version for name, seen in world.schedules.items()}
+    for keep_memory in (True, True, False):
+        assert world.step(keep_memory=keep_memory).actions == ()
+    assert {name: seen.schedule.version for name, seen in world.schedules.items()} == versions
 
 
 def without(seen: Observed, name: str) -> Observed:

@@ -24,7 +24,7 @@ class Scene:
         return held
 
     async def decide(self, *events: Event, **status: Any) -> None:
-        await self.writer.write(await self.topology(), Decision(Memory(), status=status, events=events))
+        await self.writer.write(await self.topology(), status, events)
 
     @property
     def writes(self) -> int:

@@ -70,6 +70,7 @@ _KINDS = (
             _column("SLA", "string", ".spec.latency"),
             _column("Latency", "string", ".status.latency"),
             _column("Met", "boolean", ".status.met"),
+            _column("Tasks", "integer", ".status.tasks"),
             _column("Last scaled", "date", ".status.lastScaled"),
             _column("Window", "string", ".spec.window", wide=True),
             _column("Policy", "string", ".spec.policy", wide=True),

@@ -16,6 +16,7 @@ from penstock.api.document import (
     Document,
     Name,
     PositiveDuration,
+    atomic_list,
     cel,
     duration_us,
 )
@@ -110,6 +111,31 @@ def shorter_window(window: str, interval: str) -> str:
     return f"window {window} is shorter than interval {interval}"
 
 
+DECISIONS_SHOWN = 10
+ACTIONS_SHOWN = 20
+
+
+class SLADecision(Document):
+    """One decision: what was seen and chosen, and later what it brought."""
+
+    number: Annotated[int, Field(ge=1)]
+    time: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+    operator: Annotated[str, StringConstraints(max_length=64)] = ""
+    treatment: Annotated[str, StringConstraints(max_length=64)]
+    """ScaleOut, ScaleIn, LoadBalance, Cores, Repartition or Hold."""
+    rule: Annotated[str, StringConstraints(max_length=64)] = ""
+    """What chose it, in a word or two."""
+    reason: Annotated[str, StringConstraints(max_length=4096)]
+    actions: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=1024)], ...], atomic_list(ACTIONS_SHOWN)
+    ] = ()
+    predicted: Annotated[str, StringConstraints(max_length=256)] = ""
+    """The worst latency that was expected without it, and with it."""
+    brought: Annotated[str, StringConstraints(max_length=1024)] = ""
+    """What it came to, over the window after it."""
+    dry_run: bool = False
+
+
 class LatencySLAStatus(Document):
     observed_generation: ObservedGeneration | None = None
     conditions: Conditions = ()
@@ -120,10 +146,16 @@ class LatencySLAStatus(Document):
     predicted_latency: Annotated[str, StringConstraints(max_length=32)] | None = None
     success_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of the windows of the last five minutes that kept the bound."""
+    tasks: Annotated[int, Field(ge=0)] | None = None
+    """Tasks of all operators in scope."""
+    executors: Annotated[int, Field(ge=0)] | None = None
     mean_tasks: Annotated[float, Field(ge=0)] | None = None
+    """Since this operator process took over."""
     last_decision: Annotated[str, StringConstraints(max_length=4096)] | None = None
     """One sentence: what was seen, what was chosen."""
     last_scaled: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})] | None = None
+    decisions: Annotated[tuple[SLADecision, ...], atomic_list(DECISIONS_SHOWN)] = ()
+    """The last ones, the newest first."""
 
 
 class LatencySLA(Document):

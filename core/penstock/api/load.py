@@ -109,6 +109,17 @@ def read_topology(document: Mapping[str, Any]) -> Topology:
     return found.object
 
 
+def read_latency_sla(document: Mapping[str, Any]) -> LatencySLA:
+    """The same for a LatencySLA."""
+    metadata = document["metadata"]
+    metadata = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
+    head = {key: document[key] for key in ("apiVersion", "kind", "spec") if key in document}
+    found = _read({**head, "metadata": metadata}, "cluster", None)
+    if not isinstance(found.object, LatencySLA) or found.faults:
+        raise InvalidManifest(found.faults)
+    return found.object
+
+
 def manifest_text(manifest: Manifest) -> str:
     """The manifest as YAML that `parse_manifest` reads back: overrides are in it."""
     documents = [

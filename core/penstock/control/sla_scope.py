@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from penstock.api.document import cpu_millis, duration_us
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.sla_faults import operators_in_scope, task_bounds
-from penstock.api.topology import Topology
+from penstock.api.topology import WORKERS_MAX, Topology
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import Fanout, Plan, Processor
 
@@ -31,11 +31,13 @@ class Promise:
     interval_us: int
     dry_run: bool
     scope: Scope
+    workers_min: int = 0
+    workers_max: int = WORKERS_MAX
 
 
 def promise_of(sla: LatencySLA, topology: Topology, plan: Plan) -> Promise:
     """`sla` as a value; it has been checked against `topology`."""
-    spec = sla.spec
+    spec, workers = sla.spec, sla.spec.bounds.workers
     return Promise(
         name=sla.metadata.name,
         operator=spec.operator or "",
@@ -45,6 +47,8 @@ def promise_of(sla: LatencySLA, topology: Topology, plan: Plan) -> Promise:
         interval_us=duration_us(spec.interval),
         dry_run=spec.dry_run,
         scope=scope_of(sla, topology, plan),
+        workers_min=(workers.min or 0) if workers is not None else 0,
+        workers_max=(workers.max or WORKERS_MAX) if workers is not None else WORKERS_MAX,
     )
 
 

@@ -15,6 +15,7 @@ from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.observed import Need
 from penstock_operator.cluster.schedule_figures import ScheduleFigures
+from penstock_operator.cluster.sla_ground import SlaGround
 
 Document = Mapping[str, Any]
 
@@ -124,7 +125,7 @@ class Event:
 class Decision:
     """`status` is the whole status of the Topology (server-side applied when it differs), `schedules` what is
     to stand in that of its Schedules. `need` is what has no room yet: the runtime shows it to the other
-    topologies. Look again after `next_look_s` at the latest, or as soon as something changes."""
+    topologies; `ground` is for its LatencySLAs. Look again after `next_look_s` at the latest, or as soon as something changes."""
 
     memory: Memory
     actions: tuple[Action, ...] = ()
@@ -133,6 +134,7 @@ class Decision:
     need: Need | None = None
     next_look_s: float = 5.0
     schedules: tuple[ScheduleFigures, ...] = ()
+    ground: SlaGround = SlaGround()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True)

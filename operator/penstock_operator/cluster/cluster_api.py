@@ -60,6 +60,7 @@ class Kind:
 
 
 TOPOLOGIES = Kind("penstock.dev/v1alpha1", "Topology", "topologies")
+LATENCY_SLAS = Kind("penstock.dev/v1alpha1", "LatencySLA", "latencyslas")
 SCHEDULES = Kind("penstock.dev/v1alpha1", "Schedule", "schedules")
 PODS = Kind("v1", "Pod", "pods")
 NODES = Kind("v1", "Node", "nodes", is_namespaced=False)

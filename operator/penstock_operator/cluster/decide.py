@@ -7,13 +7,13 @@ small modules by role; this one calls them in order: `identity` (whose state), `
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
-from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock.schedule.replan import Wish
 from penstock.store.failure_names import failures_of
 from penstock_operator.cluster.actions import (
@@ -54,9 +54,16 @@ from penstock_operator.cluster.observed import Need, Observed
 from penstock_operator.cluster.quota import quota_as_before, quota_finding
 from penstock_operator.cluster.schedule_decisions import ScheduleWriter, Settling, settling
 from penstock_operator.cluster.schedule_figures import rehomed, schedule_figures
+from penstock_operator.cluster.sla_ground import SlaGround, SlaHost
 from penstock_operator.cluster.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.template import template_hash
-from penstock_operator.cluster.workers import SinceWhen, Worker, WorkerState, judge_workers
+from penstock_operator.cluster.workers import (
+    SinceWhen,
+    Worker,
+    WorkerState,
+    judge_workers,
+    worker_place,
+)
 
 STORES_PATIENCE_S = 20.0
 """So long the first workers wait for the stores of all nodes that could take some."""
@@ -64,6 +71,8 @@ START_PATIENCE_S = 30.0
 """So long ready workers wait for the others before the first schedules."""
 AVOID_S = 60.0
 """So long a node that did not take a pod is the last choice."""
+FEWER_WORKERS_AFTER_S = 60.0
+"""So long a LatencySLA must have done with fewer workers before one hands over its work."""
 AT_ONCE_S = 0.25
 """While an operator is without a task: its next record must not wait."""
 SOON_S = 1.0
@@ -105,7 +114,14 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         workers_desired=len(observed.pods),
     )
     status = status_of(observed, verdict, {}, (), former)
-    return Decision(replace(memory, status=status), (), status, events_of(former, status), None, LATER_S)
+    return Decision(
+        replace(memory, status=status),
+        (),
+        status,
+        events_of(former, status),
+        next_look_s=LATER_S,
+        ground=SlaGround(held=message),
+    )
 
 
 @dataclass(slots=True)
@@ -117,6 +133,8 @@ class _Found:
     missing_room: str = ""
     need: Need | None = None
     is_handing_over: bool = False
+    is_changing: bool = False
+    """Schedules are being written."""
     waits_for: str = ""
     begun: dict[str, int] = field(default_factory=dict)
     """Operator -> shards that a schedule written now gives another home."""
@@ -201,13 +219,32 @@ class _Turn:
 
     def _groups(self) -> tuple[Group, ...]:
         spec = self.topology.spec.workers
-        wanted = min(max(spec.initial if spec.initial is not None else spec.min, spec.min), spec.upper)
-        spares = spec.warm
-        if self.is_finished:
-            wanted = spares = 0
         operators = [""] if spec.isolation == "Topology" else [s.operator for s in self.plan.stages]
         name = self.topology.metadata.name
-        return tuple(Group(name, operator, wanted, spares) for operator in operators)
+        if self.is_finished:
+            return tuple(Group(name, operator, 0, 0) for operator in operators)
+        return tuple(Group(name, operator, self._hosts_wanted(operator), spec.warm) for operator in operators)
+
+    def _hosts_wanted(self, group: str) -> int:
+        """As the Topology says; with a LatencySLA as many as its tasks need, or have been found to need."""
+        spec, sla = self.topology.spec.workers, self.observed.sla
+        wanted = min(max(spec.initial if spec.initial is not None else spec.min, spec.min), spec.upper)
+        own = [s for name, s in self.schedules.items() if group in ("", name)]
+        if not any(schedule.operator in sla.limits for schedule in own):
+            return wanted
+        least, most = max(spec.min, sla.workers_min), min(spec.upper, sla.workers_max)
+        hosts = {executor.worker for schedule in own for executor in schedule.executors}
+        room = {host.place.name: host.tasks + host.room for host in self._sla_hosts()}
+        able = sorted((room.get(name, self.tasks_per_worker) for name in hosts), reverse=True)
+        missing, needed = sum(schedule.tasks for schedule in own), 0
+        while missing > 0 and needed < len(able):
+            missing -= able[needed]
+            needed += 1
+        needed = max(wanted, needed, len(hosts) + 1 if sla.asks_worker else 0)
+        needed = min(max(needed, least), max(least, most))
+        if len(hosts) > needed and self.since.lasts_s(f"fewer:{group}") < FEWER_WORKERS_AFTER_S:
+            return min(len(hosts), max(needed, spec.upper))
+        return needed
 
     def _stages_of(self, group: Group) -> list[str]:
         return [s.operator for s in self.plan.stages if group.operator in ("", s.operator)]
@@ -292,6 +329,7 @@ class _Turn:
                 has_room=not is_short,
             )
             is_changing = self._write(group, hosts)
+            self.found.is_changing |= is_changing
             self.found.is_handing_over |= bool(hosts.leaving)
             if hosts.treatment and (is_changing or hosts.reason != "ScalingOut"):
                 self.found.treatments.append((hosts.reason, hosts.treatment))
@@ -451,6 +489,56 @@ class _Turn:
         self.deletions.append(DeletePod(worker.name, worker.pod.uid, reason))
         self.events.append(Event("Normal", "WorkerRemoved", f"worker {worker.name} is removed: {reason}"))
 
+    # --- what is left to LatencySLAs ------------------------------------------------------------
+
+    def ground(self) -> SlaGround:
+        return SlaGround(self._held(), self._busy(), tuple(self._sla_hosts()))
+
+    def _held(self) -> str:
+        if self.is_finished:
+            return "all input is read and worked off"
+        if self.topology.spec.paused:
+            return "the topology is paused"
+        if len(self.schedules) < len(self.plan.stages):
+            return self.found.waits_for or "workers are starting"
+        down = [w.name for w in self.workers if w.executors and w.state is not WorkerState.READY]
+        if down:
+            return f"worker {', '.join(down)} is not ready"
+        away = self._away()
+        return away[0] if away else ""
+
+    def _busy(self) -> str:
+        if self.settled.waits and not self.settled.is_overdue:
+            return self.settled.waits[0]
+        if self.found.treatments:
+            return self.found.treatments[0][1]
+        return "schedules are being written" if self.found.is_changing else ""
+
+    def _sla_hosts(self) -> Iterator[SlaHost]:
+        """Ready workers that stay, with what fits their cores and their nodes."""
+        stores = {store.node: store for store in self.observed.stores if store.ready}
+        free = {
+            node.name: max(0, node.cpu_allocatable_millis - node.cpu_requested_millis)
+            for node in self.observed.nodes
+            if node.schedulable and not self.rooms.is_reserved
+        }
+        for worker in self.workers:
+            store, pod = stores.get(worker.node), worker.pod
+            is_able = worker.state is WorkerState.READY and not worker.must_go and not worker.is_leaving
+            if store is None or pod is None or not is_able:
+                continue
+            room = max(0, self.tasks_per_worker - worker.tasks)
+            more = free.get(worker.node, 0)
+            while room and self._request_millis(worker.tasks + room) - pod.cpu_request_millis > more:
+                room -= 1
+            yield SlaHost(
+                worker_place(worker, self.observed.schedules),
+                StorePlace(store.id, store.node, store.address),
+                worker.operator,
+                worker.tasks,
+                room,
+            )
+
     # --- the verdict ----------------------------------------------------------------------------
 
     def decision(self) -> Decision:
@@ -466,7 +554,7 @@ class _Turn:
         if any(not s.tasks and not s.is_source for s in self.schedules.values()) and not self.is_finished:
             next_look_s = AT_ONCE_S
         figures = schedule_figures(self.observed, self.found.begun)
-        return Decision(memory, actions, status, events, self.found.need, next_look_s, figures)
+        return Decision(memory, actions, status, events, self.found.need, next_look_s, figures, self.ground())
 
     def _verdict(self) -> Verdict:
         store = self._store_finding()

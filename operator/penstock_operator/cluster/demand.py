@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.control.target import TaskLimits
 from penstock.dataflow.partitions import shard_name
 from penstock.dataflow.plan import FilesSource, Plan, Processor, Stage, ZipfSource
 from penstock.schedule.record import OperatorSchedule
@@ -95,11 +96,16 @@ def wishes(
             tasks=_tasks(observed, stage, schedule, since),
             is_held=are_sources_held and is_source(stage),
             is_source=is_source(stage),
+            is_kept=stage.operator in observed.sla.limits,
+            is_treated=stage.operator in observed.sla.treated,
         )
     return wanted
 
 
 def _tasks(observed: Observed, stage: Stage, schedule: OperatorSchedule | None, since: SinceWhen) -> int:
+    limits = observed.sla.limits.get(stage.operator)
+    if limits is not None:
+        return _tasks_of_sla(stage, schedule, limits, is_treated=stage.operator in observed.sla.treated)
     bounds = stage.tasks
     wanted = min(max(bounds.initial, bounds.min), bounds.max)
     if bounds.min > 0 or schedule is None:
@@ -116,6 +122,17 @@ def _tasks(observed: Observed, stage: Stage, schedule: OperatorSchedule | None, 
     if schedule.tasks == 0:
         return 0
     return 0 if since.lasts_s(f"idle:{stage.operator}") >= IDLE_AFTER_S else max(wanted, 1)
+
+
+def _tasks_of_sla(
+    stage: Stage, schedule: OperatorSchedule | None, limits: TaskLimits, *, is_treated: bool
+) -> int:
+    """As many as the LatencySLA has decided, which is what the Schedule says, within its bounds."""
+    if schedule is None:
+        return min(max(stage.tasks.initial, limits.min), limits.max)
+    holders = {place.executor for place in schedule.shards.values()}
+    tasks = sum(e.tasks for e in schedule.executors if is_treated or e.name in holders)
+    return min(max(tasks, limits.min), limits.max)
 
 
 def backlog(observed: Observed, plan: Plan, schedules: Mapping[str, OperatorSchedule]) -> Backlog | None:

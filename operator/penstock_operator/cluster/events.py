@@ -1,4 +1,4 @@
-"""Kubernetes events on a Topology: one for each transition, best effort."""
+"""Kubernetes events on a Topology or a LatencySLA: one for each transition, best effort."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _CONTROLLER = "penstock.dev/operator"
 _NOTE_LENGTH_MAX = 1024
 
 
-def event_object(event: Event, topology: Object, now: datetime, reporter: str) -> Object:
-    """The object for `event` on `topology`, reported by the pod `reporter`."""
-    metadata = topology["metadata"]
+def event_object(event: Event, thing: Object, now: datetime, reporter: str) -> Object:
+    """The object for `event` on `thing`, reported by the pod `reporter`."""
+    metadata = thing["metadata"]
     note = event.message
     return {
         "apiVersion": EVENTS.api_version,
@@ -30,8 +30,8 @@ def event_object(event: Event, topology: Object, now: datetime, reporter: str) -
         "type": event.type,
         "note": note if len(note) <= _NOTE_LENGTH_MAX else f"{note[: _NOTE_LENGTH_MAX - 3]}...",
         "regarding": {
-            "apiVersion": topology["apiVersion"],
-            "kind": topology["kind"],
+            "apiVersion": thing["apiVersion"],
+            "kind": thing["kind"],
             "namespace": metadata["namespace"],
             "name": metadata["name"],
             "uid": metadata["uid"],

@@ -27,13 +27,19 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError
 from penstock.store.port import NodeStore
 from penstock.store.redis_store import RedisStore
-from penstock_operator.cluster.cluster_api import SCHEDULES, TOPOLOGIES, ClusterApi, KindUnknown
+from penstock_operator.cluster.cluster_api import (
+    LATENCY_SLAS,
+    SCHEDULES,
+    TOPOLOGIES,
+    ClusterApi,
+    KindUnknown,
+)
 from penstock_operator.cluster.fenced_cluster import FencedCluster
 from penstock_operator.cluster.health import Health, serve
 from penstock_operator.cluster.kubernetes_cluster import connect
 from penstock_operator.cluster.lease import Elector, LeaseLost
 from penstock_operator.cluster.operator_metrics import OperatorMetrics
-from penstock_operator.cluster.reconcile import Clocks, Leadership, Reconciler
+from penstock_operator.cluster.reconcile import Clocks, Leadership, Readers, Reconciler
 from penstock_operator.cluster.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.watches import Watches
 
@@ -47,6 +53,8 @@ EXIT_LEASE_LOST = 4
 POD_NAME = "PENSTOCK_POD_NAME"
 _STORE_THREADS = 32
 _RETRY_S = 5.0
+_SAMPLES_WAIT_S = 0.5
+"""An SLA does not wait longer for a store: what is missing holds."""
 _STORE_USER = "operator"
 
 Watch = Callable[[Reconciler, Callable[[str], None]], Callable[[], None]]
@@ -171,9 +179,17 @@ class Replica:
         self.metrics.leads(term)
         threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="stores")
         reader = StoreReader(self._around.open_store, threads, time.monotonic, lambda: time.time_ns() // 1000)
+        samples = StoreReader(
+            self._around.open_store,
+            threads,
+            time.monotonic,
+            lambda: time.time_ns() // 1000,
+            wait_s=_SAMPLES_WAIT_S,
+            with_shard_rows=True,
+        )
         reconciler = self.reconciler = Reconciler(
             FencedCluster(self._around.cluster, self.elector.may_act),
-            reader,
+            Readers(reader, samples),
             self._config,
             Leadership(term, self._around.reporter),
             Clocks(time.monotonic, time.time),
@@ -194,8 +210,8 @@ class Replica:
         """kopf looks once which kinds there are: they must be there before it starts."""
         while True:
             try:
-                await self._around.cluster.list(TOPOLOGIES)
-                await self._around.cluster.list(SCHEDULES)
+                for kind in (TOPOLOGIES, LATENCY_SLAS, SCHEDULES):
+                    await self._around.cluster.list(kind)
                 return
             except (KindUnknown, RetryError) as error:
                 _LOG.warning("waiting: %s", error)

@@ -19,10 +19,12 @@ from pydantic import ValidationError
 
 from penstock.api.crds import crd
 from penstock.api.document import Document
+from penstock.api.latency_sla import LatencySLASpec
 from penstock.api.schedule import ScheduleSpec
 from penstock.api.topology import TopologySpec
 from penstock_operator.cluster.cluster_api import (
     FIELD_MANAGER,
+    LATENCY_SLAS,
     PODS,
     SCHEDULES,
     STATEFUL_SETS,
@@ -41,8 +43,12 @@ from penstock_operator.cluster.memory_apply import Path, fields_of, merged
 Watcher = Callable[[Kind, str, Object], None]
 """Called with the kind, "ADDED", "MODIFIED" or "DELETED", and the object."""
 
-_WITH_STATUS = {TOPOLOGIES, SCHEDULES, PODS, STATEFUL_SETS}
-_MODELS: Mapping[Kind, type[Document]] = {TOPOLOGIES: TopologySpec, SCHEDULES: ScheduleSpec}
+_WITH_STATUS = {TOPOLOGIES, LATENCY_SLAS, SCHEDULES, PODS, STATEFUL_SETS}
+_MODELS: Mapping[Kind, type[Document]] = {
+    TOPOLOGIES: TopologySpec,
+    LATENCY_SLAS: LatencySLASpec,
+    SCHEDULES: ScheduleSpec,
+}
 _GRACE_S = 30
 _FIXED_SCHEDULE_FIELDS = ("operator", "topology", "topologyUid")
 _GROWING_SCHEDULE_FIELDS = ("term", "version")

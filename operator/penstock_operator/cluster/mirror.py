@@ -14,6 +14,7 @@ from typing import Any
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
+    LATENCY_SLAS,
     NODES,
     PODS,
     SCHEDULES,
@@ -26,7 +27,16 @@ from penstock_operator.cluster.cluster_api import (
     uid_of,
 )
 
-WATCHED = (TOPOLOGIES, SCHEDULES, PODS, NODES, STATEFUL_SETS, CONFIG_MAPS, DISRUPTION_BUDGETS)
+WATCHED = (
+    TOPOLOGIES,
+    LATENCY_SLAS,
+    SCHEDULES,
+    PODS,
+    NODES,
+    STATEFUL_SETS,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+)
 
 Changed = Callable[[Kind, Object], None]
 """Called with the kind and the object (for a deletion: as it was last known)."""
@@ -131,7 +141,7 @@ def _essence(kind: Kind, thing: Object) -> dict[str, Any]:
     """What makes two states of an object differ for a decision. What we write into a status ourselves does
     not."""
     metadata = {key: value for key, value in thing["metadata"].items() if key != "resourceVersion"}
-    left_out = {"metadata", "status"} if kind == TOPOLOGIES else {"metadata"}
+    left_out = {"metadata", "status"} if kind in (TOPOLOGIES, LATENCY_SLAS) else {"metadata"}
     if kind == CONFIG_MAPS:
         return thing  # its data is not kept: the version tells
     if kind == SCHEDULES:

@@ -13,9 +13,10 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.topology import Topology
+from penstock.api.topology import WORKERS_MAX, Topology
+from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
-from penstock.metrics.rows import HeldRow, TaskRow, WorkerRow
+from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.store.port import ShardCounters
 
@@ -154,6 +155,8 @@ class StoreReading:
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     held: HeldRow | None = None
     """What the topology holds in the store's memory, as its agent last said."""
+    shard_rows: Mapping[str, ShardRow] = field(default_factory=dict)
+    """Shard -> what its task tells; only of a reader that asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +176,19 @@ class ObservedSchedule:
     """Its annotation `penstock.dev/identity`: what of the operator its state goes by."""
     store_memory_bytes: int | None = None
     """Its spec.storeMemoryBytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlaGrip:
+    """What LatencySLAs hold of a topology. `limits` is operator -> bounds of its tasks: within them they alone
+    say which executors there are, with how many tasks, and which shards each runs. `treated` are operators
+    that they are changing right now. `asks_worker`: a decision has lately found no worker with room."""
+
+    limits: Mapping[str, TaskLimits] = field(default_factory=dict)
+    treated: frozenset[str] = frozenset()
+    asks_worker: bool = False
+    workers_min: int = 0
+    workers_max: int = WORKERS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +242,4 @@ class Observed:
     needs: tuple[Need, ...] = ()
     """`Decision.need` of all other topologies as last decided."""
     refused: tuple[Refused, ...] = ()
+    sla: SlaGrip = SlaGrip()

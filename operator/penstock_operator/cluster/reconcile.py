@@ -18,12 +18,14 @@ from datetime import UTC, datetime
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError, SkipTickError
+from penstock.schedule.record import StorePlace
 from penstock_operator.cluster.actions import Decision, Event, StoresDecision
 from penstock_operator.cluster.apply import Applier
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     EVENTS,
+    LATENCY_SLAS,
     NODES,
     PODS,
     SCHEDULES,
@@ -67,10 +69,14 @@ from penstock_operator.cluster.observed import (
     ObservedStore,
     ObservedTopology,
     Refused,
+    SlaGrip,
     StoreReading,
 )
 from penstock_operator.cluster.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.schedule_status import ScheduleStatusWriter
+from penstock_operator.cluster.sla_ground import SlaGround
+from penstock_operator.cluster.sla_keeper import SlaKeeper, SlaScene, SlaTools
+from penstock_operator.cluster.sla_objects import ObservedSla, observe_sla, topology_of
 from penstock_operator.cluster.store_reader import StoreReader
 from penstock_operator.cluster.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.topology_status import StatusWriter
@@ -88,6 +94,9 @@ _BACKOFF_S_MIN = 0.5
 _BACKOFF_S_MAX = 15.0
 _STORES = "stores"
 _TOPOLOGY = "topology"
+_SLA = "sla"
+_GROUND_AGE_S = 15.0
+"""What a topology's loop has left to its SLAs holds no longer without another turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +122,11 @@ class _Work:
     wake: asyncio.Event
     turned_s: float
     task: asyncio.Task[None] | None = None
+    keeper: SlaKeeper | None = None
+    """Of a loop that keeps the LatencySLAs of a topology."""
+    slas: dict[str, tuple[str, ObservedSla]] = field(default_factory=dict)
+    """uid -> (generation and name, what it means)."""
+    ground: SlaGround = SlaGround()  # noqa: RUF009 - frozen
     memory: Memory = field(default_factory=Memory)
     status: StatusWriter | None = None
     schedules: ScheduleStatusWriter | None = None
@@ -124,6 +138,14 @@ class _Work:
     phase: str = "Pending"
     refusal: str = ""
     """What the API server said to the last turn's write that it will never take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who reads the stores: for the topologies' loops, and, apart and often, `samples` for their SLAs."""
+
+    stores: StoreReader
+    samples: StoreReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +164,14 @@ class Reconciler:
     def __init__(
         self,
         cluster: ClusterApi,
-        reader: StoreReader,
+        readers: Readers,
         config: OperatorConfig,
         leadership: Leadership,
         clocks: Clocks,
         metrics: OperatorMetrics,
     ) -> None:
         self._cluster = cluster
-        self._reader = reader
+        self._readers = readers
         self._config = config
         self._leadership = leadership
         self._clocks = clocks
@@ -157,6 +179,8 @@ class Reconciler:
         self.mirror = Mirror(self._changed)
         self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
         self._topologies: dict[str, _Work] = {}
+        self._slas: dict[str, _Work] = {}
+        """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
         self._schedules: dict[str, ObservedSchedule] = {}
         self._renewal = RenewalMemory()
@@ -181,6 +205,7 @@ class Reconciler:
         """Which loop does not come to the end of its turn, in a sentence; "" when all do."""
         now_s = self._clocks.monotonic_s()
         loops = {"the node stores": self._stores, **{f"topology {k}": v for k, v in self._topologies.items()}}
+        loops |= {f"the SLAs of topology {name}": work for name, work in self._slas.items()}
         for what, work in loops.items():
             if now_s - work.turned_s > STALLED_S:
                 return f"the loop of {what} has not ended a turn for {now_s - work.turned_s:.0f} s"
@@ -239,7 +264,21 @@ class Reconciler:
             self._wake_all()  # there may be room now
         uids = {one.topology_uid for one in self._schedules.values()}
         uids |= {uid_of(one) for one in self.mirror.all(TOPOLOGIES)}
-        self._reader.keep_only({store.address for store in self._observed_stores()}, uids)
+        for reader in (self._readers.stores, self._readers.samples):
+            reader.keep_only({store.address for store in self._observed_stores()}, uids)
+        self._start_and_end_sla_loops(group)
+
+    def _start_and_end_sla_loops(self, group: asyncio.TaskGroup) -> None:
+        named = {topology_of(one) for one in self.mirror.all(LATENCY_SLAS)}
+        for name in named - self._slas.keys():
+            work = self._slas[name] = self._new_work()
+            work.keeper = SlaKeeper(self._sla_tools(name, work))
+            work.task = group.create_task(self._loop(_SLA, name, work))
+        for name in self._slas.keys() - named:
+            work = self._slas.pop(name)
+            if work.task is not None:
+                work.task.cancel()
+            self._wake(name)
 
     async def _loop(self, loop: str, name: str, work: _Work) -> None:
         """Turn after turn. Only LeaseLost ends it."""
@@ -248,7 +287,7 @@ class Reconciler:
             work.wake.clear()
             began_s = self._clocks.monotonic_s()
             try:
-                look_s = await (self._turn_stores() if loop == _STORES else self._turn(name, work))
+                look_s = await self._one_turn(loop, name, work)
                 failures = 0
             except LeaseLost:
                 raise
@@ -259,11 +298,21 @@ class Reconciler:
             work.turned_s = self._clocks.monotonic_s()
             self._metrics.turned(loop, work.turned_s - began_s)
             self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
+            if loop == _SLA and not failures:
+                # What an interval is measured from is its begin.
+                look_s = max(0.0, look_s - _GAP_S - (work.turned_s - began_s))
             await asyncio.sleep(_GAP_S if not failures else look_s)
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes as it is woken.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(look_s, _LOOK_S_MAX)):
                     await work.wake.wait()
+
+    async def _one_turn(self, loop: str, name: str, work: _Work) -> float:
+        if loop == _STORES:
+            return await self._turn_stores()
+        if work.keeper is not None:
+            return await work.keeper.turn()
+        return await self._turn(name, work)
 
     def _tell(self, loop: str, name: str, error: Exception, failures: int) -> None:
         kinds = ((RetryError, "retry"), (PermanentError, "permanent"), (SkipTickError, "skip"))
@@ -292,6 +341,7 @@ class Reconciler:
 
     async def _carry_out(self, work: _Work, manifest: Object, decision: Decision) -> None:
         work.memory = decision.memory
+        work.ground = decision.ground
         if work.need != decision.need:
             work.need = decision.need
             self._wake_all()
@@ -305,7 +355,8 @@ class Reconciler:
         try:
             outcome = await self._applier.carry_out(decision.actions)
         except PermanentError as error:
-            await work.status.write(manifest, _with_refusal(decision, work, str(error)))
+            told = _with_refusal(decision, work, str(error))
+            await work.status.write(manifest, told.status, told.events)
             raise
         work.refusal = ""
         for name in outcome.created:
@@ -314,7 +365,7 @@ class Reconciler:
             work.refused[refused.name] = refused
         if outcome.stopped or outcome.refused:
             work.wake.set()
-        await work.status.write(manifest, decision)
+        await work.status.write(manifest, decision.status, decision.events)
         if not outcome.stopped:
             await work.schedules.write(decision.schedules)
 
@@ -395,7 +446,7 @@ class Reconciler:
         nodes = {name_of(node) for node in self.mirror.all(NODES)}
         wanted |= {observe_pod(pod, nodes).node for pod in self._pods_of(topology.name)} | homes.keys()
         addresses = {store.id: store.address for store in self._observed_stores() if store.id in wanted}
-        readings = await self._reader.read(_state_uid(topology, schedules), addresses, homes)
+        readings = await self._readers.stores.read(_state_uid(topology, schedules), addresses, homes)
         for store, reading in readings.items():
             if reading is None:
                 self._metrics.unread(store)
@@ -432,6 +483,51 @@ class Reconciler:
                 if name != topology.name and one.need is not None
             ),
             refused=tuple(work.refused.values()),
+            sla=sla.keeper.grip
+            if (sla := self._slas.get(topology.name)) is not None and sla.keeper is not None
+            else SlaGrip(),
+        )
+
+    # --- latency SLAs
+
+    def _sla_tools(self, name: str, work: _Work) -> SlaTools:
+        return SlaTools(
+            cluster=self._cluster,
+            reader=self._readers.samples,
+            applier=self._applier,
+            namespace=self._config.namespace,
+            term=self._leadership.term,
+            reporter=self._leadership.reporter,
+            clock_s=self._clocks.monotonic_s,
+            wall_us=lambda: int(self._clocks.wall_s() * 1e6),
+            scene=lambda: self._sla_scene(name, work),
+            schedules=lambda: self._schedules_of(name),
+            wake=lambda: self._wake(name),
+            unread=self._metrics.unread,
+        )
+
+    def _sla_scene(self, name: str, work: _Work) -> SlaScene:
+        topology = self._topologies.get(name)
+        ground = topology.ground if topology is not None else SlaGround()
+        if topology is not None and self._clocks.monotonic_s() - topology.turned_s > _GROUND_AGE_S:
+            ground = SlaGround(held="the operator has not looked at the topology for a while")
+        slas = [one for one in self.mirror.all(LATENCY_SLAS) if topology_of(one) == name]
+        read: dict[str, tuple[str, ObservedSla]] = {}
+        for one in slas:
+            version, known = str(one["metadata"].get("generation", 0)), work.slas.get(uid_of(one))
+            meaning = known[1] if known is not None and known[0] == version else observe_sla(one)
+            read[uid_of(one)] = (version, replace(meaning, manifest=one))
+        work.slas = read
+        return SlaScene(
+            topology=topology.parsed if topology is not None else None,
+            names=tuple(self._topologies),
+            slas=tuple(meaning for _, meaning in read.values()),
+            ground=ground,
+            stores={
+                store.node: StorePlace(store.id, store.node, store.address)
+                for store in self._observed_stores()
+                if store.ready
+            },
         )
 
     def _pods_of(self, topology: str) -> list[Object]:
@@ -492,6 +588,11 @@ class Reconciler:
         if kind == TOPOLOGIES:
             self._wake(name_of(thing))
             self._names_changed.set()
+        elif kind == LATENCY_SLAS:
+            self._names_changed.set()
+            work = self._slas.get(topology_of(thing))
+            if work is not None:
+                work.wake.set()
         elif kind == SCHEDULES:
             self._wake(str(thing["spec"].get("topology")))
             self._stores.wake.set()

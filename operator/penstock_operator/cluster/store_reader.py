@@ -11,11 +11,19 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.metrics.rows import HeldRow, PartitionsRow, TaskRow, WorkerRow, unpack
+from penstock.metrics.rows import (
+    HeldRow,
+    PartitionsRow,
+    ShardRow,
+    TaskRow,
+    WorkerRow,
+    shard_row_name,
+    unpack,
+)
 from penstock.store.port import (
     Assignment,
     Call,
@@ -70,6 +78,8 @@ class StoreReader:
     wall_us: Callable[[], int]
     wait_s: float = 1.5
     """How long a turn waits for a store."""
+    with_shard_rows: bool = False
+    """Read what tasks tell of the shards that are asked for, too."""
     _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
     _manners: dict[str, _Manners] = field(default_factory=dict)
 
@@ -118,7 +128,9 @@ class StoreReader:
     async def _look(self, store: NodeStore, shards: tuple[str, ...], gate: asyncio.Semaphore) -> StoreReading:
         async with gate:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self.threads, _look, store, shards, self.wall_us)
+            return await loop.run_in_executor(
+                self.threads, _look, store, shards, self.wall_us, self.with_shard_rows
+            )
 
 
 def _seen(reading: asyncio.Future[StoreReading]) -> None:
@@ -127,11 +139,26 @@ def _seen(reading: asyncio.Future[StoreReading]) -> None:
         reading.exception()
 
 
-def _look(store: NodeStore, shards: tuple[str, ...], wall_us: Callable[[], int]) -> StoreReading:
+def _look(
+    store: NodeStore, shards: tuple[str, ...], wall_us: Callable[[], int], with_shard_rows: bool
+) -> StoreReading:
+    # Rows before counters: what tasks have told is never ahead of what the store has counted.
     calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
     told: WorkerAssignment
     told, rows, failures, counters = store.pipeline(calls)
-    return reading_of(told.generation, wall_us(), rows, failures, zip(shards, counters, strict=True))
+    reading = reading_of(told.generation, wall_us(), rows, failures, zip(shards, counters, strict=True))
+    return replace(reading, shard_rows=shard_rows(rows, shards)) if with_shard_rows else reading
+
+
+def shard_rows(rows: Mapping[str, bytes], shards: Iterable[str]) -> dict[str, ShardRow]:
+    """Shard -> what its task tells, of those that have told."""
+    found = {}
+    for shard in shards:
+        packed = rows.get(name := shard_row_name(shard))
+        row = unpack(name, packed) if packed is not None else None
+        if isinstance(row, ShardRow):
+            found[shard] = row
+    return found
 
 
 def reading_of(
@@ -141,7 +168,7 @@ def reading_of(
     failures: Mapping[str, str],
     counters: Iterable[tuple[str, Any]],
 ) -> StoreReading:
-    """A reading from a store's answers. Shards' own rows are left out: the counters say it."""
+    """A reading from a store's answers. Shards' own rows are left out: see `shard_rows`."""
     workers: dict[str, WorkerRow] = {}
     tasks: dict[str, TaskRow] = {}
     partitions: dict[str, tuple[str, ...]] = {}

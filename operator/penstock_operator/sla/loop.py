@@ -123,6 +123,8 @@ class SlaEvent:
 
     text: str
     is_trouble: bool = False
+    kind: str = ""
+    """The treatment that was begun; "" for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class SlaLoop:
         shards: Mapping[str, Sequence[str]],
         edges: Sequence[tuple[str, str]],
         log: DecisionKeeper,
-        ways: Ways = Ways(),  # noqa: B008 - frozen
+        ways: Ways = Ways(),
     ) -> None:
         self.promise = promise
         self._ways = ways
@@ -483,6 +485,8 @@ class SlaLoop:
                 replace(decision, treatment=Treatment.HOLD, rule=REFUSED, reason=reason, actions=())
             )
             return None
+        if any(isinstance(action, AddExecutor | AssignCores) for action in decision.actions):
+            self._lacked_room_us = None
         number = self._log.decided(decision, self.promise.name, dry_run=False)
         self._remember(decision, number)
         course = begun.course or Course(decision, decision.actions, Step.MOVING, look.at_us, look.at_us)
@@ -526,14 +530,14 @@ class SlaLoop:
         executors = {executor.name: executor for executor in schedule.executors}
         actions: list[Action] = []
         for action in decision.actions:
-            if isinstance(action, AssignCores) and action.name in executors:
-                executor = executors[action.name]
-                node = node_of[executor.worker]
-                own = max(1, action.cores.get(node, 0))
-                if own == executor.tasks and any(at != node for at in action.cores):
-                    continue
-                action = replace(action, cores={node: own})
-            actions.append(action)
+            if not isinstance(action, AssignCores) or action.name not in executors:
+                actions.append(action)
+                continue
+            executor = executors[action.name]
+            node = node_of[executor.worker]
+            own = max(1, action.cores.get(node, 0))
+            if own != executor.tasks or not any(at != node for at in action.cores):
+                actions.append(replace(action, cores={node: own}))
         if decision.actions and not actions:
             raise ActionRefused("the cores are on other nodes, and executors have none there")
         return replace(decision, actions=tuple(actions))
@@ -572,10 +576,11 @@ class SlaLoop:
         self._counts[str(decision.treatment)] += 1
         dry = "dry run: " if self.promise.dry_run else ""
         self._last_decision = f"{dry}{decision.operator}: {decision.treatment}, {decision.reason}"
-        self._tell(f"{dry}{decision.operator} #{number} {decision.treatment}: {decision.reason}")
+        told = f"{dry}{decision.operator} #{number} {decision.treatment}: {decision.reason}"
+        self._tell(told, kind=str(decision.treatment))
 
-    def _tell(self, text: str, *, is_trouble: bool = False) -> None:
-        self._events.append(SlaEvent(f"{self.promise.name}: {text}", is_trouble))
+    def _tell(self, text: str, *, is_trouble: bool = False, kind: str = "") -> None:
+        self._events.append(SlaEvent(f"{self.promise.name}: {text}", is_trouble, kind))
 
     # --- showing ----------------------------------------------------------------------------------
 
