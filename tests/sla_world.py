@@ -79,8 +79,8 @@ class SlaWorld(World):
         return SlaKeeper(
             SlaTools(
                 cluster=self.slas,
-                reader=cast(StoreReader, self),
-                applier=cast(Applier, self),
+                reader=cast("StoreReader", self),
+                applier=cast("Applier", self),
                 namespace="streams",
                 term=self.term,
                 reporter="operator-0",

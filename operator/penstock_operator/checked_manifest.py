@@ -38,6 +38,8 @@ class CheckedManifest:
     text: str
     plans: tuple[Plan, ...]
     promises: tuple[Promise, ...] = ()
+    hint: str = ""
+    """A sentence about what is right, and may be meant otherwise; "" for none."""
 
     @property
     def plan(self) -> Plan:
@@ -66,7 +68,16 @@ def check_manifest(path: Path, overrides: Sequence[str], sla_file: Path | None =
     plans = {topology.metadata.name: compile_topology(topology) for topology in manifest.topologies}
     by_name = {topology.metadata.name: topology for topology in manifest.topologies}
     promises = (promise_of(sla, by_name[sla.spec.topology], plans[sla.spec.topology]) for sla in slas)
-    return CheckedManifest(manifest_text(manifest), tuple(plans.values()), tuple(promises))
+    hint = "" if sla_file is not None else _hint(path, manifest.latency_slas)
+    return CheckedManifest(manifest_text(manifest), tuple(plans.values()), tuple(promises), hint)
+
+
+def _hint(path: Path, slas: Sequence[LatencySLA]) -> str:
+    """LatencySLAs in the manifest itself are checked, and kept only where that is asked for."""
+    if not slas:
+        return ""
+    names = ", ".join(sla.metadata.name for sla in slas)
+    return f"{path} holds LatencySLA {names}: `penstock run` keeps it with --sla {path} only"
 
 
 def _checked(path: Path, overrides: Sequence[str]) -> Manifest:

@@ -129,6 +129,8 @@ def run(
         sys.exit(EXIT_INVALID)
     except PenstockError as error:
         _cannot_run(error)
+    if checked.hint:
+        click.echo(checked.hint, err=True)
     import os
 
     from penstock_operator.local.prerequisites import check_java, check_ports
@@ -197,8 +199,12 @@ def validate(
     from penstock_operator.checked_manifest import check_for_cluster, check_manifest
 
     faults: tuple[Fault, ...] = ()
+    hint = ""
     try:
-        (check_for_cluster if cluster else check_manifest)(manifest, overrides, sla_file)
+        if cluster:
+            check_for_cluster(manifest, overrides, sla_file)
+        else:
+            hint = check_manifest(manifest, overrides, sla_file).hint
     except InvalidManifest as invalid:
         faults = invalid.faults
     except PenstockError as error:
@@ -211,6 +217,8 @@ def validate(
         _write_faults(manifest, faults)
     else:
         click.echo(f"{manifest}: valid")
+    if hint:
+        click.echo(hint, err=True)
     if faults:
         sys.exit(EXIT_INVALID)
 

@@ -4,9 +4,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import cluster_objects as objects
-from penstock_operator.cluster.actions import Decision, Event
+from penstock_operator.cluster.actions import Event
 from penstock_operator.cluster.cluster_api import EVENTS, TOPOLOGIES, Object
-from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.memory_cluster import MemoryCluster
 from penstock_operator.cluster.topology_status import StatusWriter
 from running import run

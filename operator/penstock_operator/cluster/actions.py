@@ -125,7 +125,8 @@ class Event:
 class Decision:
     """`status` is the whole status of the Topology (server-side applied when it differs), `schedules` what is
     to stand in that of its Schedules. `need` is what has no room yet: the runtime shows it to the other
-    topologies; `ground` is for its LatencySLAs. Look again after `next_look_s` at the latest, or as soon as something changes."""
+    topologies; `ground` is for its LatencySLAs. Look again after `next_look_s` at the latest, or as soon as
+    something changes."""
 
     memory: Memory
     actions: tuple[Action, ...] = ()

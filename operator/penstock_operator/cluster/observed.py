@@ -180,9 +180,10 @@ class ObservedSchedule:
 
 @dataclass(frozen=True, slots=True)
 class SlaGrip:
-    """What LatencySLAs hold of a topology. `limits` is operator -> bounds of its tasks: within them they alone
-    say which executors there are, with how many tasks, and which shards each runs. `treated` are operators
-    that they are changing right now. `asks_worker`: a decision has lately found no worker with room."""
+    """What LatencySLAs hold of a topology. `limits` is operator -> bounds of its tasks: within them they
+    alone say which executors there are, with how many tasks, and which shards each runs. `treated` are
+    operators that they are changing right now. `asks_worker`: a decision has lately found no worker with
+    room."""
 
     limits: Mapping[str, TaskLimits] = field(default_factory=dict)
     treated: frozenset[str] = frozenset()
