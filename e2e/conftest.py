@@ -28,6 +28,7 @@ ORDER = (
     "word_count",
     "zipf_calculator",
     "edits",
+    "latency_sla",
     "life",
     "process_faults",
     "node_faults",

@@ -13,10 +13,10 @@ from e2e.harness.cluster import Cluster
 from e2e.harness.commands import CommandFailed
 
 KINDS = (
-    "topologies,schedules,pods,statefulsets,deployments,jobs,configmaps,poddisruptionbudgets,"
+    "topologies,latencyslas,schedules,pods,statefulsets,deployments,jobs,configmaps,poddisruptionbudgets,"
     "persistentvolumeclaims,services,endpointslices,leases"
 )
-DESCRIBED = "topologies,schedules,pods,statefulsets,jobs"
+DESCRIBED = "topologies,latencyslas,schedules,pods,statefulsets,jobs"
 LOG_LINES = 3000
 # Counts alone: how many keys there are of each kind, and the server's own figures.
 _FIGURES = """
@@ -45,7 +45,7 @@ def gather(cluster: Cluster, folder: Path) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
     keep("objects.txt", cluster.kubectl, "get", KINDS, "--output=wide")
-    keep("objects.yaml", cluster.kubectl, "get", "topologies,schedules,pods", "--output=yaml")
+    keep("objects.yaml", cluster.kubectl, "get", "topologies,latencyslas,schedules,pods", "--output=yaml")
     keep("described.txt", cluster.kubectl, "describe", DESCRIBED)
     keep("events.txt", cluster.kubectl, "get", "events", "--sort-by=.lastTimestamp")
     keep("nodes.txt", cluster.kubectl, "describe", "nodes")
