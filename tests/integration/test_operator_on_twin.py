@@ -18,6 +18,7 @@ from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     EVENTS,
+    LATENCY_SLAS,
     LEASES,
     NODES,
     PODS,
@@ -372,5 +373,38 @@ def test_a_write_that_is_never_taken_is_told_on_the_topology(nodes: RedisBackend
         await stage.until(told)
         stage.cluster.forbidden = set()
         await stage.until_phase("Running")
+
+    tell(nodes, story)
+
+
+def test_a_latency_sla_that_cannot_be_kept_says_so_on_itself(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        def sla(name: str, topology_name: str) -> Object:
+            return {
+                "apiVersion": LATENCY_SLAS.api_version,
+                "kind": LATENCY_SLAS.kind,
+                "metadata": {"name": name},
+                "spec": {"topology": topology_name, "latency": "250ms"},
+            }
+
+        async def reason(name: str) -> str:
+            found = await stage.cluster.get(LATENCY_SLAS, name) or {}
+            conditions = (found.get("status") or {}).get("conditions") or []
+            return next((one["reason"] for one in conditions if one["type"] == "Ready"), "")
+
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        await stage.cluster.create(LATENCY_SLAS, sla("lost", "no-such"))
+        await stage.cluster.create(LATENCY_SLAS, sla("keyless", "words"))
+
+        async def told() -> bool:
+            return (await reason("lost"), await reason("keyless")) == ("TopologyMissing", "Invalid")
+
+        await stage.until(told)
+        (event, *_) = [
+            one for one in (await stage.cluster.list(EVENTS)).items if one["regarding"]["name"] == "lost"
+        ]
+        assert (event["type"], event["reason"]) == ("Warning", "TopologyMissing")
+        assert event["regarding"]["kind"] == "LatencySLA"
 
     tell(nodes, story)

@@ -29,6 +29,19 @@ def test_the_example_is_valid(example: Path) -> None:
     assert ended.output.endswith("topology.yaml: valid\n")
 
 
+def test_an_sla_in_the_manifest_is_hinted_at_unless_it_is_asked_for(example: Path) -> None:
+    manifest = example / "topology.yaml"
+    spec = "spec: {topology: word-count, latency: 250ms}"
+    sla = f"---\napiVersion: penstock.dev/v1alpha1\nkind: LatencySLA\nmetadata: {{name: quick}}\n{spec}\n"
+    manifest.write_text(manifest.read_text() + sla)
+    ended = CliRunner().invoke(main, ["validate", str(manifest)])
+    assert ended.exit_code == 0, ended.output
+    assert f"holds LatencySLA quick: `penstock run` keeps it with --sla {manifest} only" in ended.output
+    asked = CliRunner().invoke(main, ["validate", str(manifest), "--sla", str(manifest)])
+    assert asked.exit_code == 0, asked.output
+    assert "LatencySLA" not in asked.output
+
+
 def test_code_that_is_missing_and_code_that_is_wrong_are_listed_together(example: Path) -> None:
     code = (example / "word_count.py").read_text().replace("def split(", "def splitt(")
     (example / "word_count.py").write_text(code.replace("class Count(StatefulProcessor)", "class Count"))

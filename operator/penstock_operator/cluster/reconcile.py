@@ -507,7 +507,7 @@ class Reconciler:
         )
 
     def _sla_scene(self, name: str, work: _Work) -> SlaScene:
-        topology = self._topologies.get(name)
+        topology, manifest = self._topologies.get(name), self.mirror.get(TOPOLOGIES, name)
         ground = topology.ground if topology is not None else SlaGround()
         if topology is not None and self._clocks.monotonic_s() - topology.turned_s > _GROUND_AGE_S:
             ground = SlaGround(held="the operator has not looked at the topology for a while")
@@ -519,7 +519,7 @@ class Reconciler:
             read[uid_of(one)] = (version, replace(meaning, manifest=one))
         work.slas = read
         return SlaScene(
-            topology=topology.parsed if topology is not None else None,
+            topology=self._parse(topology, manifest) if topology and manifest else None,
             names=tuple(self._topologies),
             slas=tuple(meaning for _, meaning in read.values()),
             ground=ground,

@@ -114,11 +114,18 @@ def placed(look: SlaLook, schedules: Sequence[ObservedSchedule], ground: SlaGrou
 
 
 def with_hosts(schedule: OperatorSchedule, hosts: Iterable[SlaHost]) -> OperatorSchedule:
-    """`schedule`, same version, with all workers that may be given executors of its operator."""
+    """`schedule`, same version, with all workers that may be given executors of its operator; the very object
+    where it has them."""
     workers = {place.name: place for place in schedule.workers}
+    new = [
+        host
+        for host in hosts
+        if host.operator in ("", schedule.operator) and host.place.name not in workers
+    ]
+    if not new:
+        return schedule
     stores = {store.id: store for store in schedule.stores}
-    for host in hosts:
-        if host.operator in ("", schedule.operator):
-            workers.setdefault(host.place.name, host.place)
-            stores.setdefault(host.store.id, host.store)
+    for host in new:
+        workers[host.place.name] = host.place
+        stores.setdefault(host.store.id, host.store)
     return replace(schedule, workers=tuple(workers.values()), stores=tuple(stores.values()))
