@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from cluster_world import World
+from cluster_world import World, read_topology
 from penstock.metrics.rows import ShardRow, TaskRow
 from penstock.schedule.record import StorePlace
 from penstock.store.port import ShardCounters
@@ -19,7 +19,7 @@ from penstock_operator.cluster.actions import Action, WriteSchedule
 from penstock_operator.cluster.apply import Applier, Outcome
 from penstock_operator.cluster.cluster_api import LATENCY_SLAS, Object
 from penstock_operator.cluster.memory_cluster import MemoryCluster
-from penstock_operator.cluster.observed import Observed, StoreReading
+from penstock_operator.cluster.observed import Observed, ObservedTopology, StoreReading
 from penstock_operator.cluster.sla_ground import SlaGround
 from penstock_operator.cluster.sla_keeper import SlaKeeper, SlaScene, SlaTools
 from penstock_operator.cluster.sla_objects import observe_sla
@@ -73,6 +73,7 @@ class SlaWorld(World):
         self.ground = SlaGround()
         self.keeper = self._new_keeper()
         self._look = 0
+        self._parsed: tuple[object, ObservedTopology] | None = None
         self._listed: tuple[Object, ...] = ()
 
     def _new_keeper(self) -> SlaKeeper:
@@ -134,15 +135,17 @@ class SlaWorld(World):
     # --- what the keeper is given -----------------------------------------------------------------
 
     def _scene(self) -> SlaScene:
-        observed = super().observed()
+        if self._parsed is None or self._parsed[0] is not self.document["spec"]:
+            self._parsed = (self.document["spec"], read_topology(self.document))
+        stores = [self._store_seen(name) for name in self.stores]
         return SlaScene(
-            topology=observed.topology if self.is_known else None,
+            topology=self._parsed[1] if self.is_known else None,
             names=("words",),
             slas=tuple(observe_sla(one) for one in self._listed),
             ground=self.ground,
             stores={
                 store.node: StorePlace(store.id, store.node, store.address)
-                for store in observed.stores
+                for store in stores
                 if store.ready
             },
         )

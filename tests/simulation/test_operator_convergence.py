@@ -103,7 +103,7 @@ def _to_the_operator(world: World, what: str, value: object) -> None:
 LOADS = (20.0, 120.0, 300.0)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(happenings, st.tuples(st.just("load"), st.sampled_from(LOADS))), max_size=8))
 def test_whatever_happens_the_sla_and_the_operator_come_to_one_end(story: list[tuple[str, object]]) -> None:
     world = SlaWorld(manifest(spec__workers__min=1), nodes=3, load_per_s=100)
