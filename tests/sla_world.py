@@ -144,9 +144,7 @@ class SlaWorld(World):
             slas=tuple(observe_sla(one) for one in self._listed),
             ground=self.ground,
             stores={
-                store.node: StorePlace(store.id, store.node, store.address)
-                for store in stores
-                if store.ready
+                store.node: StorePlace(store.id, store.node, store.address) for store in stores if store.ready
             },
         )
 

@@ -90,7 +90,7 @@ def test_a_worker_more_comes_when_the_one_that_stands_is_full_and_goes_when_it_i
     world.load_per_s = 20
     world.run(240)
     assert tasks(world) <= 2
-    assert sorted(world.ready_pods()) == ["words-w0"]
+    assert len(world.ready_pods()) == len(world.pods) == 1
     assert world.is_whole()
     settled(world)
 
@@ -175,8 +175,10 @@ def test_a_dry_run_decides_and_shows_and_changes_nothing() -> None:
 
 def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they_brought() -> None:
     world = started()
+    world.load_per_s = 600
+    world.run(2)
     world.load_per_s = 180
-    world.run(40)
+    world.run(60)
     status = world.sla_status()
     LatencySLAStatus.model_validate(status, by_alias=True, by_name=False)
     assert status["observedGeneration"] == 1
@@ -184,14 +186,14 @@ def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they
     assert status["latency"].endswith("ms")
     assert status["tasks"] == status["executors"] == tasks(world)
     assert 0 < status["successRate"] < 1
-    assert "scale-out" in status["lastDecision"]
+    assert status["lastDecision"].startswith("count: ")
     assert status["lastScaled"]
     assert world.sla_condition("SLAMet") == ("True", "WithinBound")
     assert world.sla_condition("Ready") == ("True", "Kept")
     assert world.sla_condition("Rebalancing") == ("False", "Settled")
-    scaled = [one for one in status["decisions"] if one["treatment"] == "ScaleOut"]
-    assert scaled
-    assert all("done in" in one["brought"] for one in scaled)
+    treated = [one for one in status["decisions"] if "actions" in one]
+    assert treated
+    assert all("done in" in one["brought"] for one in treated)
     assert {"Kept", "BoundExceeded", "WithinBound", "ScaleOut"} <= set(reasons(world))
 
 

@@ -118,9 +118,7 @@ def with_hosts(schedule: OperatorSchedule, hosts: Iterable[SlaHost]) -> Operator
     where it has them."""
     workers = {place.name: place for place in schedule.workers}
     new = [
-        host
-        for host in hosts
-        if host.operator in ("", schedule.operator) and host.place.name not in workers
+        host for host in hosts if host.operator in ("", schedule.operator) and host.place.name not in workers
     ]
     if not new:
         return schedule
