@@ -86,6 +86,11 @@ class _Shown:
     loop: SlaLoop | None = None
     made_of: tuple[Any, ...] = ()
     told: list[SlaEvent] = field(default_factory=list)
+    lacked_us: int | None = None
+    """When a decision last found no worker with room, until one has found some."""
+
+    def asks_worker(self, now_us: int) -> bool:
+        return self.lacked_us is not None and now_us - self.lacked_us < ASKED_WITHIN_US
 
 
 class SlaKeeper:
@@ -109,7 +114,7 @@ class SlaKeeper:
         return SlaGrip(
             limits={name: given for one in promises for name, given in one.scope.limits.items()},
             treated=frozenset(name for loop in acting for name in loop.treatments),
-            asks_worker=any(loop.lacked_room(self._tools.wall_us(), ASKED_WITHIN_US) for loop in acting),
+            asks_worker=self._asks_worker(),
             workers_min=max((one.workers_min for one in promises), default=0),
             workers_max=min((one.workers_max for one in promises), default=WORKERS_MAX),
         )
@@ -128,12 +133,15 @@ class SlaKeeper:
             await self._look(due, scene, scene.topology, schedules)
         for one in judged:
             await self._show(one, scene)
-        now_us = self._tools.wall_us()
-        asked = any(loop is not None and loop.lacked_room(now_us, ASKED_WITHIN_US) for loop in loops)
+        asked = self._asks_worker()
         if asked != self._asked:
             self._asked = asked
             self._tools.wake()
         return min((loop.interval_s for loop in loops if loop is not None), default=IDLE_LOOK_S)
+
+    def _asks_worker(self) -> bool:
+        now_us = self._tools.wall_us()
+        return any(one.loop is not None and one.asks_worker(now_us) for one in self._shown.values())
 
     # --- which SLAs there are ---------------------------------------------------------------------
 
@@ -225,6 +233,10 @@ class SlaKeeper:
         turn = loop.examine(look)
         shown = next(one for one in self._shown.values() if one.loop is loop)
         shown.told += turn.events
+        if turn.lacks_room:
+            shown.lacked_us = look.at_us
+        elif turn.schedules:
+            shown.lacked_us = None
         for schedule in turn.schedules:
             if not await self._write(schedule, topology, scene):
                 loop.refused(schedule.operator)

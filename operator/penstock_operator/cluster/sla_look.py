@@ -109,6 +109,7 @@ def placed(look: SlaLook, schedules: Sequence[ObservedSchedule], ground: SlaGrou
         schedules={name: with_hosts(one, ground.hosts) for name, one in by_operator.items()},
         nodes=nodes,
         room=room,
+        warm=frozenset(room.keys() - given.keys()),
         taken=frozenset(e.name for one in by_operator.values() for e in one.executors),
     )
 

@@ -202,7 +202,6 @@ class SlaLoop:
         self._since_us: dict[str, int] = {}
         self._events: list[SlaEvent] = []
         self._lacks_room = False
-        self._lacked_room_us: int | None = None
 
     @property
     def interval_s(self) -> float:
@@ -216,10 +215,6 @@ class SlaLoop:
             for name, kept in self._operators.items()
             if (treated := kept.under_way) is not None
         }
-
-    def lacked_room(self, now_us: int, within_us: int) -> bool:
-        """Whether a decision has found no worker with room lately: one more worker is asked for."""
-        return self._lacked_room_us is not None and now_us - self._lacked_room_us < within_us
 
     def due(self, now_us: int) -> bool:
         """Whether an interval has passed."""
@@ -478,15 +473,11 @@ class SlaLoop:
             _check_room(schedule, begun.schedule, look.room)
         except ActionRefused as refused:
             self._lacks_room = self._lacks_room or isinstance(refused, NoRoom)
-            if isinstance(refused, NoRoom):
-                self._lacked_room_us = look.at_us
             reason = f"{decision.reason}; it does not fit what there is: {refused}"
             self._show_only(
                 replace(decision, treatment=Treatment.HOLD, rule=REFUSED, reason=reason, actions=())
             )
             return None
-        if any(isinstance(action, AddExecutor | AssignCores) for action in decision.actions):
-            self._lacked_room_us = None
         number = self._log.decided(decision, self.promise.name, dry_run=False)
         self._remember(decision, number)
         course = begun.course or Course(decision, decision.actions, Step.MOVING, look.at_us, look.at_us)
