@@ -316,7 +316,7 @@ def test_where_the_cores_of_a_worker_are_given_out_another_one_starts_and_takes_
     scene.finish()
     events = scene.output.events
     started, joined = events.index("worker w1 is warm"), events.index("warm worker w1 joins")
-    assert "no worker has room for 1 more tasks" in read_decisions(tmp_path)[0].reason
+    assert "no worker has room for 1 more task" in read_decisions(tmp_path)[0].reason
     assert started < joined
     assert len(scene.policy.shown[-1].executors) == 4, "the last one fits where no other worker may come"
 
