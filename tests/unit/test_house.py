@@ -62,7 +62,12 @@ def test_every_make_target_says_what_it_does() -> None:
     assert [target for target, rest in make_targets().items() if not re.search(r"## \S", rest)] == []
 
 
-def test_the_sequence_of_ci_is_make_test_alone() -> None:
+def test_ci_runs_the_two_test_commands_of_the_readme_and_shows_their_last_lines() -> None:
     lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
     commands = [line for line in lines if line and not line.startswith(("#", "set ", "cd "))]
-    assert commands == ["exec make test"]
+    tiers = "unit contract simulation integration e2e"
+    assert commands == ["make test", "make e2e", f"exec tools/tier.sh --summary {tiers}"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert {command for command in commands if command.startswith("make ")} <= set(
+        re.findall(r"`?(make [a-z0-9]+)\b", readme)
+    )
