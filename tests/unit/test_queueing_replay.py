@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -363,3 +366,33 @@ def test_latencies_are_counted_after_the_warm_up() -> None:
             for begin in (0, 30)
         ]
         assert counted == pytest.approx([240, 60], abs=3)
+
+
+_TASKS_COME_AND_GO = """
+import numpy as np
+from penstock.control.decision import AssignCores
+from penstock.simulation.queueing.model import InitialExecutor, SimulatedOperator
+from penstock.simulation.queueing.station import Station
+
+nodes = {f"node-{n}": 4 for n in range(6)}
+one = SimulatedOperator("o", 12, 1000.0, (InitialExecutor("e", 1, "node-0"),))
+station = Station(one, lambda: 0, nodes, None, 100_000, np.random.default_rng(1))
+station.treat((AssignCores("e", dict.fromkeys(nodes, 2)),), 0.0)
+station.happen(0.0, np.zeros(12))
+print([server.node for server in station.servers.values()])
+"""
+
+
+def test_a_run_does_not_depend_on_how_strings_are_hashed() -> None:
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", _TASKS_COME_AND_GO],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": str(seed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in (1, 2, 3)
+    }
+    assert len(told) == 1
+    assert "node-5" in told.pop()

@@ -346,7 +346,8 @@ class Station:
             self._home(key)
             return now_us
         going: list[int] = []
-        for node in {self.servers[server].node for server in executor.servers} | set(cores):
+        # In an order that does not depend on how strings are hashed: a run is the same for the same seed.
+        for node in dict.fromkeys([*(self.servers[server].node for server in executor.servers), *cores]):
             here = [server for server in executor.servers if self.servers[server].node == node]
             going += here[cores.get(node, 0) :]
             for _ in range(cores.get(node, 0) - len(here)):
