@@ -313,6 +313,17 @@ def test_an_executor_goes_whole_to_a_worker_with_room_when_its_own_goes() -> Non
     assert_homes_beside_executors(new)
 
 
+def test_an_executor_that_was_announced_for_one_that_goes_is_planned_by_the_same_name() -> None:
+    hosts = [host("w0", "a", room=2), host("w1", "b", room=2), host("w2", "c", room=2)]
+    old = decided(("x", "w0", 8), hosts=hosts)
+    planned = replan(old, [kept("count", 1)], hosts[1:], term=1)["count"]
+    announced = announce(old["count"], planned, term=1)
+    assert announced.version > old["count"].version
+    again = replan({"count": announced}, [kept("count", 1)], hosts[1:], term=1)["count"]
+    assert again.executors == planned.executors
+    assert again.shards == planned.shards
+
+
 def test_shards_go_to_the_other_executors_where_no_worker_has_room() -> None:
     hosts = [host("w0", "a", room=2), host("w1", "b")]
     old = decided(("x", "w0", 4), ("y", "w0", 1), ("z", "w1", 3), hosts=hosts)

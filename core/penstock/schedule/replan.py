@@ -273,12 +273,17 @@ def _keep_all(
     term: int,
     unborn: frozenset[str],
 ) -> dict[str, OperatorSchedule]:
-    used = Counter[str]()
-    for schedule in old.values():
+    treated = {wish.operator for wish in wishes if wish.is_treated}
+    own = {wish.operator for wish in wishes} - treated
+    used, taken = Counter[str](), set[str]()
+    for operator, schedule in old.items():
+        # What was announced for an earlier plan is planned anew, by the same name in the same place.
+        holders = {place.executor for place in schedule.shards.values()}
         for executor in schedule.executors:
-            used[executor.worker] += executor.tasks
+            if operator not in own or executor.name in holders:
+                used[executor.worker] += executor.tasks
+                taken.add(executor.name)
     room = {h.place.name: h.task_room - used[h.place.name] for h in hosts if not h.is_pinned}
-    taken = {executor.name for schedule in old.values() for executor in schedule.executors}
     kept = {}
     for wish in wishes:
         keeping = _Keeping(old[wish.operator], wish, hosts, room, taken, unborn)
