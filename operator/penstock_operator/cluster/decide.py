@@ -233,7 +233,9 @@ class _Turn:
         if not any(schedule.operator in sla.limits for schedule in own):
             return wanted
         least, most = max(spec.min, sla.workers_min), min(spec.upper, sla.workers_max)
-        hosts = {executor.worker for schedule in own for executor in schedule.executors}
+        # Executors that are only announced, for a worker that is to go, make no host more.
+        holders = {place.executor for schedule in own for place in schedule.shards.values()}
+        hosts = {e.worker for schedule in own for e in schedule.executors if e.name in holders}
         room = {host.place.name: host.tasks + host.room for host in self._sla_hosts()}
         able = sorted((room.get(name, self.tasks_per_worker) for name in hosts), reverse=True)
         missing, needed = sum(schedule.tasks for schedule in own), 0
