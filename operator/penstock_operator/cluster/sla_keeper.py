@@ -35,7 +35,8 @@ from penstock_operator.cluster.store_reader import StoreReader
 from penstock_operator.cluster.topology_status import StatusWriter
 
 if TYPE_CHECKING:
-    from penstock_operator.sla.loop import SlaEvent, SlaLook, SlaLoop
+    from penstock_operator.sla.loop import SlaLoop
+    from penstock_operator.sla.turn import SlaEvent, SlaLook
 
 IDLE_LOOK_S = 5.0
 """Without an SLA that can be kept."""
@@ -295,8 +296,9 @@ def _loop(
     decisions: RecentDecisions,
 ) -> SlaLoop:
     # Loaded where there is an SLA: policies need numpy, and take a while.
-    from penstock_operator.sla.loop import SlaLoop, Ways
+    from penstock_operator.sla.loop import SlaLoop
     from penstock_operator.sla.policies import has_single_tasks, policy_of
+    from penstock_operator.sla.turn import Ways
 
     ways = Ways(
         move_us_max=int(TREATMENT_DEADLINE_S * 1e6),

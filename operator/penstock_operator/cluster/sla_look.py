@@ -14,7 +14,7 @@ from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.observed import ObservedSchedule, StoreReading
 from penstock_operator.cluster.sla_ground import SlaGround, SlaHost
-from penstock_operator.sla.loop import SlaLook
+from penstock_operator.sla.turn import SlaLook
 
 Readings = Mapping[str, StoreReading | None]
 

@@ -14,8 +14,8 @@ from typing import Any
 from penstock_operator.cluster.actions import Event
 from penstock_operator.cluster.sla_decisions import camel_case, time_text
 from penstock_operator.cluster.status import Finding
-from penstock_operator.sla.loop import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent
 from penstock_operator.sla.status import SlaLine, sla_words
+from penstock_operator.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent
 
 MET_AGAIN_US = 5_000_000
 """The bound must have been kept for so long before SLAMet is true again."""

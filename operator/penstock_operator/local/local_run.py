@@ -54,7 +54,8 @@ from penstock_operator.local.run_decisions import (
 from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.run_summary import RunSummary
-from penstock_operator.sla.loop import SlaLook, SlaLoop
+from penstock_operator.sla.loop import SlaLoop
+from penstock_operator.sla.turn import SlaLook
 
 TICK_S = 0.15
 FOLLOW_S = 0.02

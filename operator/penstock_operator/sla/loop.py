@@ -14,14 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from penstock.control.decision import (
-    Action,
-    AddExecutor,
-    AssignCores,
     Decision,
     Health,
-    MoveShards,
     Outcome,
-    RemoveExecutor,
     Treatment,
 )
 from penstock.control.policy import Policy
@@ -29,7 +24,6 @@ from penstock.control.samples.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.streamswitch.treat import (
-    STEP_US_MAX,
     ActionRefused,
     Advance,
     Course,
@@ -39,16 +33,14 @@ from penstock.control.streamswitch.treat import (
     advance,
     begin,
     begin_single_tasks,
-    tasks_after,
 )
 from penstock.control.target import LatencyTarget
 from penstock.control.window_judge import Judged, WindowJudge
-from penstock.control.wording import counted
-from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule
-from penstock.store.port import ShardCounters
 from penstock_operator.sla.decision_record import Brought, DecisionKeeper
+from penstock_operator.sla.fitting import by_operator, check_limits, check_room, without_remote_cores
 from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint
+from penstock_operator.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent, SlaLook, SlaTurn, Ways
 
 TASK_SILENT_US = 3_000_000
 """A task that works or waits speaks at least once a second; an executor that is silent for so long is not
@@ -56,16 +48,11 @@ known."""
 TIMELINE_US = 1_000_000
 SHOWN_AGAIN_US = 60_000_000
 """A decision that is not carried out comes again every interval; it is kept and told so often."""
-NEWS_WINDOWS = 2
-"""A condition that lasts so many windows is told."""
 OUTCOME_WINDOWS = 4
 """So long a policy that measures is waited for before what it brought is read off the judged latency."""
 DROPPED = "somebody else changed the schedule at the same moment"
 REFUSED = "refused"
 """The rule of a decision that does not fit the schedule, or leaves the bounds."""
-UNAVAILABLE = "MetricsUnavailable"
-HELD = "Held"
-"""Conditions: the store says nothing; workers come or go, or the run ends."""
 
 
 @runtime_checkable
@@ -82,59 +69,6 @@ class Splits(Protocol):
 
     @property
     def targets(self) -> Mapping[str, LatencyTarget]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class SlaLook:
-    """What one look at store and fleet showed. `counters` is operator -> shard -> counters, `tasks` executor
-    -> when each of its tasks spoke last; `room` is worker -> tasks that may still be put there; `taken` are
-    the names of all executors; `warm` workers are used when no other has room. `held` says in words why
-    nothing may be done now, "" when it may; `busy` why nothing new may be begun, while what is under way goes
-    on."""
-
-    at_us: int
-    counters: Mapping[str, Mapping[str, ShardCounters | None]]
-    rows: Mapping[str, ShardRow]
-    tasks: Mapping[str, Sequence[int]]
-    schedules: Mapping[str, OperatorSchedule]
-    nodes: Mapping[str, int]
-    room: Mapping[str, int]
-    taken: frozenset[str]
-    warm: frozenset[str] = frozenset()
-    held: str = ""
-    busy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """How decisions are carried out where the loop runs. `move_us_max`: shards that move longer are stuck.
-    `are_tasks_single`: an executor of several tasks is split first (StreamSwitch). `has_remote_cores`: an
-    executor may have cores on other nodes than its worker's. `keeps_timeline`: for a picture at the end."""
-
-    move_us_max: int = STEP_US_MAX
-    are_tasks_single: bool = False
-    has_remote_cores: bool = True
-    keeps_timeline: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class SlaEvent:
-    """Something to tell people."""
-
-    text: str
-    is_trouble: bool = False
-    kind: str = ""
-    """The treatment that was begun; "" for anything else."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlaTurn:
-    """What comes of one look: schedules to publish, and what to tell. `lacks_room`: more tasks are wanted
-    than the workers that are up have room for."""
-
-    schedules: tuple[OperatorSchedule, ...] = ()
-    events: tuple[SlaEvent, ...] = ()
-    lacks_room: bool = False
 
 
 @dataclass(slots=True)
@@ -175,7 +109,7 @@ class SlaLoop:
         shards: Mapping[str, Sequence[str]],
         edges: Sequence[tuple[str, str]],
         log: DecisionKeeper,
-        ways: Ways = Ways(),
+        ways: Ways = Ways(),  # noqa: B008 - frozen
     ) -> None:
         self.promise = promise
         self._ways = ways
@@ -454,7 +388,7 @@ class SlaLoop:
             self._show_only(decision)
             return []
         schedules = []
-        for operator, actions in _by_operator(decision, look).items():
+        for operator, actions in by_operator(decision, look.schedules).items():
             kept = self._operators[operator]
             if operator in published or kept.under_way is not None:
                 continue
@@ -467,10 +401,11 @@ class SlaLoop:
     def _begin(self, decision: Decision, kept: _Operator, look: SlaLook) -> OperatorSchedule | None:
         schedule = look.schedules[decision.operator]
         try:
-            decision = self._without_remote(decision, schedule)
-            self._check_limits(decision, schedule)
+            if not self._ways.has_remote_cores:
+                decision = without_remote_cores(decision, schedule)
+            check_limits(decision, schedule, self.promise.scope.limits.get(decision.operator))
             begun = begin(decision, schedule, look.room, look.taken, look.at_us, warm=look.warm)
-            _check_room(schedule, begun.schedule, look.room)
+            check_room(schedule, begun.schedule, look.room)
         except ActionRefused as refused:
             self._lacks_room = self._lacks_room or isinstance(refused, NoRoom)
             reason = f"{decision.reason}; it does not fit what there is: {refused}"
@@ -511,36 +446,6 @@ class SlaLoop:
             if schedule is not None:
                 schedules.append(schedule)
         return schedules
-
-    def _without_remote(self, decision: Decision, schedule: OperatorSchedule) -> Decision:
-        """Cores on other nodes than an executor's own are left out, where there can be none. Raises
-        ActionRefused when nothing is left to be done."""
-        if self._ways.has_remote_cores:
-            return decision
-        node_of = {worker.name: worker.node for worker in schedule.workers}
-        executors = {executor.name: executor for executor in schedule.executors}
-        actions: list[Action] = []
-        for action in decision.actions:
-            if not isinstance(action, AssignCores) or action.name not in executors:
-                actions.append(action)
-                continue
-            executor = executors[action.name]
-            node = node_of[executor.worker]
-            own = max(1, action.cores.get(node, 0))
-            if own != executor.tasks or not any(at != node for at in action.cores):
-                actions.append(replace(action, cores={node: own}))
-        if decision.actions and not actions:
-            raise ActionRefused("the cores are on other nodes, and executors have none there")
-        return replace(decision, actions=tuple(actions))
-
-    def _check_limits(self, decision: Decision, schedule: OperatorSchedule) -> None:
-        """No decision leaves the bounds, whoever made it."""
-        after = tasks_after(schedule, decision.actions)
-        limits = self.promise.scope.limits.get(decision.operator)
-        if limits is not None and after > max(limits.max, schedule.tasks):
-            raise ActionRefused(f"{after} tasks are more than the {limits.max} that are allowed")
-        if limits is not None and after < min(limits.min, schedule.tasks):
-            raise ActionRefused(f"{after} tasks are fewer than the {limits.min} that are asked for")
 
     def _show_only(self, decision: Decision) -> None:
         """One that is not carried out: kept now and then, for as long as it comes again every interval."""
@@ -671,48 +576,6 @@ class SlaLoop:
 def _speaking(look: SlaLook, executor: str, since_us: int) -> int:
     """Tasks of an executor that have spoken since then."""
     return sum(at_us >= since_us for at_us in look.tasks.get(executor, ()))
-
-
-def _check_room(before: OperatorSchedule, after: OperatorSchedule, room: Mapping[str, int]) -> None:
-    """No worker gets more tasks than it has room for."""
-    grown: Counter[str] = Counter()
-    for executor in after.executors:
-        grown[executor.worker] += executor.tasks
-    for executor in before.executors:
-        grown[executor.worker] -= executor.tasks
-    for worker, tasks in grown.items():
-        if tasks > max(0, room.get(worker, 0)):
-            raise NoRoom(f"worker {worker} has no room for {counted(tasks, 'more task')}")
-
-
-def _by_operator(decision: Decision, look: SlaLook) -> dict[str, tuple[Action, ...]]:
-    """A decision's actions by operator: one about a whole topology names executors of several."""
-    if decision.operator:
-        return {decision.operator: decision.actions}
-    operator_of = {
-        executor.name: operator
-        for operator, schedule in look.schedules.items()
-        for executor in schedule.executors
-    }
-    # A new executor is of the operator that it gets shards of.
-    for action in decision.actions:
-        if isinstance(action, MoveShards) and action.source in operator_of:
-            operator_of.setdefault(action.destination, operator_of[action.source])
-    parts: dict[str, tuple[Action, ...]] = {}
-    for action in decision.actions:
-        operator = operator_of.get(_executor_of(action))
-        if operator is not None:
-            parts[operator] = (*parts.get(operator, ()), action)
-    return parts
-
-
-def _executor_of(action: Action) -> str:
-    """The executor that an action names first."""
-    match action:
-        case MoveShards(_, source):
-            return source
-        case AddExecutor(name) | RemoveExecutor(name) | AssignCores(name):
-            return name
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

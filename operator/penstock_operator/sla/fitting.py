@@ -1,0 +1,87 @@
+"""Whether a decision fits the schedules that there are, and what of it is each operator's. Pure.
+
+A policy decides from a snapshot; schedules, bounds and workers may have changed since.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from penstock.control.decision import Action, AddExecutor, AssignCores, Decision, MoveShards, RemoveExecutor
+from penstock.control.streamswitch.treat import ActionRefused, NoRoom, tasks_after
+from penstock.control.target import TaskLimits
+from penstock.control.wording import counted
+from penstock.schedule.record import OperatorSchedule
+
+
+def check_limits(decision: Decision, schedule: OperatorSchedule, limits: TaskLimits | None) -> None:
+    """No decision leaves the bounds, whoever made it. Raises ActionRefused."""
+    after = tasks_after(schedule, decision.actions)
+    if limits is not None and after > max(limits.max, schedule.tasks):
+        raise ActionRefused(f"{after} tasks are more than the {limits.max} that are allowed")
+    if limits is not None and after < min(limits.min, schedule.tasks):
+        raise ActionRefused(f"{after} tasks are fewer than the {limits.min} that are asked for")
+
+
+def check_room(before: OperatorSchedule, after: OperatorSchedule, room: Mapping[str, int]) -> None:
+    """No worker gets more tasks than it has room for. Raises NoRoom."""
+    grown: Counter[str] = Counter()
+    for executor in after.executors:
+        grown[executor.worker] += executor.tasks
+    for executor in before.executors:
+        grown[executor.worker] -= executor.tasks
+    for worker, tasks in grown.items():
+        if tasks > max(0, room.get(worker, 0)):
+            raise NoRoom(f"worker {worker} has no room for {counted(tasks, 'more task')}")
+
+
+def without_remote_cores(decision: Decision, schedule: OperatorSchedule) -> Decision:
+    """The decision with each executor's cores on its own node only. Raises ActionRefused when nothing is left
+    to be done."""
+    node_of = {worker.name: worker.node for worker in schedule.workers}
+    executors = {executor.name: executor for executor in schedule.executors}
+    actions: list[Action] = []
+    for action in decision.actions:
+        if not isinstance(action, AssignCores) or action.name not in executors:
+            actions.append(action)
+            continue
+        executor = executors[action.name]
+        node = node_of[executor.worker]
+        own = max(1, action.cores.get(node, 0))
+        if own != executor.tasks or not any(at != node for at in action.cores):
+            actions.append(replace(action, cores={node: own}))
+    if decision.actions and not actions:
+        raise ActionRefused("the cores are on other nodes, and executors have none there")
+    return replace(decision, actions=tuple(actions))
+
+
+def by_operator(
+    decision: Decision, schedules: Mapping[str, OperatorSchedule]
+) -> dict[str, tuple[Action, ...]]:
+    """A decision's actions by operator: one about a whole topology names executors of several."""
+    if decision.operator:
+        return {decision.operator: decision.actions}
+    operator_of = {
+        executor.name: operator for operator, schedule in schedules.items() for executor in schedule.executors
+    }
+    # A new executor is of the operator that it gets shards of.
+    for action in decision.actions:
+        if isinstance(action, MoveShards) and action.source in operator_of:
+            operator_of.setdefault(action.destination, operator_of[action.source])
+    parts: dict[str, tuple[Action, ...]] = {}
+    for action in decision.actions:
+        operator = operator_of.get(_executor_of(action))
+        if operator is not None:
+            parts[operator] = (*parts.get(operator, ()), action)
+    return parts
+
+
+def _executor_of(action: Action) -> str:
+    """The executor that an action names first."""
+    match action:
+        case MoveShards(_, source):
+            return source
+        case AddExecutor(name) | RemoveExecutor(name) | AssignCores(name):
+            return name
