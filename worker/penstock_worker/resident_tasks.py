@@ -1,14 +1,16 @@
 """Resident tasks: Spark tasks that loop until their work is elsewhere (N-Storm's thread-level update).
 
-Each is a job of one partition on the worker's one session, started from a thread of its own; starting
-or stopping one leaves all others running. A task that ends is noticed through `wake`. One more process than
-are asked for stands by: the next task starts in it at once, and another takes its place behind.
+Each is a job of one partition on the worker's one session, started from a thread of its own; starting or
+stopping one leaves all others running. A task that ends is noticed through `wake`. In a worker without tasks a
+process stands by, and from when one that has run for a while was given one more: where tasks come and go, the
+next one starts at once. A worker whose tasks stay pays for none.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +26,10 @@ _LOG = logging.getLogger(__name__)
 
 REFILL_S = 1.0
 """After a task has started, so long nothing else is: it has records waiting."""
+WARM_AFTER_S = 2.0
+"""A worker that has no task after this time is a warm one."""
+FIRST_TASKS_S = 10.0
+"""The tasks that a worker begins with come within this time of its first one. A standby takes 42 MiB."""
 
 
 @dataclass(slots=True)
@@ -38,8 +44,15 @@ class _Standby:
 class ResidentTasks:
     """Starts and ends resident tasks of one session. `wake` is called from other threads."""
 
-    def __init__(self, context: SparkContext, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        context: SparkContext,
+        wake: Callable[[], None],
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._context = context
+        self._monotonic_s = monotonic_s
+        self._first_start_s: float | None = None
         self._wake = wake
         self._started = 0
         self._lock = threading.Lock()
@@ -48,13 +61,23 @@ class ResidentTasks:
         self._refill: threading.Timer | None = None
         self._closed = False
 
+    def stand_by_if_idle(self) -> None:
+        """Let a process stand by in a worker that is given no task as it starts: a warm one."""
+        timer = threading.Timer(WARM_AFTER_S, self._stand_by_unless_started)
+        timer.daemon = True
+        timer.start()
+
+    def _stand_by_unless_started(self) -> None:
+        if self._first_start_s is None:
+            self.stand_by()
+
     def stand_by(self) -> None:
-        """Let a process stand by from now on; returns at once. The first one also brings up the process that
+        """Let a process stand by from now on, if none does; returns at once. The first one also brings up the process that
         Spark forks tasks from, which takes a second or more."""
         if self._door is None:
             return
         with self._lock:
-            if self._closed:
+            if self._closed or any(one.task is None and not one.is_over for one in self._standbys.values()):
                 return
             self._started += 1
             number = self._started
@@ -73,6 +96,11 @@ class ResidentTasks:
 
     def start(self, launch: TaskLaunch) -> ResidentTask:
         """Launch a task; returns at once."""
+        now_s = self._monotonic_s()
+        if self._first_start_s is None:
+            self._first_start_s = now_s
+        elif now_s - self._first_start_s >= FIRST_TASKS_S:
+            self._refill_soon()
         task = self._start_in_standby(launch)
         if task is not None:
             return task
@@ -97,14 +125,16 @@ class ResidentTasks:
                     continue
                 task = standby.task = ResidentTask(launch, standby.group)
             if hand_over(connection, launch):
-                self._refill_soon()
                 return task
             with self._lock:
                 standby.task = None
         return None
 
     def _refill_soon(self) -> None:
+        """Unless that is under way: several tasks that start together need one standby behind them."""
         with self._lock:
+            if self._refill is not None:
+                self._refill.cancel()
             if not self._closed:
                 self._refill = threading.Timer(REFILL_S, self.stand_by)
                 self._refill.daemon = True
