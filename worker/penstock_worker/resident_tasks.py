@@ -1,9 +1,9 @@
 """Resident tasks: Spark tasks that loop until their work is elsewhere (N-Storm's thread-level update).
 
 Each is a job of one partition on the worker's one session, started from a thread of its own; starting or
-stopping one leaves all others running. A task that ends is noticed through `wake`. In a worker without tasks a
-process stands by, and from when one that has run for a while was given one more: where tasks come and go, the
-next one starts at once. A worker whose tasks stay pays for none.
+stopping one leaves all others running. A task that ends is noticed through `wake`. In a worker without tasks
+a process stands by, and from when one that has run for a while was given one more: where tasks come and go,
+the next one starts at once. A worker whose tasks stay pays for none.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class ResidentTasks:
             self.stand_by()
 
     def stand_by(self) -> None:
-        """Let a process stand by from now on, if none does; returns at once. The first one also brings up the process that
-        Spark forks tasks from, which takes a second or more."""
+        """Let a process stand by from now on, if none does; returns at once. The first one also brings up the
+        process that Spark forks tasks from, which takes a second or more."""
         if self._door is None:
             return
         with self._lock:
