@@ -21,7 +21,8 @@ from penstock.metrics.rows import WorkerRow
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import FleetWorker, WorkerState
-from penstock_operator.local.run_decisions import (
+from penstock_operator.local.run_decisions import begin, decide
+from penstock_operator.local.run_state import (
     Action,
     Backlog,
     Decision,
@@ -32,8 +33,6 @@ from penstock_operator.local.run_decisions import (
     StartWorker,
     StopWorker,
     WorkerCare,
-    begin,
-    decide,
     worker_uid,
 )
 from penstock_operator.memory_fleet import MemoryFleet

@@ -134,9 +134,9 @@ def run(
     import os
 
     from penstock_operator.local.prerequisites import check_java, check_ports
-    from penstock_operator.local.run_decisions import Result
     from penstock_operator.local.run_output import open_output
     from penstock_operator.local.run_start import RunRequest, run_topology, state_folder
+    from penstock_operator.local.run_state import Result
     from penstock_operator.local.run_summary import summary_json
 
     count = workers or checked.plan.workers_initial

@@ -11,12 +11,8 @@ from penstock_operator.local.run_decisions import (
     STALL_S,
     STEADY_AFTER_S,
     WARM_S,
-    Backlog,
-    Phase,
-    Result,
-    StartWorker,
-    StopWorker,
 )
+from penstock_operator.local.run_state import Backlog, Phase, Result, StartWorker, StopWorker
 from run_scene import RunScene
 
 DONE = Backlog(generation=1, commits=9, inbox_entries=0, outbox_entries=0, sources_finished=True)

@@ -32,7 +32,7 @@ from penstock.store.memory_store import MemoryStore
 from penstock.store.port import Bounds, Create, OpenStore
 from penstock_operator.local.decision_log import DecisionLog, read_decisions
 from penstock_operator.local.local_run import LocalRun
-from penstock_operator.local.run_decisions import Result, RunState, StartWorker, WorkerCare, worker_uid
+from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.run_status import RunEvent, RunStatus
 from penstock_operator.local.run_summary import RunSummary, summary_json
 from penstock_operator.memory_fleet import MemoryFleet

@@ -12,8 +12,6 @@ from penstock_operator.local.run_decisions import (
     EARLY_DEATHS_MAX,
     GRACE_S,
     WANTED_S,
-    Decision,
-    Phase,
     adopt,
     held_back,
     room_for_tasks,
@@ -21,6 +19,7 @@ from penstock_operator.local.run_decisions import (
     want_worker,
     warm_workers,
 )
+from penstock_operator.local.run_state import Decision, Phase
 from run_scene import RunScene
 
 WORKS = "w0"

@@ -3,8 +3,9 @@
 A turn looks at everything (mirror and stores), asks the pure decision, and carries it out. It runs when
 something that it looks at has changed, when the decision said so, and every few seconds anyway; nothing rests
 on an event. Each loop is a task of its own, so that one whose stores hang holds up no other. What a turn
-learned is in `_Work`; it may be lost at any time. Neighbours: `mirror` wakes, `observe` and `store_reader`
-look, `decide` and `node_stores` decide, `apply` and `topology_status` write, `health` watches the watchman.
+learned is in `_Work`; it may be lost at any time. Neighbours: `mirror` wakes, `cluster_picture`, `observe`
+and `store_reader` look, `decide` and `node_stores` decide, `apply` and `topology_status` write, `health`
+watches the watchman.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.errors import PenstockError, PermanentError, RetryError, SkipTickError
+from penstock.errors import PermanentError, RetryError, SkipTickError
 from penstock.schedule.record import StorePlace
 from penstock_operator.cluster.actions import Decision, Event, StoresDecision
 from penstock_operator.cluster.apply import Applier
@@ -27,18 +28,16 @@ from penstock_operator.cluster.cluster_api import (
     EVENTS,
     LATENCY_SLAS,
     NODES,
-    PODS,
     SCHEDULES,
     STATEFUL_SETS,
     TOPOLOGIES,
     ClusterApi,
     Kind,
-    NotAllowed,
     Object,
     name_of,
     uid_of,
-    version_of,
 )
+from penstock_operator.cluster.cluster_picture import ClusterPicture, TopologyLook, code_map
 from penstock_operator.cluster.decide import decide
 from penstock_operator.cluster.events import event_object
 from penstock_operator.cluster.identity import state_identity
@@ -48,25 +47,15 @@ from penstock_operator.cluster.mirror import WATCHED, Mirror
 from penstock_operator.cluster.names import disruption_budget_name
 from penstock_operator.cluster.node_stores import decide_stores
 from penstock_operator.cluster.observe import (
-    Request,
-    bound_where_pinned,
     disruption_budget_min,
     is_of,
     is_store,
-    is_worker,
-    observe_node,
     observe_pod,
-    observe_schedule,
-    observe_store,
-    observe_topology,
-    requests_by_node,
 )
 from penstock_operator.cluster.observed import (
     Need,
     Observed,
-    ObservedNode,
     ObservedSchedule,
-    ObservedStore,
     ObservedTopology,
     Refused,
     SlaGrip,
@@ -89,7 +78,6 @@ _GAP_S = 0.05
 """Between two turns of a loop: what changes together is looked at together."""
 _LOOK_S_MAX = 5.0
 _RELIST_S = 60.0
-_FOREIGN_S = 30.0
 _BACKOFF_S_MIN = 0.5
 _BACKOFF_S_MAX = 15.0
 _STORES = "stores"
@@ -130,9 +118,7 @@ class _Work:
     memory: Memory = field(default_factory=Memory)
     status: StatusWriter | None = None
     schedules: ScheduleStatusWriter | None = None
-    parsed: ObservedTopology | None = None
-    code: tuple[str, Mapping[str, str]] | None = None
-    """(resourceVersion and name, data) of the ConfigMap with the code."""
+    look: TopologyLook = field(default_factory=TopologyLook)
     refused: dict[str, Refused] = field(default_factory=dict)
     need: Need | None = None
     phase: str = "Pending"
@@ -146,16 +132,6 @@ class Readers:
 
     stores: StoreReader
     samples: StoreReader
-
-
-@dataclass(frozen=True, slots=True)
-class _Rooms:
-    """What the namespace's pods take of each node, at one revision of the mirror; and the worker pods that
-    are pinned to a node and not bound yet, as if they were."""
-
-    revision: int
-    bound: Mapping[str, tuple[Request, ...]]
-    pinned: tuple[Object, ...]
 
 
 class Reconciler:
@@ -177,16 +153,14 @@ class Reconciler:
         self._clocks = clocks
         self._metrics = metrics
         self.mirror = Mirror(self._changed)
+        self._picture = ClusterPicture(cluster, self.mirror, config)
         self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
         self._topologies: dict[str, _Work] = {}
         self._slas: dict[str, _Work] = {}
         """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
-        self._schedules: dict[str, ObservedSchedule] = {}
         self._renewal = RenewalMemory()
         self._told: dict[str, Event] = {}
-        self._foreign: dict[str, tuple[Request, ...]] = {}
-        self._rooms = _Rooms(-1, {}, ())
         self._names_changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -194,7 +168,7 @@ class Reconciler:
         await self._first_list()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._relist_forever())
-            group.create_task(self._foreign_forever())
+            group.create_task(self._picture.foreign_forever())
             self._stores.task = group.create_task(self._loop(_STORES, "node stores", self._stores))
             while True:
                 self._names_changed.clear()
@@ -236,22 +210,6 @@ class Reconciler:
             except PermanentError as error:
                 _LOG.error("objects cannot be listed: %s", error)
 
-    async def _foreign_forever(self) -> None:
-        """What pods of other namespaces take of the nodes. Without the right to see them it stays unknown:
-        a pod for which there is no room is then found by the scheduler's word alone."""
-        while True:
-            try:
-                listing = await self._cluster.list(PODS, everywhere=True, keep=_request_only)
-                own = self._cluster.namespace
-                others = (pod for pod in listing.items if pod["metadata"]["namespace"] != own)
-                self._foreign = requests_by_node(others)
-            except NotAllowed:
-                _LOG.info("pods of other namespaces cannot be seen; rooms on nodes are judged without them")
-                return
-            except PenstockError as error:
-                _LOG.warning("pods of other namespaces could not be listed: %s", error)
-            await asyncio.sleep(_FOREIGN_S)
-
     def _start_and_end_loops(self, group: asyncio.TaskGroup) -> None:
         there = {name_of(one) for one in self.mirror.all(TOPOLOGIES)}
         for name in there - self._topologies.keys():
@@ -262,10 +220,9 @@ class Reconciler:
             if work.task is not None:
                 work.task.cancel()
             self._wake_all()  # there may be room now
-        uids = {one.topology_uid for one in self._schedules.values()}
-        uids |= {uid_of(one) for one in self.mirror.all(TOPOLOGIES)}
+        uids = self._picture.topology_uids() | {uid_of(one) for one in self.mirror.all(TOPOLOGIES)}
         for reader in (self._readers.stores, self._readers.samples):
-            reader.keep_only({store.address for store in self._observed_stores()}, uids)
+            reader.keep_only({store.address for store in self._picture.stores()}, uids)
         self._start_and_end_sla_loops(group)
 
     def _start_and_end_sla_loops(self, group: asyncio.TaskGroup) -> None:
@@ -330,8 +287,8 @@ class Reconciler:
         manifest = self.mirror.get(TOPOLOGIES, name)
         if manifest is None:
             return _LOOK_S_MAX
-        topology = self._parse(work, manifest)
-        code = await self._code(work)
+        topology = self._picture.parse(work.look, manifest)
+        code = await self._picture.code(work.look)
         readings = await self._read(topology)
         # From here to the writes nothing is awaited: one picture.
         observed = self._observe(work, topology, code, readings)
@@ -374,8 +331,8 @@ class Reconciler:
         named = {store for one in schedules for store in _stores_named(one)}
         decision: StoresDecision = decide_stores(
             self._config,
-            self._observed_nodes(""),
-            self._observed_stores(),
+            self._picture.nodes(""),
+            self._picture.stores(),
             named if self.mirror.is_complete() else None,
         )
         await self._applier.carry_out(decision.actions)
@@ -385,8 +342,8 @@ class Reconciler:
     async def _renew_stores(self, named: set[str] | None) -> None:
         """Bring stores to their newest template, one after the other."""
         renewal = decide_renewal(
-            self._observed_nodes(""),
-            self._observed_stores(),
+            self._picture.nodes(""),
+            self._picture.stores(),
             named,
             self._renewal,
             self._clocks.monotonic_s(),
@@ -410,33 +367,9 @@ class Reconciler:
 
     # --- looking
 
-    def _parse(self, work: _Work, manifest: Object) -> ObservedTopology:
-        known = work.parsed
-        metadata = manifest["metadata"]
-        if known is None or (known.uid, known.generation) != (
-            uid_of(manifest),
-            metadata.get("generation", 0),
-        ):
-            work.parsed = known = observe_topology(manifest)
-        return replace(known, manifest=manifest, is_deleting="deletionTimestamp" in metadata)
-
-    async def _code(self, work: _Work) -> Mapping[str, str] | None:
-        """The data of the ConfigMap that the topology names; read when its version is another."""
-        name = _code_map(work)
-        held = self.mirror.get(CONFIG_MAPS, name) if name else None
-        if not name or held is None:
-            return None
-        version = f"{version_of(held)} {name}"
-        if work.code is None or work.code[0] != version:
-            now = await self._cluster.get(CONFIG_MAPS, name)
-            if now is None:
-                return None
-            work.code = (f"{version_of(now)} {name}", now.get("data") or {})
-        return work.code[1]
-
     async def _read(self, topology: ObservedTopology) -> dict[str, StoreReading | None]:
         """A reading of every store that this topology has something in."""
-        schedules = self._schedules_of(topology.name)
+        schedules = self._picture.schedules_of(topology.name)
         homes: dict[str, list[str]] = {}
         wanted: set[str] = set()
         for one in schedules:
@@ -444,8 +377,10 @@ class Reconciler:
             for shard, place in one.schedule.shards.items():
                 homes.setdefault(place.home, []).append(shard)
         nodes = {name_of(node) for node in self.mirror.all(NODES)}
-        wanted |= {observe_pod(pod, nodes).node for pod in self._pods_of(topology.name)} | homes.keys()
-        addresses = {store.id: store.address for store in self._observed_stores() if store.id in wanted}
+        wanted |= {
+            observe_pod(pod, nodes).node for pod in self._picture.pods_of(topology.name)
+        } | homes.keys()
+        addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
         readings = await self._readers.stores.read(_state_uid(topology, schedules), addresses, homes)
         for store, reading in readings.items():
             if reading is None:
@@ -459,7 +394,7 @@ class Reconciler:
         code: Mapping[str, str] | None,
         readings: Mapping[str, StoreReading | None],
     ) -> Observed:
-        nodes = as_cordoned(self._observed_nodes(topology.name), self._renewal.node)
+        nodes = as_cordoned(self._picture.nodes(topology.name), self._renewal.node)
         node_names = [node.name for node in nodes]
         budget = self.mirror.get(DISRUPTION_BUDGETS, disruption_budget_name(topology.name))
         return Observed(
@@ -467,10 +402,10 @@ class Reconciler:
             config=self._config,
             term=self._leadership.term,
             wall_time=datetime.fromtimestamp(self._clocks.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            pods=tuple(observe_pod(pod, node_names) for pod in self._pods_of(topology.name)),
-            schedules=self._schedules_of(topology.name),
+            pods=tuple(observe_pod(pod, node_names) for pod in self._picture.pods_of(topology.name)),
+            schedules=self._picture.schedules_of(topology.name),
             nodes=nodes,
-            stores=self._observed_stores(),
+            stores=self._picture.stores(),
             readings=readings,
             config_maps=tuple(
                 name_of(one) for one in self.mirror.all(CONFIG_MAPS) if is_of(one, topology.name)
@@ -501,7 +436,7 @@ class Reconciler:
             clock_s=self._clocks.monotonic_s,
             wall_us=lambda: int(self._clocks.wall_s() * 1e6),
             scene=lambda: self._sla_scene(name, work),
-            schedules=lambda: self._schedules_of(name),
+            schedules=lambda: self._picture.schedules_of(name),
             wake=lambda: self._wake(name),
             unread=self._metrics.unread,
         )
@@ -519,66 +454,15 @@ class Reconciler:
             read[uid_of(one)] = (version, replace(meaning, manifest=one))
         work.slas = read
         return SlaScene(
-            topology=self._parse(topology, manifest) if topology and manifest else None,
+            topology=self._picture.parse(topology.look, manifest) if topology and manifest else None,
             names=tuple(self._topologies),
             slas=tuple(meaning for _, meaning in read.values()),
             ground=ground,
             stores={
                 store.node: StorePlace(store.id, store.node, store.address)
-                for store in self._observed_stores()
+                for store in self._picture.stores()
                 if store.ready
             },
-        )
-
-    def _pods_of(self, topology: str) -> list[Object]:
-        return [pod for pod in self.mirror.all(PODS) if is_worker(pod) and is_of(pod, topology)]
-
-    def _schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
-        return tuple(
-            self._schedule(one)
-            for one in self.mirror.all(SCHEDULES)
-            if one["spec"].get("topology") == topology
-        )
-
-    def _schedule(self, thing: Object) -> ObservedSchedule:
-        """To read one of 4 096 shards takes a while, and it is looked at often."""
-        name = name_of(thing)
-        known = self._schedules.get(name)
-        if known is None or (known.uid, known.resource_version) != (uid_of(thing), version_of(thing)):
-            known = self._schedules[name] = observe_schedule(thing)
-        return known
-
-    def _observed_nodes(self, topology: str) -> tuple[ObservedNode, ...]:
-        """With what is requested on each; worker pods of other topologies count where they are pinned to."""
-        rooms = self._rooms_now()
-        others = requests_by_node(pod for pod in rooms.pinned if not is_of(pod, topology))
-        return tuple(
-            observe_node(
-                node,
-                (*rooms.bound.get(name, ()), *others.get(name, ()), *self._foreign.get(name, ())),
-            )
-            for node in self.mirror.all(NODES)
-            for name in (name_of(node),)
-        )
-
-    def _rooms_now(self) -> _Rooms:
-        if self._rooms.revision != self.mirror.revision:
-            pods = list(self.mirror.all(PODS))
-            nodes = [name_of(node) for node in self.mirror.all(NODES)]
-            pinned = (pod for pod in pods if is_worker(pod) and not pod["spec"].get("nodeName"))
-            self._rooms = _Rooms(
-                self.mirror.revision,
-                requests_by_node(pods),
-                tuple(bound_where_pinned(pod, nodes) for pod in pinned),
-            )
-        return self._rooms
-
-    def _observed_stores(self) -> tuple[ObservedStore, ...]:
-        nodes = [name_of(node) for node in self.mirror.all(NODES)]
-        return tuple(
-            observe_store(one, self.mirror.get(PODS, f"{name_of(one)}-0"), nodes, self._config)
-            for one in self.mirror.all(STATEFUL_SETS)
-            if is_store(one)
         )
 
     # --- waking
@@ -601,7 +485,7 @@ class Reconciler:
             self._wake_all()
         else:
             for name, work in self._topologies.items():
-                if is_of(thing, name) or (kind == CONFIG_MAPS and _code_map(work) == name_of(thing)):
+                if is_of(thing, name) or (kind == CONFIG_MAPS and code_map(work.look) == name_of(thing)):
                     work.wake.set()
 
     def _wake(self, topology: str) -> None:
@@ -631,37 +515,8 @@ def _state_uid(topology: ObservedTopology, schedules: tuple[ObservedSchedule, ..
     return state_identity(topology, topology.plan, schedules).uid
 
 
-def _code_map(work: _Work) -> str | None:
-    """The ConfigMap that its topology's code comes from."""
-    topology = work.parsed.topology if work.parsed is not None else None
-    code = topology.spec.code if topology is not None else None
-    return code.config_map if code is not None else None
-
-
 def _stores_named(schedule: Object) -> set[str]:
     spec = schedule["spec"]
     return {str(one["id"]) for one in spec.get("stores") or ()} | {
         str(one["home"]) for one in spec.get("shards") or ()
-    }
-
-
-def _request_only(pod: Object) -> Object:
-    """A pod without all that its request does not follow from: there may be thousands."""
-    spec, status = pod["spec"], pod.get("status") or {}
-    kept = ("nodeName", "containers", "initContainers", "resources", "overhead")
-    containers = ("name", "resources", "restartPolicy")
-
-    def small(name: str) -> object:
-        if name not in {"containers", "initContainers"}:
-            return spec[name]
-        return [{key: one[key] for key in containers if key in one} for one in spec[name]]
-
-    running = [
-        {key: one[key] for key in ("name", "allocatedResources") if key in one}
-        for one in status.get("containerStatuses") or ()
-    ]
-    return {
-        "metadata": {"name": name_of(pod), "namespace": pod["metadata"]["namespace"]},
-        "spec": {name: small(name) for name in kept if name in spec},
-        "status": {"phase": status.get("phase"), "containerStatuses": running},
     }

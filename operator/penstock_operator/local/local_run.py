@@ -30,6 +30,17 @@ from penstock_operator.local.console_delivery import ConsoleDelivery
 from penstock_operator.local.plan_outline import console_targets, is_source, outline
 from penstock_operator.local.progress import Placement, ProgressReader, Reading, task_and_worker_rows
 from penstock_operator.local.run_decisions import (
+    adopt,
+    begin,
+    decide,
+    held_back,
+    room_for_tasks,
+    tasks_in_all,
+    want_worker,
+    warm_workers,
+)
+from penstock_operator.local.run_output import RunOutput
+from penstock_operator.local.run_state import (
     Action,
     Backlog,
     Decision,
@@ -42,16 +53,7 @@ from penstock_operator.local.run_decisions import (
     StartWorker,
     StopWorker,
     WorkerCare,
-    adopt,
-    begin,
-    decide,
-    held_back,
-    room_for_tasks,
-    tasks_in_all,
-    want_worker,
-    warm_workers,
 )
-from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.sla.loop import SlaLoop

@@ -11,10 +11,8 @@ warm one. Neighbours: `local_run` sees and carries out, `penstock.schedule.place
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 
-from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.placement import (
     announce_executors,
@@ -25,8 +23,22 @@ from penstock.schedule.placement import (
     without_announced,
 )
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
-from penstock_operator.fleet import FleetWorker, WorkerState
+from penstock_operator.fleet import WorkerState
 from penstock_operator.local.plan_outline import is_source
+from penstock_operator.local.run_state import (
+    Action,
+    Decision,
+    Phase,
+    PublishSchedules,
+    Result,
+    RunState,
+    Say,
+    Seen,
+    StartWorker,
+    StopWorker,
+    WorkerCare,
+    worker_uid,
+)
 
 RESTART_DELAYS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)
 """Before the first, second, ... start after deaths that came one upon the other."""
@@ -44,148 +56,6 @@ GRACE_S = 10.0
 WANTED_S = 30.0
 """So long after it was last asked for another worker is kept that nothing was put on."""
 _NOTHING_LOST = "Nothing is lost: mend what is wrong and run again; that goes on where this run stopped."
-
-
-class Phase(StrEnum):
-    STARTING = "starting"
-    RUNNING = "running"
-    DRAINING = "draining"
-    STOPPING = "stopping"
-    ENDED = "ended"
-
-
-class Result(StrEnum):
-    """Why the run ends. FAILED alone is a failure."""
-
-    FINISHED = "finished"
-    TIME_OVER = "time over"
-    STOPPED = "stopped"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerCare:
-    """One worker: the start of it that counts, and how its starts went.
-
-    `is_up` holds between ready and death, `restart_at_s` is set between death and the next start. `is_warm`:
-    it has no executor, and is not waited for. `has_worked`: it had one once.
-    """
-
-    name: str
-    uid: str
-    attempt: int = 0
-    is_up: bool = False
-    up_since_s: float = 0.0
-    restart_at_s: float | None = None
-    early_deaths: int = 0
-    deaths_in_row: int = 0
-    restarts: int = 0
-    warm_until_s: float | None = None
-    is_warm: bool = False
-    has_worked: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Backlog:
-    """What still waits, over all shards. While `generation` and `commits` (the sum of the shards' commit
-    numbers) stay, no shard worked."""
-
-    generation: int
-    commits: int
-    inbox_entries: int
-    outbox_entries: int
-    sources_finished: bool
-
-    @property
-    def is_empty(self) -> bool:
-        return self.inbox_entries == 0 and self.outbox_entries == 0
-
-
-@dataclass(frozen=True, slots=True)
-class RunState:
-    """Everything that the supervision remembers. `token` is unique to this run; uids are made from it.
-
-    `working_since_s` is when the first task ran, and `time_limit_s` counts from there. `message` says why a
-    run failed; `log_of` names the worker whose last lines belong to it. `wanted_until_s` is until when
-    another worker is wanted, `attempts` the last start of each worker that has left.
-    """
-
-    plan: Plan
-    token: str
-    node: str
-    workers: Mapping[str, WorkerCare]
-    schedules: Mapping[str, OperatorSchedule]
-    time_limit_s: float | None = None
-    phase: Phase = Phase.STARTING
-    working_since_s: float | None = None
-    drain_until_s: float = 0.0
-    progressed_at_s: float = 0.0
-    last_backlog: Backlog | None = None
-    interrupts: int = 0
-    result: Result | None = None
-    message: str = ""
-    log_of: str = ""
-    wanted_until_s: float = 0.0
-    attempts: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One look. `rows`, `backlog` and `failures` are None when the store was not looked at, or is away.
-
-    `store_fault` is a sentence when the store cannot come back; `interrupts` counts signals so far.
-    """
-
-    fleet: tuple[FleetWorker, ...]
-    rows: Mapping[str, WorkerRow] | None
-    backlog: Backlog | None
-    failures: Mapping[str, str] | None
-    interrupts: int = 0
-    store_fault: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishSchedules:
-    """Write these into the store, before anything that follows."""
-
-    schedules: tuple[OperatorSchedule, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StartWorker:
-    worker: str
-    uid: str
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class StopWorker:
-    worker: str
-    grace_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Say:
-    """An event for people."""
-
-    text: str
-    is_trouble: bool = False
-
-
-Action = PublishSchedules | StartWorker | StopWorker | Say
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """`actions` are carried out in their order."""
-
-    state: RunState
-    actions: tuple[Action, ...] = ()
-
-
-def worker_uid(token: str, worker: str, attempt: int) -> str:
-    """Unique to one start of one worker of one run."""
-    return f"{token}-{worker}-{attempt}"
 
 
 def begin(state: RunState) -> Decision:

@@ -32,7 +32,6 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.marked_processes import MARK
 from penstock_operator.local.plan_outline import is_source, sink_files
 from penstock_operator.local.private_store import PrivateStore, PrivateStoreError
-from penstock_operator.local.run_decisions import RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_record import (
     FORMAT,
@@ -42,6 +41,7 @@ from penstock_operator.local.run_record import (
     StateUnusableError,
     decide_start,
 )
+from penstock_operator.local.run_state import RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.local.sentinel import Sentinel
 from penstock_operator.local.sla_picture import draw
