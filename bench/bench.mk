@@ -44,6 +44,10 @@ bench-sla-live: setup-tests ## Bench: a LatencySLA kept live under bursts (SEED=
 bench-scale-out: setup-tests ## Bench: from a load step to the first record on more capacity, beside Flink's rescale
 	@$(BENCH) bench.scale_out
 
+.PHONY: bench-omega
+bench-omega: setup-tests ## Bench: throughput and latency while keys are shuffled, by Elasticutor, static, resource-centric
+	@$(BENCH) bench.omega
+
 .PHONY: bench-sla
 bench-sla: setup-tests ## Bench: StreamSwitch's experiments in virtual time (SEEDS='7 8' for other days, BENCH_FULL=1 for all curves)
 	@$(BENCH) bench.sla $(foreach seed,$(SEEDS),--seed $(seed))

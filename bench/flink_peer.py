@@ -25,7 +25,7 @@ from pyflink.datastream.state import ValueStateDescriptor
 
 SERVICE_NS = 5_000_000
 LATE_NS_MAX = 500_000
-"""As in `stepping`."""
+"""As in `waiting`."""
 
 
 def _integers(path: str) -> array[int]:

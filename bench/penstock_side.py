@@ -96,6 +96,11 @@ class Running:
         raise RunFailedError(f"no worker within {within_s:.0f} s: {self.output}")
 
 
+def environment() -> dict[str, str]:
+    """For a process elsewhere that finds the same packages, the benches' too."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
+
+
 @contextmanager
 def running(
     topology: str,
@@ -104,12 +109,13 @@ def running(
     code: str = "counting.py",
     arguments: Sequence[str] = (),
     *,
+    command: Sequence[str] = (),
     may_end: bool = False,
 ) -> Iterator[Running]:
     """`penstock run` on a copy of `topologies/TOPOLOGY.yaml` and of `code`, with further `arguments`.
 
-    State and sink files go to `folder`. Raises RunFailedError at the end when the run has ended before; where
-    it `may_end`, only when it did not end well.
+    State and sink files go to `folder`. `command` stands in for `penstock`. Raises RunFailedError at the end
+    when the run has ended before; where it `may_end`, only when it did not end well.
     """
     manifest = folder / "topology.yaml"
     shutil.copy(HERE / "topologies" / f"{topology}.yaml", manifest)
@@ -118,12 +124,12 @@ def running(
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             [
-                str(Path(sys.executable).with_name("penstock")),
+                *(command or (str(Path(sys.executable).with_name("penstock")),)),
                 *("run", str(manifest), "--fresh", "--no-live", "--state-dir", str(folder / "state"), *sets),
                 *arguments,
             ],
             cwd=folder,
-            env=dict(os.environ),
+            env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -119,3 +119,36 @@ def migrations(path: Path, curves: Mapping[str, Sequence[float]], bucket_s: floa
     panes[-1, 0].set_xlabel("seconds; records in the sink by buckets of 100 ms, as a part of normal")
     figure.savefig(path, dpi=140)
     plt.close(figure)
+
+
+def shuffled_keys(
+    path: Path,
+    by_omega: Mapping[str, Sequence[tuple[float, float, float]]],
+    per_second: Mapping[str, Sequence[float]],
+    omega_shown: float,
+) -> None:
+    """Three panes: throughput and mean latency in ms over omega, and throughput of each second at one of them.
+
+    `by_omega` has (omega, throughput a second, mean latency in ms) for each policy.
+    """
+    figure, (rates, ages, seconds) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    for title, points in by_omega.items():
+        omegas, throughputs, latencies_ms = zip(*points, strict=True)
+        rates.plot(omegas, throughputs, ".-", label=title)
+        ages.plot(omegas, latencies_ms, ".-")
+    for title, series in per_second.items():
+        seconds.plot(range(len(series)), series, linewidth=1.0, label=title)
+    rates.set_title("records a second", fontsize=10)
+    rates.set_ylim(bottom=0)
+    ages.set_title("mean latency, ms", fontsize=10)
+    ages.set_yscale("log")
+    seconds.set_title(f"records in each second, omega = {omega_shown:g}", fontsize=10)
+    seconds.set_xlabel("seconds since the source began")
+    rates.legend(fontsize=8)
+    for pane in (rates, ages):
+        pane.set_xlabel("omega, shuffles a minute")
+    for pane in (rates, ages, seconds):
+        pane.grid(visible=True, linewidth=0.3)
+        pane.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)

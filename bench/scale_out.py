@@ -8,7 +8,7 @@ tree with a Spark start, what a new pod is on Kubernetes). The peer is Flink wit
 at the very moment of the step to use more subtasks. Rows are seen from outside, as they arrive in the files
 of the sink. All records must come out, and at Penstock each once.
 
-Neighbours: `stepping` and `topologies/stepping.yaml` are what runs, `step_figures` the arithmetic,
+Neighbours: `waiting.Step` and `topologies/stepping.yaml` are what runs, `step_figures` the arithmetic,
 `flink_side` the peer.
 """
 
@@ -185,7 +185,7 @@ def _penstock(mark: Mark, load: Load, folder: Path) -> Rows:
     within_s = START_AND_STOP_S + load.before_s + load.after_s
     with (
         SinkWatch(folder / "out") as watch,
-        penstock_side.running("stepping", mark.sets, folder, "stepping.py", arguments, may_end=True) as run,
+        penstock_side.running("stepping", mark.sets, folder, "waiting.py", arguments, may_end=True) as run,
     ):
         end_s = time.monotonic() + within_s
         while time.monotonic() < end_s and run.process.poll() is None:

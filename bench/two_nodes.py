@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cpu
+from bench.penstock_side import environment
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
@@ -72,10 +73,6 @@ def _free_port() -> int:
         return port
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path)}
-
-
 class Node:
     """A redis-server and an agent."""
 
@@ -110,7 +107,7 @@ class Node:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=_environment(),
+                env=environment(),
             )
         self.reports = {}
         threading.Thread(target=self._take_reports, args=(self._agent,), daemon=True).start()
@@ -186,7 +183,7 @@ class Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", self._module, str(file)],
                 cwd=self._folder,
-                env=_environment(),
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

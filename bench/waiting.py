@@ -1,14 +1,19 @@
-"""The processor of the live SLA bench: its service time is spent waiting, not computing.
+"""The processors of the benches whose service time is spent waiting, not computing.
 
-So two cores can host eight executors, each with the rate of a core of its own. Every record asks for its time
-in the column service_time_us, as the zipf source gives it. Named by `topologies/waiting.yaml`, which
-is copied beside this.
+So two cores can host eight executors, each with the rate of a core of its own. `Wait` and `Calculate` take as
+long as each record asks in the column service_time_us, as the zipf source gives it; `Step` always as long.
+Named by `topologies/waiting.yaml`, `migrating.yaml`, `stepping.yaml` and `shuffling.yaml`, which are copied
+beside this.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -17,6 +22,13 @@ OUTPUT_SCHEMA = "key bigint, total bigint"
 LATE_NS_MAX = 500_000
 """How much a wait that took too long shortens the next one: what a timer is late by. More than that is time
 that the machine did not give, and counts as service."""
+STEP_US = 5_000
+"""What `Step` takes for a record; `flink_peer` takes as long."""
+TOKENS = Path(__file__).with_name("tokens")
+"""A folder with a file for each core that there is to be; made by the bench."""
+TOKEN_LOOK_S = 0.0005
+HELD_CHARACTERS = 13_443
+"""State of a key besides its total: 32 KiB a shard, as in Elasticutor, with 312 keys in 128 shards."""
 
 
 class Waiter:
@@ -34,6 +46,40 @@ class Waiter:
         began_ns = time.perf_counter_ns()
         time.sleep(wanted_ns / 1e9)
         self._late_ns = min(LATE_NS_MAX, max(0, time.perf_counter_ns() - began_ns - wanted_ns))
+
+
+class Tokens:
+    """Cores of a machine that has as many as there are files: who serves records holds one, in whatever
+    process it is, and gives it back when it ends, however that is."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._descriptors = [os.open(file, os.O_RDWR | os.O_CLOEXEC) for file in files]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold one from when one is free."""
+        while (descriptor := self._free()) is None:
+            time.sleep(TOKEN_LOOK_S)
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            # What was free a moment ago is likely to be so again.
+            self._descriptors.remove(descriptor)
+            self._descriptors.insert(0, descriptor)
+
+    def _free(self) -> int | None:
+        for descriptor in self._descriptors:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            return descriptor
+        return None
+
+    def close(self) -> None:
+        for descriptor in self._descriptors:
+            os.close(descriptor)
 
 
 class Wait(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
@@ -59,3 +105,78 @@ class Wait(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+class Step(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+    """The zipf source's rows in; one (number, records of its key so far, process) out for each."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._total = handle.getValueState("total", "value bigint")
+        self._waiter = Waiter()
+
+    def handleInputRows(  # noqa: N802  # pyspark's own method name
+        self,
+        key: tuple[int],
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: N803
+    ) -> Iterator[Row]:
+        before = self._total.get()
+        total = 0 if before is None else before[0]
+        for row in rows:
+            self._waiter.wait(STEP_US)
+            total += 1
+            yield Row(number=row.number, total=total, process=os.getpid())
+        self._total.update((total,))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Relay(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+    """Rows out as they come: the operator upstream of `Calculate`, that can be paused while the source's
+    records go on falling due."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """It has no state."""
+
+    def handleInputRows(  # noqa: N802  # pyspark's own method name
+        self,
+        key: tuple[int],
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: N803
+    ) -> Iterator[Row]:
+        yield from rows
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Calculate(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+    """As `Wait`, but a row for each record as `Step` has it, only while one of the `TOKENS` is held, and with
+    state that has to be loaded by whoever takes a key over."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._total = handle.getValueState("total", "value bigint")
+        self._held = handle.getValueState("held", "value string")
+        self._waiter = Waiter()
+        self._tokens = Tokens(sorted(TOKENS.iterdir()))
+
+    def handleInputRows(  # noqa: N802  # pyspark's own method name
+        self,
+        key: tuple[int],
+        rows: Iterator[Row],
+        timerValues: object,  # noqa: N803
+    ) -> Iterator[Row]:
+        before = self._total.get()
+        total = 0 if before is None else before[0]
+        if self._held.get() is None:
+            self._held.update(("x" * HELD_CHARACTERS,))
+        with self._tokens.held():
+            for row in rows:
+                self._waiter.wait(row.service_time_us)
+                total += 1
+                yield Row(number=row.number, total=total, process=os.getpid())
+        self._total.update((total,))
+
+    def close(self) -> None:
+        self._tokens.close()

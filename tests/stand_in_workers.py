@@ -79,6 +79,8 @@ class StandInWorker:
         self._report(tuple(executor.executor for executor in assigned.executors), now_us)
 
     def _run(self, executor: AssignedExecutor, now_us: int) -> None:
+        if not executor.tasks:
+            return  # it holds its shards, and nobody works on them
         ready = f"{executor.executor}/{self._incarnation}"
         owner = Owner(executor.executor, self._incarnation, ready)
         mapping = tuple((shard, ready) for shard in executor.shards)
