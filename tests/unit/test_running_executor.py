@@ -158,3 +158,14 @@ def test_load_moves_shards_from_the_busier_task_and_leaves_every_task_one(harnes
     share = {ready: sum(loads[s] or 0 for s in SHARDS if after[s] == ready) for ready in ("r0", "r1")}
     assert max(share.values()) / (sum(share.values()) / 2) < 1.2
     assert set(after.values()) == {"r0", "r1"}
+
+
+def test_how_busy_tasks_are_counts_the_shards_whose_load_is_known(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    harness.turn(S)
+    loads: dict[str, float | None] = dict.fromkeys(SHARDS, 0.2)
+    assert harness.executor.busy_share(loads) == pytest.approx(0.8)
+    loads[SHARDS[0]] = None
+    assert harness.executor.busy_share(loads) == pytest.approx(0.7)
+    assert harness.executor.busy_share(dict.fromkeys(SHARDS)) == 0.0

@@ -32,10 +32,10 @@ class Scene:
 
     def standby(self, number: int) -> threading.Thread:
         """One that stands by, and waits at the door."""
-        before = self.door.waiting
+        before = len(self.door._waiting)
         thread = threading.Thread(target=run_standby_task, args=(StandbyLaunch(self.door.path, number),))
         thread.start()
-        while self.door.waiting == before:
+        while len(self.door._waiting) == before:
             thread.join(0.001)
             assert thread.is_alive()
         return thread

@@ -12,7 +12,17 @@ from penstock.api.load import parse_manifest
 from penstock.api.worker_launch import WorkerLaunch, launch_from
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
-from penstock.metrics.rows import PartitionsRow, WorkerRow, partitions_row_name, unpack, worker_row_name
+from penstock.metrics.rows import (
+    PartitionsRow,
+    ShardRow,
+    TaskRow,
+    WorkerRow,
+    pack,
+    partitions_row_name,
+    shard_row_name,
+    unpack,
+    worker_row_name,
+)
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import (
@@ -22,6 +32,7 @@ from penstock.store.port import (
     OpenStore,
     ProtocolMismatch,
     Publish,
+    PutMetrics,
     ReadMetrics,
     Request,
     Retract,
@@ -92,6 +103,7 @@ class PlainTasks:
 
     def __init__(self) -> None:
         self.started: list[ResidentTask] = []
+        self.busy_shares: list[float] = []
 
     def start(self, launch: TaskLaunch) -> ResidentTask:
         self.started.append(ResidentTask(launch, launch.name))
@@ -99,6 +111,9 @@ class PlainTasks:
 
     def cancel(self, task: ResidentTask) -> None:
         task.ended.set()
+
+    def prepare(self, busy_share: float) -> None:
+        self.busy_shares.append(busy_share)
 
     @property
     def running(self) -> int:
@@ -133,7 +148,7 @@ class Pod:
             self.announcer,
         )
 
-    def publish(self, version: int, *, uid: str = "pod-1", tasks: int = 1) -> None:
+    def publish(self, version: int, *, uid: str = "pod-1", tasks: int = 1, shards: str = "a") -> None:
         answer = self.store.call(
             Publish(
                 operator="lines",
@@ -141,10 +156,18 @@ class Pod:
                 term=1,
                 workers=(("words-w0", "node-a", "10.0.0.1", uid),),
                 executors=(("lines-words-w0", "words-w0", tasks),),
-                shards=(("lines/a.txt", "lines-words-w0", "node-a"),),
+                shards=tuple((f"lines/{name}.txt", "lines-words-w0", "node-a") for name in shards),
             )
         )
         assert answer is Answer.OK
+
+    def work(self, busy_us: int) -> None:
+        """As the first task that was started would tell: it is up, and has worked for so long in all."""
+        task = TaskRow("lines-words-w0", "lines", 0, self.tasks.started[0].launch.owner.ready, 1, 0, {}, {}, 0, 0)
+        shard = ShardRow(1, 1, 0, busy_us, busy_us, 0)
+        rows = {"task:words-w0:lines-words-w0:0": pack(task)}
+        rows |= {shard_row_name(f"lines/{name}.txt"): pack(shard) for name in "ab"}
+        self.store.call(PutMetrics(tuple(rows.items())))
 
     def turn(self, seconds: float = 0.0) -> None:
         self.clock.us += int(seconds * 1e6)
@@ -354,3 +377,20 @@ def test_a_main_loop_that_hangs_is_unhealthy() -> None:
     assert not vitals.ready().good
     clock.us += 1
     assert not vitals.healthy().good
+
+
+# --- what is prepared for ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shards", "share"), [("ab", 0.8), ("a", 0.0)])
+def test_how_busy_tasks_are_is_told_where_another_one_would_find_a_shard(
+    pod: Pod, shards: str, share: float
+) -> None:
+    pod.turn()
+    pod.publish(2, shards=shards)
+    pod.turn()
+    for second in range(4):
+        pod.work(second * 400_000)
+        pod.turn(1.0)
+    assert pod.tasks.busy_shares[0] == 0.0
+    assert pod.tasks.busy_shares[-1] == pytest.approx(share)

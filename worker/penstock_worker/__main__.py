@@ -84,7 +84,6 @@ def _run(launch: WorkerLaunch) -> int:
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
     resident = ResidentTasks(session.sparkContext, watch.wake)
-    resident.stand_by_if_idle()
     process = MainProcess(launch, plan, store, resident, watch, collector, clock, vitals, announcer)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())

@@ -191,14 +191,24 @@ class MainProcess:
         if balancing:
             self._balance_us = now_us + BALANCE_US
         up = {row.ready for row in tasks}
+        busy_share = 0.0
         for name, executor in self._executors.items():
             loads = self._loads.last_second(self._shards_of(name), now_us)
             executor.turn(now_us, up, loads, balance=balancing)
+            if self._may_grow(executor.operator):
+                busy_share = max(busy_share, executor.busy_share(loads))
         self._tell_tasks()
+        self._resident.prepare(busy_share)
         self._forget_idle()
         if now_us >= self._report_us:
             self._report_us = now_us + REPORT_US
             self._report(tasks)
+
+    def _may_grow(self, operator: str) -> bool:
+        """Whether another task of an operator may come to this worker, and find a shard there."""
+        here = [executor for executor in self._assigned.values() if executor.operator == operator]
+        shards = sum(len(executor.shards) for executor in here)
+        return sum(executor.tasks for executor in here) < min(self._plan.stage(operator).tasks.max, shards)
 
     def _forget_idle(self) -> None:
         for name in [name for name, executor in self._executors.items() if executor.idle]:

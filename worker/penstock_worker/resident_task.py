@@ -26,3 +26,6 @@ class TaskStarter(Protocol):
     def start(self, launch: TaskLaunch) -> ResidentTask: ...
 
     def cancel(self, task: ResidentTask) -> None: ...
+
+    def prepare(self, busy_share: float) -> None:
+        """Called every cycle: tasks that others may come beside were busy for this share of their time."""

@@ -1,9 +1,8 @@
 """Resident tasks: Spark tasks that loop until their work is elsewhere (N-Storm's thread-level update).
 
 Each is a job of one partition on the worker's one session, started from a thread of its own; starting or
-stopping one leaves all others running. A task that ends is noticed through `wake`. In a worker without tasks
-a process stands by, and from when one that has run for a while was given one more: where tasks come and go,
-the next one starts at once. A worker whose tasks stay pays for none.
+stopping one leaves all others running. A task that ends is noticed through `wake`. Where another task is
+likely to come soon (`standby_rule`) a process stands by, and that task starts at once.
 """
 
 from __future__ import annotations
@@ -19,17 +18,11 @@ from pyspark import SparkContext
 
 from penstock_worker.resident_task import ResidentTask
 from penstock_worker.standby import StandbyDoor, StandbyLaunch, hand_over, run_standby_task
+from penstock_worker.standby_rule import StandbyRule
 from penstock_worker.task import run_resident_task
 from penstock_worker.task_launch import TaskLaunch
 
 _LOG = logging.getLogger(__name__)
-
-REFILL_S = 1.0
-"""After a task has started, so long nothing else is: it has records waiting."""
-WARM_AFTER_S = 2.0
-"""A worker that has no task after this time is a warm one."""
-FIRST_TASKS_S = 10.0
-"""The tasks that a worker begins with come within this time of its first one. A standby takes 42 MiB."""
 
 
 @dataclass(slots=True)
@@ -52,28 +45,27 @@ class ResidentTasks:
     ) -> None:
         self._context = context
         self._monotonic_s = monotonic_s
-        self._first_start_s: float | None = None
+        self._rule = StandbyRule(monotonic_s())
         self._wake = wake
         self._started = 0
         self._lock = threading.Lock()
         self._door = _open_door()
         self._standbys: dict[int, _Standby] = {}
-        self._refill: threading.Timer | None = None
         self._closed = False
 
-    def stand_by_if_idle(self) -> None:
-        """Let a process stand by in a worker that is given no task as it starts: a warm one."""
-        timer = threading.Timer(WARM_AFTER_S, self._stand_by_unless_started)
-        timer.daemon = True
-        timer.start()
+    def prepare(self, busy_share: float) -> None:
+        """To be told now and then how busy tasks are that others may come beside; a process stands by from
+        when that makes another task likely, and as long as it does. Returns at once."""
+        now_s = self._monotonic_s()
+        self._rule.worked(now_s, busy_share)
+        if not self._rule.is_wanted(now_s):
+            self._send_away()
+        elif self._rule.is_time(now_s):
+            self._stand_by()
 
-    def _stand_by_unless_started(self) -> None:
-        if self._first_start_s is None:
-            self.stand_by()
-
-    def stand_by(self) -> None:
-        """Let a process stand by from now on, if none does; returns at once. The first one also brings up the
-        process that Spark forks tasks from, which takes a second or more."""
+    def _stand_by(self) -> None:
+        """If nobody does. The first one also brings up the process that Spark forks tasks from, which takes a
+        second or more."""
         if self._door is None:
             return
         with self._lock:
@@ -89,18 +81,12 @@ class ResidentTasks:
         """No process stands by any more; tasks that run go on."""
         with self._lock:
             self._closed = True
-            if self._refill is not None:
-                self._refill.cancel()
         if self._door is not None:
             self._door.close()
 
     def start(self, launch: TaskLaunch) -> ResidentTask:
         """Launch a task; returns at once."""
-        now_s = self._monotonic_s()
-        if self._first_start_s is None:
-            self._first_start_s = now_s
-        elif now_s - self._first_start_s >= FIRST_TASKS_S:
-            self._refill_soon()
+        self._rule.started(self._monotonic_s())
         task = self._start_in_standby(launch)
         if task is not None:
             return task
@@ -130,15 +116,9 @@ class ResidentTasks:
                 standby.task = None
         return None
 
-    def _refill_soon(self) -> None:
-        """Unless that is under way: several tasks that start together need one standby behind them."""
-        with self._lock:
-            if self._refill is not None:
-                self._refill.cancel()
-            if not self._closed:
-                self._refill = threading.Timer(REFILL_S, self.stand_by)
-                self._refill.daemon = True
-                self._refill.start()
+    def _send_away(self) -> None:
+        while self._door is not None and (waiting := self._door.take()) is not None:
+            waiting[1].close()
 
     def _keep(self, given: StandbyLaunch, standby: _Standby) -> None:
         """One standby's job, and what it was given to run in it."""

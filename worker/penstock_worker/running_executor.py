@@ -166,6 +166,12 @@ class RunningExecutor:
         """Tasks that are up."""
         return sum(slot.up for slot in self._slots.values())
 
+    def busy_share(self, loads: Mapping[str, float | None]) -> float:
+        """The part of their time that its tasks work; `loads` is shard -> busy share of one core, and shards
+        without one do not count."""
+        busy = sum(load for load in loads.values() if load is not None)
+        return busy / max(1, self.running)
+
     @property
     def idle(self) -> bool:
         """No task is left, not even a leaving one."""

@@ -54,11 +54,6 @@ class StandbyDoor:
         with self._lock:
             return self._waiting.popleft() if self._waiting else None
 
-    @property
-    def waiting(self) -> int:
-        with self._lock:
-            return len(self._waiting)
-
     def close(self) -> None:
         """Send all away; idempotent."""
         with self._lock:
