@@ -33,13 +33,16 @@ from rich.table import Table
 
 from penstock.dataflow.rate_trace import RateTrace, parse_rate_trace
 
-SECONDS = 32.0
+SECONDS = 30.0
 """Measured of each run, after the warm-up. A shuffle of two a minute is in it."""
-WARM_UP_S = 8.0
+WARM_UP_S = 10.0
+EASE_S = 5.0
+"""Of the warm-up: tasks start one after the other, and what had piled up by then would last."""
 TOKENS = 8
 TASK_PER_S = 100.0
 OFFERED_PER_S = 0.75 * TOKENS * TASK_PER_S
 """Of what all tokens can serve; Elasticutor's balance lets a task have 1.2 times the mean."""
+EASE_PER_S = OFFERED_PER_S / 10
 OMEGAS = (0, 2, 16)
 OMEGA_SHOWN = 2
 START_AND_STOP_S = 120.0
@@ -121,12 +124,12 @@ def main() -> None:
 
 
 def load(seconds: float) -> RateTrace:
-    """What is offered: the same rate all the time, warm-up included."""
+    """What is offered: the same rate all the time, but for the beginning of the warm-up."""
     return parse_rate_trace(_trace_text(seconds))
 
 
 def _trace_text(seconds: float) -> str:
-    return f"0,{OFFERED_PER_S:g}\n{WARM_UP_S + seconds:g},0\n"
+    return f"0,{EASE_PER_S:g}\n{EASE_S:g},{OFFERED_PER_S:g}\n{WARM_UP_S + seconds:g},0\n"
 
 
 def outcome_of(rows: Rows, trace: RateTrace, seconds: float, told: str = "") -> Outcome:
@@ -156,7 +159,10 @@ def result_of(outcomes: Mapping[int, Mapping[str, Outcome]]) -> dict[str, Any]:
             for omega, by_side in outcomes.items()
         },
         "repartitionings": {
-            str(omega): {"count": len(pauses), "mean_pause_ms": round(float(np.mean(pauses))) if pauses else 0}
+            str(omega): {
+                "count": len(pauses),
+                "mean_pause_ms": round(float(np.mean(pauses))) if pauses else 0,
+            }
             for omega, by_side in outcomes.items()
             for pauses in (by_side[RESOURCE_CENTRIC].pauses_ms,)
         },

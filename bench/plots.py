@@ -127,7 +127,7 @@ def shuffled_keys(
     per_second: Mapping[str, Sequence[float]],
     omega_shown: float,
 ) -> None:
-    """Three panes: throughput and mean latency in ms over omega, and throughput of each second at one of them.
+    """Three panes: throughput and mean latency in ms over omega, and throughput by seconds at one of them.
 
     `by_omega` has (omega, throughput a second, mean latency in ms) for each policy.
     """

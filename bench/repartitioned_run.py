@@ -1,4 +1,4 @@
-"""`penstock` whose LatencySLAs are kept the resource-centric way: `python -m bench.repartitioned_run run ...`.
+"""`penstock` whose LatencySLAs are kept the resource-centric way: `python -m bench.repartitioned_run run`.
 
 The policy is ResourceCentric, whatever the SLA names, and shards change hands in a pause of the whole
 operator. Only the bench of shuffled keys uses it, for its peer.

@@ -2,8 +2,8 @@
 
 Whoever is upstream is paused; what is queued at the operator is worked off; the shards go to their executors,
 and their owners claim them; then it goes on upstream. Everything else is the product's loop: how shards and
-executors are looked at, how a decision becomes schedules. Neighbours: `repartitioned_run` puts it in the place
-of the product's, `omega` measures it.
+executors are looked at, how a decision becomes schedules. Neighbours: `repartitioned_run` puts it in the
+place of the product's, `omega` measures it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class RepartitioningLoop(SlaLoop):
             return turn
         self._now = None
         resumed = [
-            replace(look.schedules[name], version=look.schedules[name].version + 1, executors=before.executors)
+            replace(
+                look.schedules[name], version=look.schedules[name].version + 1, executors=before.executors
+            )
             for name, before in now.paused.items()
         ]
         return replace(

@@ -43,7 +43,7 @@ def rows_of(late_ms: Sequence[float]) -> Rows:
 
 def test_throughput_is_what_came_in_the_measured_time_and_latency_that_of_what_fell_due_in_it() -> None:
     records = round(load(SECONDS).total)
-    before = round(WARM_UP_S * omega.OFFERED_PER_S)
+    before = round(load(SECONDS).rows_before(WARM_UP_S * 1e6))
     late_ms = np.zeros(records)
     late_ms[:before] = 200  # the warm-up's count only by when they come
     late_ms[0] = 0
@@ -113,7 +113,9 @@ def swap(seen: OperatorSnapshot) -> tuple[Treatment, tuple[Action, ...]]:
     """All shards of the first executor to the second one, while it has any."""
     source, destination = (executor.name for executor in seen.executors)
     moved = tuple(shard for shard, executor in seen.assignment.items() if executor == source)
-    return (Treatment.REPARTITION, (MoveShards(moved, source, destination),)) if moved else (Treatment.NONE, ())
+    return (
+        (Treatment.REPARTITION, (MoveShards(moved, source, destination),)) if moved else (Treatment.NONE, ())
+    )
 
 
 class Watched:

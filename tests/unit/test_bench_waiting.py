@@ -73,6 +73,33 @@ def test_a_group_of_records_takes_their_times_and_is_counted(monkeypatch: pytest
     assert clock.now_ns == 17_000_000
 
 
+def test_a_calculators_records_come_out_one_by_one_and_hold_the_only_token_as_long_as_they_take(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "0").touch()
+    monkeypatch.setattr(waiting, "TOKENS", tmp_path)
+    calculate = waiting.Calculate()
+    tester = TwsTester(calculate)
+    other = waiting.Tokens([tmp_path / "0"])
+    free_in_between: list[bool] = []
+    clock = timer(monkeypatch, late_us=0)
+    sleep = clock.sleep
+
+    def looking_sleep(seconds: float) -> None:
+        free_in_between.append(other._free() is not None)
+        sleep(seconds)
+
+    monkeypatch.setattr(clock, "sleep", looking_sleep)
+    rows = [Row(key=4, payload="", service_time_us=us, number=n) for n, us in enumerate((5_000, 7_000))]
+    out = tester.test(4, rows)
+    assert [(row.number, row.total) for row in out] == [(0, 1), (1, 2)]
+    assert clock.now_ns == 12_000_000
+    assert free_in_between == [False, False]
+    assert other._free() is not None
+    other.close()
+    calculate.close()
+
+
 def test_the_topology_waits_5_ms_a_record_and_follows_a_trace() -> None:
     plan = compile_topology(load_topology(TOPOLOGY))
     source, wait = plan.stages

@@ -1,4 +1,4 @@
-"""Resident tasks of a session whose jobs are threads: who is started as a job, who in a process that stood by."""
+"""Resident tasks of a session whose jobs are threads: which are jobs, which are told to who stands by."""
 
 from __future__ import annotations
 

@@ -121,6 +121,23 @@ def test_a_task_that_retires_in_time_is_never_killed(harness: Harness):
     assert harness.executor.running == 1
 
 
+def test_an_executor_that_keeps_its_shards_and_is_to_run_no_task_names_none_and_kills_none(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    harness.turn(0)
+    harness.turn(1)
+    harness.executor.assign(0, SHARDS)
+    harness.turn(2)
+    assert harness.tasks_of() == {}
+    harness.started[0].ended.set()
+    harness.turn(3 + DELAYED_KILL_US)
+    assert harness.cancelled == []
+    assert harness.executor.idle
+    harness.executor.assign(1, SHARDS)
+    harness.turn(4 + DELAYED_KILL_US)
+    harness.turn(5 + DELAYED_KILL_US)
+    assert harness.tasks_of() == {"r1": len(SHARDS)}
+
+
 def test_a_crash_loop_is_slowed_down_and_counted(harness: Harness):
     harness.executor.assign(1, SHARDS)
     now_us = 0

@@ -163,7 +163,9 @@ class Pod:
 
     def work(self, busy_us: int) -> None:
         """As the first task that was started would tell: it is up, and has worked for so long in all."""
-        task = TaskRow("lines-words-w0", "lines", 0, self.tasks.started[0].launch.owner.ready, 1, 0, {}, {}, 0, 0)
+        task = TaskRow(
+            "lines-words-w0", "lines", 0, self.tasks.started[0].launch.owner.ready, 1, 0, {}, {}, 0, 0
+        )
         shard = ShardRow(1, 1, 0, busy_us, busy_us, 0)
         rows = {"task:words-w0:lines-words-w0:0": pack(task)}
         rows |= {shard_row_name(f"lines/{name}.txt"): pack(shard) for name in "ab"}

@@ -126,8 +126,9 @@ class RunningExecutor:
         standing = {i: s for i, s in self._slots.items() if s.leaving_us is None and s.task is not None}
         able = [i for i, s in standing.items() if s.up] or list(standing)
         if not able:
-            # No task, or all are about to start again in their slots: what they had stays theirs.
-            self._mapping = {shard: i for shard, i in self._mapping.items() if shard in self._shards}
+            # None is wanted, or all are about to start again in their slots: what they had stays theirs.
+            kept = self._shards if self._wanted else ()
+            self._mapping = {shard: i for shard, i in self._mapping.items() if shard in kept}
             return
         changed = set(able) != self._able
         self._able = set(able)
