@@ -33,7 +33,7 @@ from rich.table import Table
 
 from penstock.dataflow.rate_trace import RateTrace, parse_rate_trace
 
-SECONDS = 30.0
+SECONDS = 28.0
 """Measured of each run, after the warm-up. A shuffle of two a minute is in it."""
 WARM_UP_S = 10.0
 EASE_S = 5.0
