@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cpu
+from bench.node_store import STOP_S, NodeStore
 from bench.penstock_side import environment
 
 from penstock.api.compile import compile_topology
@@ -38,18 +39,7 @@ from penstock.store.redis_store import RedisStore
 
 UID = "bench"
 TERM = 1
-REDIS_SETTINGS = {
-    "bind": "127.0.0.1",
-    "appendonly": "yes",
-    "appendfsync": "no",
-    "auto-aof-rewrite-percentage": "100",
-    "auto-aof-rewrite-min-size": "256mb",
-    "save": "",
-    "maxmemory-policy": "noeviction",
-}
-"""Those of `penstock run`'s private store, with TCP for agents of other nodes."""
 START_S = 90.0
-STOP_S = 20.0
 POLL_S = 0.002
 
 
@@ -78,29 +68,15 @@ class Node:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self.port = _free_port()
+        self.store = NodeStore(folder, name, _free_port())
         self.reports: dict[str, tuple[int, int]] = {}
         """Object -> (version, shards moving), as the agent reported last."""
-        self._folder = folder / f"node-{name}"
-        self._folder.mkdir()
-        self._server: subprocess.Popen[bytes] | None = None
         self._agent: subprocess.Popen[str] | None = None
 
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"redis://{self.address}"
-
     def start(self) -> None:
-        settings = {**REDIS_SETTINGS, "port": str(self.port), "dir": str(self._folder)}
-        arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
-        with (self._folder / "redis.log").open("ab") as log:
-            self._server = subprocess.Popen(["redis-server", *arguments], stdout=log, stderr=log)
-        command = [sys.executable, "-m", "bench.agent_on_pipe", self.name, self.url, str(_free_port())]
-        with (self._folder / "agent.log").open("ab") as log:
+        self.store.start()
+        command = [sys.executable, "-m", "bench.agent_on_pipe", self.name, self.store.url, str(_free_port())]
+        with (self.store.folder / "agent.log").open("ab") as log:
             self._agent = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -128,22 +104,20 @@ class Node:
 
     def stop(self) -> None:
         """Agent first; the server writes everything out."""
-        for process in (self._agent, self._server):
-            if process is None:
-                continue
-            with contextlib.suppress(OSError):
-                process.terminate()
+        if self._agent is not None:
+            self._agent.terminate()
             try:
-                process.wait(STOP_S)
+                self._agent.wait(STOP_S)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._agent = self._server = None
+                self._agent.kill()
+                self._agent.wait()
+            self._agent = None
+        self.store.stop()
 
     def check(self) -> None:
-        for process, what in ((self._server, "redis-server"), (self._agent, "agent")):
+        for process, what in ((self.store.process, "redis-server"), (self._agent, "agent")):
             if process is not None and process.poll() is not None:
-                raise NodesFailedError(f"{what} of node {self.name} ended; see {self._folder}")
+                raise NodesFailedError(f"{what} of node {self.name} ended; see {self.store.folder}")
 
     def _take_reports(self, agent: subprocess.Popen[str]) -> None:
         assert agent.stdout is not None
@@ -174,7 +148,7 @@ class Worker:
             start_ms=time.time_ns() // 1_000_000,
             attempt=self._attempt,
             store_id=self.node.name,
-            store_url=self.node.url,
+            store_url=self.node.store.url,
         )
         self._attempt += 1
         file = self._folder / f"{self.name}.json"
@@ -231,7 +205,7 @@ class Nodes:
             name: Worker(name, self.nodes[node], folder, worker_module) for name, node in workers.items()
         }
         self.schedules: dict[str, OperatorSchedule] = {}
-        self._stores = {name: RedisStore(node.url, UID) for name, node in self.nodes.items()}
+        self._stores = {name: RedisStore(node.store.url, UID) for name, node in self.nodes.items()}
 
     # --- what runs
 
@@ -275,7 +249,7 @@ class Nodes:
             WorkerPlace(worker.name, worker.node.name, "127.0.0.1", worker.uid)
             for worker in self.workers.values()
         )
-        stores = tuple(StorePlace(node.name, node.name, node.address) for node in self.nodes.values())
+        stores = tuple(StorePlace(node.name, node.name, node.store.address) for node in self.nodes.values())
         for stage in self.plan.stages:
             executor = runs[stage.operator]
             home = self.workers[worker_of[executor]].node.name

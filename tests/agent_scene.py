@@ -19,6 +19,7 @@ from typing import Any
 from urllib.request import urlopen
 
 import msgspec
+from bench.node_store import NodeStore
 
 import penstock
 import penstock_operator
@@ -62,51 +63,18 @@ def eventually(holds: Callable[[], object], what: str = "", seconds: float = DEA
         time.sleep(0.01)
 
 
-class Server:
-    """A redis-server of one node, on loopback. It can be killed and started again."""
-
-    def __init__(self, folder: Path, node: str, *arguments: str) -> None:
-        self.node = node
-        self.port = free_port()
-        self._folder = folder / f"redis-{node}"
-        self._folder.mkdir()
-        self._arguments = arguments
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def url(self) -> str:
-        return f"redis://{self.address}"
-
-    def start(self) -> None:
-        settings = ("--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "yes", "--save", "")
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [
-                    "redis-server",
-                    *settings,
-                    "--appendfsync",
-                    "no",
-                    "--dir",
-                    str(self._folder),
-                    *self._arguments,
-                ],
-                stdout=log,
-                stderr=log,
-            )
+class Server(NodeStore):
+    """A node's redis-server that can be killed, and lose what it holds."""
 
     def kill(self, number: int = signal.SIGKILL, *, wait: bool = True) -> None:
-        if self._process is not None:
-            self._process.send_signal(number)
+        if self.process is not None:
+            self.process.send_signal(number)
             if wait:
-                self._process.wait(10)
+                self.process.wait(10)
 
     def lose_everything(self) -> None:
         """What is on disk goes; while the server is down."""
-        for file in sorted(self._folder.rglob("*"), reverse=True):
+        for file in sorted(self.folder.rglob("*"), reverse=True):
             file.rmdir() if file.is_dir() else file.unlink()
 
 
@@ -309,7 +277,7 @@ class AgentScene:
     def __init__(self, folder: Path, nodes: Sequence[str] = ("a", "b"), rows: int = 300) -> None:
         self.folder = folder
         self.api = ScheduleApiServer()
-        self.servers = {node: Server(folder, node) for node in nodes}
+        self.servers = {node: Server(folder, node, free_port()) for node in nodes}
         self.homes: dict[str, str] = {}
         self.version = 1
         self.born: dict[str, int] = {}
