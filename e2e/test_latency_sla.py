@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from e2e.harness.cluster import ROOT, Cluster, restarts
+from e2e.harness.cluster import Cluster, restarts
 from e2e.harness.installation import Installation
-from e2e.harness.plain_counts import faults_in_totals
 from e2e.harness.shared_folder import SharedFolder
-from e2e.harness.topologies import FINISH_S, Running, Sizes, example, share, sized
+from e2e.harness.topologies import FINISH_S, Running, Sizes
 from e2e.harness.watching import Object, wait_until
-from e2e.test_zipf_calculator import keys_counted_apart
-from penstock.dataflow.plan import ZipfSource
+from e2e.harness.zipf_calculator import ZipfCalculator
 
 RECORDS = 12_000
 PER_SECOND = 150
@@ -24,7 +22,6 @@ SERVICE_US = 10_000
 """One task serves 100 a second: two tasks at least are needed, and three with the margin."""
 SCALE_S = 60
 MET_S = 60
-CODE = ROOT / "examples/zipf-calculator/zipf_calculator.py"
 WAITING = """
 
 def work(service_time_us, payload):
@@ -33,39 +30,18 @@ def work(service_time_us, payload):
 """
 
 
-@pytest.fixture
-def code(cluster: Cluster, installation: Installation) -> Iterator[str]:
-    """A ConfigMap of the example's code, with waiting in place of work; its name."""
-    name = "waiting-code"
-    text = CODE.read_text(encoding="utf-8") + WAITING
-    cluster.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name},
-            "data": {CODE.name: text},
-        }
-    )
-    yield name
-    cluster.delete("configmap", name)
-
-
-def calculating(cluster: Cluster, shared: SharedFolder, name: str, code: str) -> Running:
+def calculating(cluster: Cluster, shared: SharedFolder, name: str, code: str) -> ZipfCalculator:
     """One worker with room for five tasks, of which the calculator begins with one."""
     sizes = Sizes(workers=1, task_cpu="200m", cores_min="200m", cores_max="1", tasks=1)
-    topology = share(sized(example("zipf-calculator"), name, sizes), ("out", "/out"))
-    spec = topology["spec"]
-    spec["code"] = {"configMap": code}
-    spec["operators"][0]["source"]["zipf"] |= {
+    source = {
         "records": RECORDS,
         "ratePerSecond": PER_SECOND,
         "serviceTime": f"{SERVICE_US}us",
         "partitions": 1,
     }
-    spec["operators"][0]["tasks"] = {"min": 1, "max": 1}
-    spec["operators"][1]["shards"] = 32
-    spec["operators"][2]["sink"]["files"]["path"] = "/out"
-    return Running(cluster, topology, shared.fresh(name))
+    made = ZipfCalculator.made(cluster, shared, name, code, source, sizes)
+    made.manifest["spec"]["operators"][0]["tasks"] = {"min": 1, "max": 1}
+    return made
 
 
 def latency_sla(name: str, topology: str, **spec: object) -> Object:
@@ -98,31 +74,14 @@ def apply_sla(cluster: Cluster) -> Iterator[Callable[[Object], str]]:
         cluster.delete("latencysla", name)
 
 
-def expected_totals(running: Running) -> dict[int, int]:
-    zipf = running.manifest["spec"]["operators"][0]["source"]["zipf"]
-    return keys_counted_apart(
-        ZipfSource(
-            keys=zipf["keys"],
-            exponent=zipf["exponent"],
-            record_bytes=zipf["recordBytes"],
-            service_time_us=SERVICE_US,
-            rate_per_s=PER_SECOND,
-            records=zipf["records"],
-            shuffles_per_minute=zipf["shufflesPerMinute"],
-            partitions=zipf["partitions"],
-            seed=zipf["seed"],
-        )
-    )
-
-
 def test_an_sla_makes_tasks_in_the_pod_that_stands_and_explains_them(
     cluster: Cluster,
     shared: SharedFolder,
     run: Callable[[Running], None],
-    code: str,
+    calculators_code: Callable[..., str],
     apply_sla: Callable[[Object], str],
 ) -> None:
-    running = calculating(cluster, shared, "promised", code)
+    running = calculating(cluster, shared, "promised", calculators_code("waiting-code", WAITING))
     name = apply_sla(latency_sla("quick", running.name))
     run(running)
     (before,) = running.wait_workers(1)
@@ -146,7 +105,7 @@ def test_an_sla_makes_tasks_in_the_pod_that_stands_and_explains_them(
     assert "ScaleOut" in described
     assert "Reason:" in described
     running.wait_phase("Finished", FINISH_S)
-    assert faults_in_totals(running.rows(), expected_totals(running), "key") == []
+    assert running.faults() == []
     pods = [pod for pod in running.workers() if pod["metadata"]["uid"] == before["metadata"]["uid"]]
     assert [restarts(pod) for pod in pods] in ([], [0]), "no container was started anew"
 
