@@ -54,15 +54,7 @@ $(TIER_TESTS):
 
 .PHONY: lint
 lint: setup ## Check style, types, layers, shell scripts, the chart and documents
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck -x $(SCRIPTS); \
-		else echo 'shellcheck is not installed: the shell scripts go unchecked'; fi
-	@if helm="$$(tools/helm.sh)"; then echo helm lint charts/penstock; \
-		"$$helm" lint --strict --quiet --kube-version 1.35.4 charts/penstock; fi
-	$(BIN)/pytest -q tests/unit/test_documents.py
+	@tools/lint.sh $(SCRIPTS)
 
 .PHONY: format
 format: setup ## Put the code into the project's format and mend what ruff can mend

@@ -1,13 +1,13 @@
 """The end-to-end tests' cluster, installation and topologies; `make e2e` brings up what they need.
 
-The tests run in the order of `ORDER`, on one installation: what takes it away or replaces it comes last.
-Each test's own topologies are deleted at its end. After a failure the state of everything is kept in
-artifacts/e2e.
+All tests share one installation (`prepare` makes it). Those that harm nobody run side by side, in several
+processes; those marked `alone` disturb everything that runs, and come afterwards, one by one: what takes the
+installation away or replaces it last. Each test's own topologies are deleted at its end. After a failure the
+state of everything is kept in artifacts/e2e.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -19,21 +19,23 @@ from e2e.harness.evidence import gather
 from e2e.harness.installation import Installation
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import Running, WordCount
+from e2e.harness.zipf_calculator import apply_code
+from e2e.prepare import NAMESPACE
 
-NAMESPACE = "penstock-e2e"
 ARTIFACTS = ROOT / "artifacts/e2e"
 TEST_TIMEOUT_S = 420
 ORDER = (
-    "refused",
-    "word_count",
+    "latency_sla",
     "zipf_calculator",
     "edits",
-    "latency_sla",
+    "word_count",
     "life",
     "process_faults",
     "node_faults",
     "release",
+    "refused",
 )
+"""Of those that run side by side the long ones first, so that no process is left with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,24 +63,16 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture(scope="session")
-def installation(cluster: Cluster) -> Iterator[Installation]:
+def installation(cluster: Cluster) -> Installation:
     """The chart, installed into a namespace at Pod Security `restricted`."""
     found = Installation(cluster)
-    found.make_namespace()
-    if found.is_installed():
-        found.uninstall()  # a run before kept it, with values of its own
-    found.install()
-    yield found
-    if os.environ.get("KEEP") != "1":
-        found.uninstall()
+    assert found.is_installed(), "the chart is not installed: run `make e2e`, or `python -m e2e.prepare`"
+    return found
 
 
 @pytest.fixture(scope="session")
-def shared(cluster: Cluster, installation: Installation) -> Iterator[SharedFolder]:
-    folder = SharedFolder.made(cluster)
-    yield folder
-    if os.environ.get("KEEP") != "1":
-        folder.forget(cluster)
+def shared(cluster: Cluster, installation: Installation) -> SharedFolder:
+    return SharedFolder.of(cluster)
 
 
 @pytest.fixture
@@ -111,3 +105,17 @@ def word_count(
         return made
 
     return start
+
+
+@pytest.fixture
+def calculators_code(cluster: Cluster) -> Iterator[Callable[..., str]]:
+    """Puts the zipf calculator's code into ConfigMaps, as `apply_code`; they go at the test's end."""
+    names = set()
+
+    def put(name: str, more: str = "") -> str:
+        names.add(name)
+        apply_code(cluster, name, more)
+        return name
+
+    yield put
+    cluster.delete("configmap", *names)

@@ -11,7 +11,7 @@ kind-down: ## Take the kind cluster away; what was built stays cached
 .PHONY: e2e
 e2e: setup-tests ## Run the end-to-end tests on a real kind cluster; KEEP=1 leaves it up afterwards
 	@e2e/run.sh $(PYTEST_ARGS)
-	@tools/tier.sh --summary e2e
+	@tools/tier.sh --summary e2e-together e2e-alone
 
 .PHONY: kind-demo
 kind-demo: setup texts kind-up ## Install Penstock into the kind cluster and watch it count the words of real text

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The end-to-end tests, from a checkout to their summary line: cluster, images, chart, tests. A cluster that runs
+# The end-to-end tests, from a checkout to their summary lines: cluster, images, chart, tests. A cluster that runs
 # already is used, and stays; one that this brought up is taken away at the end.
 #
 #   KEEP=1 e2e/run.sh     keeps the cluster, and what is installed in it
@@ -8,10 +8,16 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=e2e/cluster/common.sh
 source e2e/cluster/common.sh
-brought_up=
+readonly none_chosen=5 # what pytest answers when no test was
+brought_up= prepared=
 
 take_away() {
-    if [[ -n $brought_up && ${KEEP:-} != 1 ]]; then e2e/cluster/down.sh; fi
+    if [[ ${KEEP:-} == 1 ]]; then return; fi
+    if [[ -n $brought_up ]]; then
+        e2e/cluster/down.sh
+    elif [[ -n $prepared ]]; then
+        .venv/bin/python -m e2e.prepare --remove
+    fi
 }
 
 cluster_runs() {
@@ -24,5 +30,13 @@ cluster_runs || brought_up=yes
 e2e/cluster/up.sh
 e2e/provide_images.sh
 rm -rf artifacts/e2e
-# No `exec`: the trap has to run.
-tools/tier.sh e2e "$@"
+prepared=yes
+step "chart installed" .venv/bin/python -m e2e.prepare
+failed=
+for tier in e2e-together e2e-alone; do
+    code=0
+    tools/tier.sh "$tier" "$@" || code=$?
+    # Words for pytest may choose tests of the other tier alone.
+    ((code == 0 || ($# > 0 && code == none_chosen))) || failed=yes
+done
+[[ -z $failed ]]

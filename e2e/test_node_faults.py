@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from e2e.harness.cluster import Cluster
 from e2e.harness.faults import cordoned, start_node, stop_node
 from e2e.harness.installation import STORES, Installation, node_of
 from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import Object
+
+pytestmark = pytest.mark.alone
 
 LOST_S = 90
 DRAIN_S = 180

@@ -34,6 +34,7 @@ def test_a_worker_pod_is_deleted_and_then_the_others_processes_are_killed(
     counting.assert_exact()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("durability", ["Process", "Disk"])
 def test_a_node_store_is_killed(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount], durability: str
@@ -45,6 +46,7 @@ def test_a_node_store_is_killed(
     counting.assert_exact()
 
 
+@pytest.mark.alone
 def test_the_operators_leader_is_killed(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
@@ -57,6 +59,7 @@ def test_the_operators_leader_is_killed(
     counting.assert_exact()
 
 
+@pytest.mark.alone
 def test_data_flows_on_while_there_is_no_operator_and_the_agents_are_killed(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
@@ -75,6 +78,7 @@ def test_data_flows_on_while_there_is_no_operator_and_the_agents_are_killed(
     counting.assert_exact()
 
 
+@pytest.mark.alone
 def test_a_leader_that_stood_still_past_its_lease_writes_no_schedule_afterwards(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:

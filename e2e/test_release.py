@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from e2e.harness.cluster import Cluster
 from e2e.harness.installation import CHART, PROCESS_VALUES, RELEASE, Installation
 from e2e.harness.previous_release import PreviousRelease
@@ -34,6 +36,7 @@ def test_helm_test_passes(cluster: Cluster, installation: Installation) -> None:
     assert "Phase:          Succeeded" in cluster.helm("test", RELEASE)
 
 
+@pytest.mark.alone
 def test_uninstall_with_live_topologies_ends_soon_and_leaves_nothing(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
@@ -46,6 +49,7 @@ def test_uninstall_with_live_topologies_ends_soon_and_leaves_nothing(
     assert took_s < UNINSTALLED_S
 
 
+@pytest.mark.alone
 def test_an_upgrade_from_the_version_before_keeps_a_topology_running(
     cluster: Cluster,
     installation: Installation,

@@ -6,7 +6,10 @@ import itertools
 import os
 import socket
 
-_PORTS = itertools.cycle(range(20_000 + os.getpid() % 8_000, 32_000))
+_LANE = 3_000
+_FIRST = 20_000 + _LANE * int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Each of the processes that run tests side by side (up to four) has ports of its own."""
+_PORTS = itertools.cycle(range(_FIRST + os.getpid() % (_LANE // 2), _FIRST + _LANE))
 """Below those that the kernel gives to connections; no port comes twice within a run."""
 
 

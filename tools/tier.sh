@@ -4,9 +4,13 @@
 #
 #   tools/tier.sh unit [pytest's arguments]
 #   tools/tier.sh --summary unit contract ...
+#
+# The end-to-end tests need a cluster, and are two tiers: e2e-together, which run side by side, then e2e-alone.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly kept=artifacts/tiers
+# Half of an end-to-end test is waiting.
+readonly e2e_processes=${PENSTOCK_E2E_PROCESSES:-3}
 
 if [[ $1 == --summary ]]; then
     shift
@@ -20,10 +24,14 @@ mkdir -p "$kept"
 rm -f "${kept:?}/$tier"
 colour=()
 if [[ -t 1 ]]; then colour=(--color=yes); fi
-# The end-to-end tests need a cluster, and are apart.
-if [[ $tier == e2e ]]; then tests=e2e; else tests=tests/$tier; fi
+case $tier in
+    e2e-together) choice=(e2e -m 'not alone' --numprocesses="$e2e_processes" --maxschedchunk=1) ;;
+    e2e-alone) choice=(e2e -m alone) ;;
+    # Neighbours in a file share what they start, so each process gets a run of them.
+    *) choice=("tests/$tier" --numprocesses=logical --maxprocesses=4 --dist=worksteal) ;;
+esac
 echo "== $tier"
 code=0
-.venv/bin/pytest -q "${colour[@]}" "$tests" "$@" | tee "$kept/$tier.log" || code=$?
+.venv/bin/pytest -q "${colour[@]}" "${choice[@]}" "$@" | tee "$kept/$tier.log" || code=$?
 tail -n 1 "$kept/$tier.log" >"$kept/$tier"
 exit "$code"

@@ -48,6 +48,20 @@ engine_runs() {
     [[ -d /proc/$pid && $(tr '\0' ' ' <"/proc/$pid/cmdline") == *"$engine"* ]]
 }
 
+# has_capability BIT: whether a process of this machine may have it at all.
+has_capability() {
+    local bounding
+    bounding=$(sed -n 's/^CapBnd:\t//p' /proc/self/status)
+    (((16#$bounding >> $1) & 1))
+}
+
+# Whether a Go stands here that can fetch a newer one by itself, or is new enough.
+go_fits() {
+    local version
+    version=$(go env GOVERSION 2>/dev/null) || return
+    [[ $version =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 21))
+}
+
 # Prints a hash of the files (by path) and words given, short enough for a name.
 hash_of() {
     local each

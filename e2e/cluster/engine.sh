@@ -10,12 +10,7 @@ set -euo pipefail
 # shellcheck source=e2e/cluster/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 readonly wait_s=60
-
-has_sys_resource() {
-    local bounding
-    bounding=$(sed -n 's/^CapBnd:\t//p' /proc/self/status)
-    (((16#$bounding >> 24) & 1))
-}
+readonly cap_sys_resource=24
 
 up() {
     if engine_runs; then
@@ -33,7 +28,7 @@ up() {
     )
     mkdir -p "$engine"
     rm -f "$engine_socket" "$engine/dockerd.pid" "$engine/pid"
-    if ! has_sys_resource; then
+    if ! has_capability "$cap_sys_resource"; then
         say "this machine lacks CAP_SYS_RESOURCE: containers get a runtime that does not ask for it"
         install -m 755 "$e2e_root/cluster/runc_without_resource.py" "$engine/runc_without_resource"
         arguments+=(--add-runtime "softened=$engine/runc_without_resource" --default-runtime softened)

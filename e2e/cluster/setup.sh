@@ -13,13 +13,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/../../tools/debian_packages.sh"
 readonly static_probe='int main(void) { return 0; }'
 
-# Whether a Go stands here that can fetch a newer one by itself, or is new enough.
-go_fits() {
-    local version
-    version=$(go env GOVERSION 2>/dev/null) || return
-    [[ $version =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= 21))
-}
-
 case ${1:-} in
     plain | offline) ;;
     *) fail "setup.sh plain, or setup.sh offline" ;;

@@ -25,10 +25,14 @@ class SharedFolder:
     path: Path
 
     @classmethod
+    def of(cls, cluster: Cluster) -> SharedFolder:
+        return cls(Path(cluster.environment.variables["PENSTOCK_E2E_SHARED"]) / cluster.namespace)
+
+    @classmethod
     def made(cls, cluster: Cluster) -> SharedFolder:
         """Make the folder, its volume and its claim."""
-        path = Path(cluster.environment.variables["PENSTOCK_E2E_SHARED"]) / cluster.namespace
-        path.mkdir(parents=True, exist_ok=True)
+        folder = cls.of(cluster)
+        folder.path.mkdir(parents=True, exist_ok=True)
         volume = f"{cluster.namespace}-{CLAIM}"
         size = {"storage": "1Gi"}
         cluster.apply(
@@ -55,7 +59,7 @@ class SharedFolder:
                 },
             ),
         )
-        return cls(path)
+        return folder
 
     def forget(self, cluster: Cluster) -> None:
         """Take away what `made` made."""

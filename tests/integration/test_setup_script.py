@@ -5,13 +5,12 @@ Each machine is a folder of commands that is all of PATH; where apt-get is on it
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from house import ROOT
+from bare_machine import BareMachine
 
 pytestmark = pytest.mark.integration
 
@@ -44,34 +43,15 @@ fi
 """
 
 
-class Machine:
-    """A clone of the project beside a PATH of its own."""
+class Machine(BareMachine):
+    """A clone of what sets the project up."""
 
     def __init__(self, folder: Path) -> None:
-        self.clone = folder / "clone"
-        self.commands = folder / "bin"
-        (self.clone / "tools").mkdir(parents=True)
-        self.commands.mkdir()
-        for name in ("tools/setup.sh", "tools/debian_packages.sh", "requirements.lock", "pyproject.toml"):
-            shutil.copy(ROOT / name, self.clone / name)
-        for name in TOOLS:
-            (self.commands / name).symlink_to(str(shutil.which(name)))
-
-    def has(self, command: str, script: str) -> None:
-        path = self.commands / command
-        path.write_text(f"#!/bin/bash\n{script}\n", encoding="utf-8")
-        path.chmod(0o755)
+        files = ("tools/setup.sh", "tools/debian_packages.sh", "requirements.lock", "pyproject.toml")
+        super().__init__(folder, files, TOOLS)
 
     def set_up(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["bash", str(self.clone / "tools/setup.sh"), *arguments],
-            env={"PATH": str(self.commands), **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        return self.run("tools/setup.sh", *arguments, **variables)
 
 
 @pytest.fixture
