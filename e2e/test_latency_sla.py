@@ -16,7 +16,7 @@ from e2e.harness.topologies import FINISH_S, Running, Sizes
 from e2e.harness.watching import Object, wait_until
 from e2e.harness.zipf_calculator import ZipfCalculator
 
-RECORDS = 12_000
+RECORDS = 9_000
 PER_SECOND = 150
 SERVICE_US = 10_000
 """One task serves 100 a second: two tasks at least are needed, and three with the margin."""
@@ -74,6 +74,7 @@ def apply_sla(cluster: Cluster) -> Iterator[Callable[[Object], str]]:
         cluster.delete("latencysla", name)
 
 
+@pytest.mark.alone
 def test_an_sla_makes_tasks_in_the_pod_that_stands_and_explains_them(
     cluster: Cluster,
     shared: SharedFolder,

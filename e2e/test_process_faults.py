@@ -8,7 +8,7 @@ import pytest
 
 from e2e.harness.cluster import Cluster
 from e2e.harness.faults import frozen, kill_container, kill_pod
-from e2e.harness.installation import OPERATORS, RELEASE, Installation, node_of
+from e2e.harness.installation import OPERATORS, RELEASE, Installation
 from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import wait_until
 
@@ -35,15 +35,21 @@ def test_a_worker_pod_is_deleted_and_then_the_others_processes_are_killed(
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("durability", ["Process", "Disk"])
-def test_a_node_store_is_killed(
-    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount], durability: str
+def test_a_node_store_is_killed_that_topologies_of_both_modes_are_on(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count(f"store-killed-{durability.lower()}", lines=500, sizes=Sizes(durability=durability))
-    more_than = counting.wait_rows()
-    kill_container(cluster, installation.store_pod(node_of(counting.workers()[0])), "store")
-    counting.wait_rows(more_than)
-    counting.assert_exact()
+    both = [
+        word_count(f"store-killed-{mode.lower()}", lines=800, sizes=Sizes(durability=mode))
+        for mode in ("Process", "Disk")
+    ]
+    for counting in both:
+        counting.wait_workers(2)
+    more_than = [counting.wait_rows() for counting in both]
+    kill_container(cluster, installation.store_pod(cluster.worker_nodes[0]), "store")
+    for counting, rows in zip(both, more_than, strict=True):
+        counting.wait_rows(rows)
+    for counting in both:
+        counting.assert_exact()
 
 
 @pytest.mark.alone

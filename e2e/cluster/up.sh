@@ -5,7 +5,7 @@
 #   plain    a Docker engine runs and can pull images: kind as it is, with its own node image, pinned
 #   offline  otherwise: everything is built from Go modules and Debian packages
 #
-# PENSTOCK_E2E_WAY=plain or =offline takes the choice away.
+# PENSTOCK_E2E_WAY=plain or =offline takes the choice away. `up.sh engine` ends when a Docker engine runs.
 set -euo pipefail
 
 # shellcheck source=e2e/cluster/common.sh
@@ -195,6 +195,7 @@ mkdir -p "$state" "$cache"
 choose_way
 "$e2e_root/cluster/setup.sh" "$way"
 if [[ $way == offline ]]; then step "Docker engine" "$e2e_root/cluster/engine.sh" up; fi
+if [[ ${1:-} == engine ]]; then exit; fi
 use_own_engine
 step "tools: kind, kubectl, helm, kubeconform" provide_tools
 export KUBECONFIG=$kubeconfig
