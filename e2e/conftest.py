@@ -1,9 +1,9 @@
 """The end-to-end tests' cluster, installation and topologies; `make e2e` brings up what they need.
 
 All tests share one installation (`prepare` makes it). Those that harm nobody run side by side, in several
-processes. Those marked `alone` disturb all that runs, or race with the end of their input or a clock; they
-come afterwards, one by one, and what takes the installation away or replaces it comes last. Each test's own
-topologies are deleted at its end. After a failure the state of everything is kept in artifacts/e2e.
+processes. Those marked `alone` disturb all that runs, or measure time: they come afterwards, one by one, what
+takes the installation away or replaces it last. Each test's own topologies are deleted at its end. After a
+failure the state of everything is kept in artifacts/e2e.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from e2e.harness.cluster import restarts
 from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import Object, wait_until
@@ -107,9 +105,8 @@ def test_an_operator_without_input_gives_back_its_last_task_and_takes_it_again(
     counting.assert_exact()
 
 
-@pytest.mark.alone
 def test_other_pod_settings_roll_the_workers_one_by_one(word_count: Callable[..., WordCount]) -> None:
-    counting = word_count("rolled", lines=900)
+    counting = word_count("rolled", lines=2500)
     before = uids(counting.wait_workers(2))
     counting.wait_rows()
 

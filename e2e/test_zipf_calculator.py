@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from e2e.harness.cluster import Cluster
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import FINISH_S, Running
@@ -35,7 +33,6 @@ def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_ma
     assert running.faults() == []
 
 
-@pytest.mark.alone
 def test_a_change_of_the_code_in_a_config_map_rolls_the_workers(
     cluster: Cluster,
     shared: SharedFolder,
@@ -43,7 +40,7 @@ def test_a_change_of_the_code_in_a_config_map_rolls_the_workers(
     calculators_code: Callable[..., str],
 ) -> None:
     code = calculators_code("zipf-rolled-code")
-    running = ZipfCalculator.made(cluster, shared, "zipf-rolled", code, paced(4 * RECORDS))
+    running = ZipfCalculator.made(cluster, shared, "zipf-rolled", code, paced(7 * RECORDS))
     run(running)
     before = {str(pod["metadata"]["uid"]) for pod in running.wait_workers(2)}
     running.wait_rows()
