@@ -10,7 +10,7 @@ from e2e.harness.watching import Object, wait_until
 
 EDIT_S = 60
 ROLL_S = 150
-IDLE_S = 120
+IDLE_S = 180
 """An operator is idle after a minute."""
 
 

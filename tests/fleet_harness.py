@@ -16,7 +16,7 @@ from penstock_operator.local.local_fleet import LocalFleet
 from penstock_operator.memory_fleet import MemoryFleet
 
 LINES = ("one", "two", "three")
-_WAIT_S = 10.0
+_WAIT_S = 30.0
 
 _PROGRAM = """
 import signal, subprocess, sys, time

@@ -112,7 +112,11 @@ class Run:
     # --- looking into the run -----------------------------------------------------------------------
 
     def launch(self, worker: str) -> dict[str, object]:
-        loaded: dict[str, object] = json.loads((self.state / "workers" / f"{worker}.json").read_text())
+        """FileNotFoundError where it is not there yet, or being written."""
+        text = (self.state / "workers" / f"{worker}.json").read_text()
+        if not text.endswith("}"):
+            raise FileNotFoundError(f"the launch of {worker} is being written")
+        loaded: dict[str, object] = json.loads(text)
         return loaded
 
     @contextmanager
