@@ -1,8 +1,8 @@
 """Answers of a long bench's jobs, kept on disk, so that it can be stopped and gone on with.
 
-Answers count only for the very code that gave them: a journal belongs to one state of `core/` and `bench/` in
-git, and where files differ from that none is kept. Neighbour: `bench.sla_trials.in_processes` asks before it
-runs a job.
+Answers count only for the very code that gave them: a journal belongs to one state of `_CODE` in git, and
+where files differ from that none is kept. Neighbour: `bench.sla_trials.in_processes` asks before it runs a
+job.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".penstock" / "bench"
-_CODE = ("core", "bench")
+_CODE = ("core/penstock/control", "core/penstock/simulation", "bench/workloads", "bench/sla_trials.py")
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -67,8 +67,8 @@ def _state() -> str | None:
         told = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
         return told.stdout.strip() if told.returncode == 0 else None
 
-    changed = git("status", "--porcelain", "--", *_CODE, ":!bench/results")
-    trees = [git("rev-parse", "--short=12", f"HEAD:{folder}") for folder in _CODE]
+    changed = git("status", "--porcelain", "--", *_CODE)
+    trees = [git("rev-parse", "--short=8", f"HEAD:{path}") for path in _CODE]
     if changed != "" or None in trees:
         return None
     return "-".join(str(tree) for tree in trees)

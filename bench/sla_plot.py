@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 
 COLORS = {
     "StreamSwitch": "#1b6ca8",
+    "StreamSwitch by units": "#8ab6d6",
     "DRS": "#c0392b",
     "DRS-LB": "#d9822b",
     "Static": "#666666",

@@ -51,10 +51,11 @@ HOURS = 4.0
 
 POLICIES: Mapping[str, Callable[[Scope], Policy]] = {
     "streamswitch": StreamSwitch,
+    "streamswitch_unit": lambda scope: StreamSwitch(scope, one_at_a_time=True),
     "drs": Drs,
     "drs_lb": lambda scope: Drs(scope, balances_load=True),
     "elasticutor": Elasticutor,
-    "hybrid": lambda scope: Hybrid(scope, Elasticutor(scope), StreamSwitch(scope)),
+    "hybrid": lambda scope: Hybrid(scope, Elasticutor(scope), StreamSwitch(scope, one_at_a_time=True)),
 }
 """What they take as parameter is the safety margin of the scope's target."""
 ELASTIC = ("elasticutor", "hybrid")

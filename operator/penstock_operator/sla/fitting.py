@@ -6,14 +6,41 @@ A policy decides from a snapshot; schedules, bounds and workers may have changed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from penstock.control.decision import Action, AddExecutor, AssignCores, Decision, MoveShards, RemoveExecutor
-from penstock.control.streamswitch.treat import ActionRefused, NoRoom, tasks_after
-from penstock.control.target import TaskLimits
+from penstock.control.streamswitch.treat import ActionRefused, Advance, NoRoom, begin, tasks_after
+from penstock.control.target import Scope, TaskLimits
 from penstock.control.wording import counted
 from penstock.schedule.record import OperatorSchedule
+
+
+def begin_what_fits(
+    decision: Decision,
+    schedule: OperatorSchedule,
+    scope: Scope,
+    room: Mapping[str, int],
+    taken: Collection[str],
+    now_us: int,
+    warm: Collection[str],
+) -> tuple[Decision, Advance, bool]:
+    """The decision as far as there is room for its new executors, the first ones first, its first step, and
+    whether room was lacking for some. Raises ActionRefused where it does not fit, NoRoom where there is room
+    for none."""
+    check_limits(decision, schedule, scope.limits.get(decision.operator))
+    wanted = decision
+    while True:
+        try:
+            begun = begin(decision, schedule, room, taken, now_us, warm=warm)
+            check_room(schedule, begun.schedule, room)
+        except NoRoom:
+            fewer = with_one_executor_less(decision)
+            if fewer is None:
+                raise
+            decision = fewer
+        else:
+            return decision, begun, decision is not wanted
 
 
 def check_limits(decision: Decision, schedule: OperatorSchedule, limits: TaskLimits | None) -> None:
@@ -35,6 +62,24 @@ def check_room(before: OperatorSchedule, after: OperatorSchedule, room: Mapping[
     for worker, tasks in grown.items():
         if tasks > max(0, room.get(worker, 0)):
             raise NoRoom(f"worker {worker} has no room for {counted(tasks, 'more task')}")
+
+
+def with_one_executor_less(decision: Decision) -> Decision | None:
+    """The decision without the last new executor it asks for and the shards that were to go there; None where
+    it asks for one at most. Strategies side by side share no executor, so the rest stands."""
+    new = [action.name for action in decision.actions if isinstance(action, AddExecutor)]
+    if len(new) < 2:
+        return None
+    actions = tuple(
+        action
+        for action in decision.actions
+        if not (isinstance(action, AddExecutor) and action.name == new[-1])
+        and not (isinstance(action, MoveShards) and action.destination == new[-1])
+    )
+    expected = decision.expected
+    if expected is not None:
+        expected = replace(expected, tasks=expected.tasks - 1)
+    return replace(decision, actions=actions, expected=expected)
 
 
 def without_remote_cores(decision: Decision, schedule: OperatorSchedule) -> Decision:

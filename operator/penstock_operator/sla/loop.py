@@ -31,14 +31,13 @@ from penstock.control.streamswitch.treat import (
     NoRoom,
     Step,
     advance,
-    begin,
     begin_single_tasks,
 )
 from penstock.control.target import LatencyTarget
 from penstock.control.window_judge import Judged, WindowJudge
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.sla.decision_record import Brought, DecisionKeeper
-from penstock_operator.sla.fitting import by_operator, check_limits, check_room, without_remote_cores
+from penstock_operator.sla.fitting import begin_what_fits, by_operator, without_remote_cores
 from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint
 from penstock_operator.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent, SlaLook, SlaTurn, Ways
 
@@ -403,11 +402,12 @@ class SlaLoop:
         try:
             if not self._ways.has_remote_cores:
                 decision = without_remote_cores(decision, schedule)
-            check_limits(decision, schedule, self.promise.scope.limits.get(decision.operator))
-            begun = begin(decision, schedule, look.room, look.taken, look.at_us, warm=look.warm)
-            check_room(schedule, begun.schedule, look.room)
+            decision, begun, lacks = begin_what_fits(
+                decision, schedule, self.promise.scope, look.room, look.taken, look.at_us, look.warm
+            )
+            self._lacks_room |= lacks
         except ActionRefused as refused:
-            self._lacks_room = self._lacks_room or isinstance(refused, NoRoom)
+            self._lacks_room |= isinstance(refused, NoRoom)
             reason = f"{decision.reason}; it does not fit what there is: {refused}"
             self._show_only(
                 replace(decision, treatment=Treatment.HOLD, rule=REFUSED, reason=reason, actions=())

@@ -94,5 +94,5 @@ def _inner(name: str, scope: Scope) -> Policy:
     from penstock.control.hybrid.policy import Hybrid
 
     if name == "Hybrid":
-        return Hybrid(scope, Elasticutor(scope), StreamSwitch(scope))
+        return Hybrid(scope, Elasticutor(scope), StreamSwitch(scope, one_at_a_time=True))
     raise ValueError(f"there is no policy {name}")

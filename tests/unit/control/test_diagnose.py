@@ -25,6 +25,7 @@ from penstock.control.streamswitch.diagnose import (
     find_substreams,
     is_quiet,
     pressure,
+    worst_after_us,
 )
 from penstock.control.streamswitch.examination import Examination, Floats
 from penstock.control.target import LatencyTarget
@@ -42,11 +43,11 @@ def capacity(seen: Examination) -> Floats:
     return capacity_per_s(seen.service_per_s, TARGET.safety_margin)
 
 
-def room(seen: Examination, may_add: bool = True, may_go: bool = True) -> Room:
-    return Room(may_go=np.full(len(seen.executors), may_go), may_add=may_add)
+def room(seen: Examination, more: int = 8, may_go: bool = True) -> Room:
+    return Room(may_go=np.full(len(seen.executors), may_go), more=more)
 
 
-def found(seen: Examination, **limits: bool) -> Diagnosis:
+def found(seen: Examination, **limits: int) -> Diagnosis:
     return diagnose(seen, TARGET, room(seen, **limits))
 
 
@@ -186,7 +187,7 @@ def test_scale_in_is_left_out_where_the_rest_would_not_stay_good() -> None:
 def test_scale_in_keeps_to_the_executors_that_may_go() -> None:
     seen = three(100, 100, 100)
     assert found(seen, may_go=False).treatment is Treatment.NONE
-    only_last = Room(may_go=np.array([False, False, True]), may_add=True)
+    only_last = Room(may_go=np.array([False, False, True]), more=1)
     strategy = find_scale_in(seen, TARGET, only_last, capacity(seen))
     assert strategy is not None
     assert strategy.source == 2
@@ -386,6 +387,37 @@ def test_two_severe_executors_are_not_cured_by_one_balance() -> None:
     assert diagnosis.strategy.source == 0
 
 
+def burst(**arrivals: tuple[int, float]) -> Examination:
+    """Executors of 1000/s by what arrives, in two shards each, and how late they are."""
+    return examination(
+        {name: (1000, late_us) for name, (_, late_us) in arrivals.items()},
+        {f"{name}-{n}": Shard(name, rate / 2) for name, (rate, _) in arrivals.items() for n in range(2)},
+    )
+
+
+def test_executors_that_a_burst_overloads_scale_out_side_by_side_the_worst_first() -> None:
+    # All at 800/s at most: one after the other would take as many treatments.
+    seen = burst(E1=(900, LATE_US), E2=(1100, LATE_US), E3=(700, FINE_US))
+    diagnosis = found(seen)
+    assert diagnosis.treatment is Treatment.SCALE_OUT
+    assert [(x.source, x.destination) for x in diagnosis.strategies] == [(1, None), (0, None)]
+    # 1 / (800 - 550) is the worst: E3 keeps 1 / 100, which is more.
+    assert worst_after_us(diagnosis.expected_us, diagnosis.strategies) == pytest.approx(1e6 / 100)
+
+
+def test_with_a_scale_out_goes_one_for_who_will_be_late_before_it_is_over() -> None:
+    seen = burst(E1=(1100, LATE_US), E2=(900, FINE_US), E3=(700, FINE_US))
+    assert [x.source for x in found(seen).strategies] == [0, 1]
+    # By itself nobody is relieved who is not late (3.3).
+    assert found(burst(E1=(700, FINE_US), E2=(900, FINE_US))).strategies == ()
+
+
+def test_no_more_scale_outs_than_are_allowed_and_the_severe_ones_first() -> None:
+    seen = burst(E1=(900, LATE_US), E2=(1100, LATE_US), E3=(1200, FINE_US))
+    assert [x.source for x in found(seen, more=2).strategies] == [1, 0]
+    assert [x.source for x in found(seen, more=1).strategies] == [1]
+
+
 def test_the_source_is_the_fullest_where_all_latencies_are_infinite() -> None:
     seen = examination(
         {"E1": (1000, LATE_US), "E2": (1000, LATE_US)},
@@ -413,12 +445,12 @@ def test_in_overload_something_moves_although_all_latencies_stay_infinite() -> N
 def test_at_the_limit_an_overload_is_spread_evenly_and_then_left() -> None:
     shards = {f"s{i}": Shard("E1", 200) for i in range(10)} | {"e": Shard("E2", 900), "f": Shard("E2", 100)}
     seen = examination({"E1": (1000, LATE_US), "E2": (1000, LATE_US)}, shards)
-    diagnosis = found(seen, may_add=False)
+    diagnosis = found(seen, more=0)
     assert (diagnosis.treatment, diagnosis.rule) == (Treatment.LOAD_BALANCE, "load-balance-eases")
     # 2000 | 1000 becomes 1400 | 1600 or 1600 | 1400: two or three shards, of equals the fewer.
     assert len(moved(seen, diagnosis)) == 2
     even = {f"s{i}": Shard("E1" if i < 5 else "E2", 300) for i in range(10)}
-    left = found(examination({"E1": (1000, LATE_US), "E2": (1000, LATE_US)}, even), may_add=False)
+    left = found(examination({"E1": (1000, LATE_US), "E2": (1000, LATE_US)}, even), more=0)
     assert (left.treatment, left.rule) == (Treatment.HOLD, "at-limit")
 
 
@@ -426,7 +458,7 @@ def test_at_the_limit_a_small_gain_is_not_worth_a_move() -> None:
     # 1500 | 1440 could become 1470 | 1470: two percent.
     shards = {f"s{i}": Shard("E1", 30) for i in range(50)} | {f"t{i}": Shard("E2", 30) for i in range(48)}
     seen = examination({"E1": (1000, LATE_US), "E2": (1000, LATE_US)}, shards)
-    assert found(seen, may_add=False).treatment is Treatment.HOLD
+    assert found(seen, more=0).treatment is Treatment.HOLD
 
 
 def test_an_executor_with_one_overloaded_shard_cannot_be_helped() -> None:

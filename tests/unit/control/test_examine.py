@@ -74,10 +74,23 @@ def test_a_late_look_counts_the_time_that_passed() -> None:
 
 
 def test_service_rates_are_a_moving_average_of_rows_over_useful_time() -> None:
-    # Section 4.2, eta = 1/8: 7/8 * 1000 + 1/8 * 2000 = 1125.
+    # Section 4.2, eta = 1/8, over useful time a row: 7/8 * 1 ms + 1/8 * 0.5 ms = 0.9375 ms.
     feed, examiner = Feed({"s0": "E1"}), Examiner(TARGET)
-    assert steady(feed, examiner, 12, rows=20, busy_us=1000).service_per_s.tolist() == [1000]
-    assert steady(feed, examiner, 1, rows=20, busy_us=500).service_per_s.tolist() == [1125]
+    assert steady(feed, examiner, 12, rows=80, busy_us=1000).service_per_s.tolist() == [1000]
+    assert steady(feed, examiner, 1, rows=80, busy_us=500).service_per_s.tolist() == [1e6 / 937.5]
+
+
+def test_a_service_rate_is_right_in_the_mean_where_service_times_are_exponential() -> None:
+    # The mean of C / busy time would be C / (C - 1) times too high.
+    random = np.random.default_rng(1)
+    feed, examiner = Feed({"s0": "E1"}), Examiner(TARGET)
+    found = []
+    for _ in range(4000):
+        examined = steady(feed, examiner, 1, rows=64, busy_us=random.standard_gamma(64) / 64 * 1000)
+        if not examined.missing:
+            found.append(examined.service_per_s[0])
+    assert np.mean(found) == pytest.approx(1000, rel=0.005)
+    assert np.std(found) == pytest.approx(1000 / np.sqrt(64 * 15), rel=0.2)
 
 
 def test_an_idle_executor_keeps_its_service_rate() -> None:
@@ -88,17 +101,17 @@ def test_an_idle_executor_keeps_its_service_rate() -> None:
 
 def test_samples_of_a_few_rows_are_put_together() -> None:
     feed, examiner = Feed({"s0": "E1"}), Examiner(TARGET)
-    steady(feed, examiner, 12, rows=20, busy_us=1000)
-    assert steady(feed, examiner, 3, rows=4, busy_us=500).service_per_s.tolist() == [1000]
-    assert steady(feed, examiner, 1, rows=4, busy_us=500).service_per_s.tolist() == [1125]
+    steady(feed, examiner, 12, rows=64, busy_us=1000)
+    assert steady(feed, examiner, 3, rows=16, busy_us=500).service_per_s.tolist() == [1000]
+    assert steady(feed, examiner, 1, rows=16, busy_us=500).service_per_s.tolist() == [1e6 / 937.5]
 
 
 def test_the_first_samples_count_alike() -> None:
-    # 2000 and 1000 rows a busy second: the mean of both, not 7/8 of the first.
+    # 0.5 and 1 ms a row: the mean of both, not 7/8 of the first.
     feed, examiner = Feed({"s0": "E1"}), Examiner(TARGET)
     steady(feed, examiner, 10, rows=0)
-    steady(feed, examiner, 1, rows=20, busy_us=500)
-    assert steady(feed, examiner, 1, rows=20, busy_us=1000).service_per_s.tolist() == [1500]
+    steady(feed, examiner, 1, rows=80, busy_us=500)
+    assert steady(feed, examiner, 1, rows=80, busy_us=1000).service_per_s.tolist() == [1e6 / 750]
 
 
 def test_an_executor_of_several_tasks_serves_as_many_times_more() -> None:
@@ -137,9 +150,9 @@ def test_its_own_work_soon_corrects_the_rate_of_a_new_executor() -> None:
     steady(feed, examiner, 12, rows=20, busy_us=1000)
     feed.assignment["s1"] = "E2"
     look(feed, examiner)
-    # The borrowed 1000/s count as one sample beside the measured 3000/s.
-    examined = steady(feed, examiner, 1, rows=20, busy_us=1000 / 3)
-    assert examined.service_per_s.tolist()[1] == pytest.approx(2000)
+    # The borrowed 1 ms a row counts as one sample beside the measured third of it.
+    examined = steady(feed, examiner, 1, rows=80, busy_us=1000 / 3)
+    assert examined.service_per_s.tolist()[1] == pytest.approx(1500)
 
 
 def test_who_never_worked_has_the_mean_of_the_others() -> None:

@@ -72,6 +72,22 @@ def test_a_scale_out_says_what_was_seen_what_is_done_and_what_is_expected() -> N
     assert decision.expected.tasks == 2
 
 
+def test_scale_outs_side_by_side_are_one_decision_within_bounds_and_budget() -> None:
+    feed = Feed({f"s{i}": "E1" if i < 10 else "E2" for i in range(20)})
+    rows = {f"s{i}": 9 for i in range(20)}
+    decision = fed(StreamSwitch(scope()), feed, rows, 140_000.0)
+    assert [type(action) for action in decision.actions] == 2 * [AddExecutor, MoveShards]
+    assert decision.reason.endswith("; at the same time 5 shards of E2 to op-e2")
+    assert decision.expected is not None
+    assert (decision.expected.latency_us, decision.expected.tasks) == (pytest.approx(1e6 / 350), 4)
+    for policy in (
+        StreamSwitch(scope(most=3)),
+        StreamSwitch(scope(cores_max=3.9)),
+        StreamSwitch(scope(), one_at_a_time=True),
+    ):
+        assert len(fed(policy, Feed(dict(feed.assignment)), rows, 140_000.0).actions) == 2
+
+
 def test_a_load_balance_names_the_executor_it_goes_to() -> None:
     policy, feed = StreamSwitch(scope()), ten_on("E1", {"e": "E2"})
     rows = {f"s{i}": 9 for i in range(10)} | {"e": 30}

@@ -8,9 +8,9 @@ StreamSwitch's optimal unit strategy. DRS-LB adds StreamSwitch's load balance wh
 What the papers leave open:
 - lambda is the operator's arrival rate over the window, mu the mean of its executors', as StreamSwitch
   examines them: the queue of the model has one rate for all.
-- Scaling goes by one executor at a time, until the model is content: a unit strategy has one source and one
-  destination. The source of a scale-out is the executor with the most pressure, severe or not, since the
-  model has no severity.
+- Scaling out goes to the model's k at once, as StreamSwitch does here: side by side, each a unit strategy of
+  another source. Sources are the executors with the most pressure, severe or not, since the model has no
+  severity. Scaling in goes by one executor at a time.
 - A scale-in is carried out even where it overloads the executor that is left with both loads: the model does
   not see single executors. Of all pairs the best one is taken.
 - There is no threshold and no cool-down: none is described.
@@ -26,14 +26,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from penstock.control.decision import (
-    Action,
     AddExecutor,
     Decision,
     ExecutorView,
     Health,
-    MoveShards,
     Prediction,
-    RemoveExecutor,
     Treatment,
 )
 from penstock.control.elasticutor.jackson import sojourn_us
@@ -52,10 +49,12 @@ from penstock.control.streamswitch.diagnose import (
     merge,
     pressure,
     severe,
+    worst_after_us,
 )
 from penstock.control.streamswitch.examination import Examination, Flags, Floats
 from penstock.control.streamswitch.examine import Examiner
 from penstock.control.streamswitch.look_ahead import Ahead
+from penstock.control.streamswitch.unit_actions import actions_of
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 
@@ -114,7 +113,7 @@ class _Verdict:
     treatment: Treatment
     rule: str
     reason: str
-    strategy: Strategy | None = None
+    strategies: tuple[Strategy, ...] = ()
     conditions: tuple[tuple[str, str], ...] = ()
 
 
@@ -138,12 +137,13 @@ class Drs:
 
     def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
         """One decision an operator in scope."""
-        spent = self._scope.cores_used(snapshot.tasks)
+        spent, most = self._scope.cores_used(snapshot.tasks), self._scope.cores_max
         decisions = []
         for name, operator in self._operators.items():
             if (seen := snapshot.operators.get(name)) is not None:
                 core = self._scope.cores_of(name)
-                decision = self._one(snapshot.at_us, operator, seen, spent + core)
+                affordable = math.inf if most is None else (most - spent) / core + 1e-9
+                decision = self._one(snapshot.at_us, operator, seen, affordable)
                 spent += core * _added(decision)
                 decisions.append(decision)
         return tuple(decisions)
@@ -183,9 +183,7 @@ class Drs:
             quiet &= ~severe(ahead.instantaneous_us, expected_us, target).any(axis=1)
         return quiet
 
-    def _one(
-        self, at_us: int, operator: _Operator, seen: OperatorSnapshot, cores_with_one_more: float
-    ) -> Decision:
+    def _one(self, at_us: int, operator: _Operator, seen: OperatorSnapshot, affordable: float) -> Decision:
         examined = operator.examiner.observe(at_us, seen)
         if seen.treatment:
             busy = _Verdict(Treatment.NONE, "treatment", "a treatment is under way")
@@ -198,14 +196,13 @@ class Drs:
             told = f"nothing is decided: {missing}"
             unknown = _Verdict(Treatment.HOLD, "missing-metrics", told, conditions=conditions)
             return self._decision(at_us, seen, unknown, examined, None)
-        no_room = Room(may_go=np.zeros(len(examined.executors), np.bool_), may_add=False)
+        no_room = Room(may_go=np.zeros(len(examined.executors), np.bool_), more=0)
         diagnosis = diagnose(examined, operator.target, no_room)
-        affordable = self._scope.cores_max is None or cores_with_one_more <= self._scope.cores_max
         verdict = self._verdict(operator, examined, diagnosis, affordable)
         return self._decision(at_us, seen, verdict, examined, diagnosis)
 
     def _verdict(
-        self, operator: _Operator, examined: Examination, diagnosis: Diagnosis, affordable: bool
+        self, operator: _Operator, examined: Examination, diagnosis: Diagnosis, affordable: float
     ) -> _Verdict:
         """Scale towards the model's k; else, as DRS-LB, balance."""
         target, limits = operator.target, operator.limits
@@ -223,18 +220,22 @@ class Drs:
         conditions = (("Infeasible", said),) if needed is None else ()
         if wanted > has:
             load = np.where(examined.stalled, math.inf, pressure(examined.arrival_per_s, capacity))
-            for source in np.argsort(-load, kind="stable").tolist() if affordable else ():
-                out = find_scale_out(examined, source, capacity)
-                if out is not None:
-                    return _Verdict(Treatment.SCALE_OUT, "model-asks-for-more", said, out, conditions)
-            why = f"{said}; " + ("no split of an executor helps" if affordable else "the budget is spent")
-            rest = _Verdict(Treatment.HOLD, "cannot-scale-out", why, None, conditions)
+            outs: list[Strategy] = []
+            for source in np.argsort(-load, kind="stable").tolist():
+                if len(outs) + 1 <= min(wanted - has, affordable):
+                    out = find_scale_out(examined, source, capacity)
+                    outs += () if out is None else (out,)
+            if outs:
+                return _Verdict(Treatment.SCALE_OUT, "model-asks-for-more", said, tuple(outs), conditions)
+            lacking = "no split of an executor helps" if affordable >= 1 else "the budget is spent"
+            why = f"{said}; {lacking}"
+            rest = _Verdict(Treatment.HOLD, "cannot-scale-out", why, (), conditions)
         elif wanted < has and (merged := find_merge(examined, capacity)) is not None:
-            return _Verdict(Treatment.SCALE_IN, "model-asks-for-less", said, merged, conditions)
+            return _Verdict(Treatment.SCALE_IN, "model-asks-for-less", said, (merged,), conditions)
         else:
-            rest = _Verdict(Treatment.NONE, "model-is-content", said, None, conditions)
+            rest = _Verdict(Treatment.NONE, "model-is-content", said, (), conditions)
         if self._balances_load and diagnosis.treatment is Treatment.LOAD_BALANCE:
-            return _Verdict(Treatment.LOAD_BALANCE, diagnosis.rule, said, diagnosis.strategy, conditions)
+            return _Verdict(Treatment.LOAD_BALANCE, diagnosis.rule, said, diagnosis.strategies, conditions)
         return rest
 
     def _decision(
@@ -245,9 +246,8 @@ class Drs:
         examined: Examination,
         diagnosis: Diagnosis | None,
     ) -> Decision:
-        strategy = verdict.strategy
-        tasks = seen.tasks
-        change = {Treatment.SCALE_OUT: 1, Treatment.SCALE_IN: -1}.get(verdict.treatment, 0)
+        strategies = verdict.strategies
+        actions, after = actions_of(seen.operator, examined, strategies, self._name_executor)
         return Decision(
             at_us=at_us,
             policy=self.name,
@@ -256,24 +256,14 @@ class Drs:
             rule=verdict.rule,
             reason=verdict.reason,
             health=Health.UNKNOWN if diagnosis is None else diagnosis.health,
-            actions=() if strategy is None else self._actions(seen, examined, strategy, verdict.treatment),
+            actions=actions,
             seen=() if diagnosis is None else _views(examined, diagnosis),
-            without=None if diagnosis is None else Prediction(_worst(diagnosis.expected_us), tasks),
-            expected=None if strategy is None else Prediction(_worst(strategy.expected_us), tasks + change),
+            without=None if diagnosis is None else Prediction(_worst(diagnosis.expected_us), seen.tasks),
+            expected=None
+            if diagnosis is None or not strategies
+            else Prediction(worst_after_us(diagnosis.expected_us, strategies), after),
             conditions=dict(verdict.conditions),
         )
-
-    def _actions(
-        self, seen: OperatorSnapshot, examined: Examination, strategy: Strategy, treatment: Treatment
-    ) -> tuple[Action, ...]:
-        """The unit strategy x = (K, s, d), in the order in which it takes effect."""
-        source = examined.executors[strategy.source]
-        shards = tuple(examined.shards[i] for i in strategy.moved.tolist())
-        if strategy.destination is None:
-            fresh = self._name_executor(seen.operator, examined.executors)
-            return (AddExecutor(fresh), MoveShards(shards, source, fresh))
-        moves = (MoveShards(shards, source, examined.executors[strategy.destination]),) if shards else ()
-        return (*moves, RemoveExecutor(source)) if treatment is Treatment.SCALE_IN else moves
 
 
 def _views(examined: Examination, diagnosis: Diagnosis) -> tuple[ExecutorView, ...]:

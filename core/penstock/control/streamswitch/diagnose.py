@@ -9,6 +9,7 @@ decision of what comes out.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -130,16 +131,17 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """What the scope allows: which executors may go, and whether one more task may come."""
+    """What the scope allows: which executors may go, and how many more may be asked for at once."""
 
     may_go: Flags
-    may_add: bool
+    more: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Diagnosis:
-    """`treatment` HOLD: an executor is severe and nothing can be done, `rule` says why. `incurable` are
-    severe executors that no move of shards helps."""
+    """`treatment` HOLD: an executor is severe and nothing can be done, `rule` says why. `strategies` are done
+    side by side and share no executor, the worst executor's first; only scale-outs come in numbers.
+    `incurable` are severe executors that no move of shards helps."""
 
     health: Health
     expected_us: Floats
@@ -147,8 +149,22 @@ class Diagnosis:
     is_good: Flags
     treatment: Treatment
     rule: str
-    strategy: Strategy | None = None
+    strategies: tuple[Strategy, ...] = ()
     incurable: tuple[int, ...] = ()
+
+    @property
+    def strategy(self) -> Strategy | None:
+        """The first one."""
+        return self.strategies[0] if self.strategies else None
+
+
+def worst_after_us(expected_us: Floats, strategies: Sequence[Strategy]) -> float:
+    """The greatest L_i once all of `strategies` are carried out; `expected_us` are L_i(x_NO)."""
+    if len(strategies) == 1:
+        return float(strategies[0].expected_us.max(initial=0.0))
+    left_us = np.delete(expected_us, [strategy.source for strategy in strategies])
+    changed_us = [max(strategy.source_us, strategy.destination_us) for strategy in strategies]
+    return max(float(left_us.max(initial=0.0)), *changed_us)
 
 
 def diagnose(seen: Examination, target: LatencyTarget, room: Room) -> Diagnosis:
@@ -167,9 +183,7 @@ def diagnose(seen: Examination, target: LatencyTarget, room: Room) -> Diagnosis:
     merged = find_scale_in(seen, target, room, capacity)
     if merged is None:
         return Diagnosis(Health.GOOD, expected_us, is_severe, is_good, Treatment.NONE, "good")
-    return Diagnosis(
-        Health.GOOD, expected_us, is_severe, is_good, Treatment.SCALE_IN, "scale-in", strategy=merged
-    )
+    return Diagnosis(Health.GOOD, expected_us, is_severe, is_good, Treatment.SCALE_IN, "scale-in", (merged,))
 
 
 # --- scale in -----------------------------------------------------------------------------------------
@@ -348,7 +362,8 @@ def _relieve(
     is_good: Flags,
 ) -> Diagnosis:
     """Someone is severe: balance if that cures the operator, else scale out, else balance if that eases
-    (3.2)."""
+    (3.2). Scale-outs go side by side, one for each severe executor and then one for each that will be: of
+    those the projected latency is beyond the bound, and nothing else is decided until the treatment ends."""
     load = np.where(seen.stalled, math.inf, pressure(seen.arrival_per_s, capacity))
     worst_first = sorted(np.flatnonzero(is_severe).tolist(), key=lambda i: -float(load[i]))
     outs: dict[int, Strategy] = {}
@@ -366,18 +381,26 @@ def _relieve(
     incurable = tuple(np.flatnonzero(aside).tolist())
     curable = [source for source in worst_first if not aside[source]]
 
-    def answer(treatment: Treatment, rule: str, strategy: Strategy | None = None) -> Diagnosis:
-        return Diagnosis(Health.SEVERE, expected_us, is_severe, is_good, treatment, rule, strategy, incurable)
+    def answer(treatment: Treatment, rule: str, *strategies: Strategy) -> Diagnosis:
+        return Diagnosis(
+            Health.SEVERE, expected_us, is_severe, is_good, treatment, rule, strategies, incurable
+        )
 
     if not curable:
         return answer(Treatment.HOLD, "incurable")
     balance = balances.get(curable[0])
     if balance is not None and _cures(seen, target, balance, is_severe & ~aside):
         return answer(Treatment.LOAD_BALANCE, "load-balance", balance)
-    if room.may_add:
-        for source in curable:
-            if source in outs:
-                return answer(Treatment.SCALE_OUT, "scale-out", outs[source])
+    at_once = [outs[source] for source in curable if source in outs][: max(room.more, 0)]
+    if at_once:
+        soon = np.flatnonzero((expected_us > target.latency_us) & ~is_severe).tolist()
+        for source in sorted(soon, key=lambda i: -float(load[i])):
+            if len(at_once) >= room.more:
+                break
+            out = find_scale_out(seen, source, capacity)
+            if out is not None and _is_worth(float(load[source]), out.worst, target):
+                at_once.append(out)
+        return answer(Treatment.SCALE_OUT, "scale-out", *at_once)
     for source in curable:
         if source in balances:
             return answer(Treatment.LOAD_BALANCE, "load-balance-eases", balances[source])

@@ -8,6 +8,7 @@ Neighbours: `examine` keeps the metrics, `diagnose` chooses; here it becomes a d
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -20,9 +21,7 @@ from penstock.control.decision import (
     Decision,
     ExecutorView,
     Health,
-    MoveShards,
     Prediction,
-    RemoveExecutor,
     Treatment,
 )
 from penstock.control.executor_names import CountingNames, NameExecutor
@@ -31,17 +30,18 @@ from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.diagnose import (
     Diagnosis,
     Room,
-    Strategy,
     capacity_per_s,
     diagnose,
     expected_latency_us,
     good,
     is_quiet,
+    worst_after_us,
 )
 from penstock.control.streamswitch.examination import Examination, Flags
 from penstock.control.streamswitch.examine import Examiner
 from penstock.control.streamswitch.look_ahead import Ahead, Told
 from penstock.control.streamswitch.reasons import alone, views_of, why, why_not
+from penstock.control.streamswitch.unit_actions import actions_of
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, of_rate
 
@@ -56,10 +56,14 @@ class StreamSwitch:
     """See `Policy`. Executors have one task each here; where they have more, mu_i is that of all of them.
 
     New executors are named by `name_executor`, by default "<operator>-e1", "<operator>-e2", ..., none twice.
+    With `one_at_a_time` a decision is one unit strategy, as section 3.1 has it.
     """
 
-    def __init__(self, scope: Scope, name_executor: NameExecutor | None = None) -> None:
+    def __init__(
+        self, scope: Scope, name_executor: NameExecutor | None = None, *, one_at_a_time: bool = False
+    ) -> None:
         self._scope = scope
+        self._more_max = 1 if one_at_a_time else sys.maxsize
         self._targets = dict(scope.targets)
         self._examiners = {operator: Examiner(target) for operator, target in self._targets.items()}
         self._name_executor = name_executor or CountingNames()
@@ -89,8 +93,8 @@ class StreamSwitch:
         cores_free = self._cores_free(snapshot)
         for operator, target in self._targets.items():
             decision = self._decide(snapshot, operator, target, cores_free)
-            if decision.treatment is Treatment.SCALE_OUT:
-                cores_free -= self._scope.cores_of(operator)
+            asked = sum(isinstance(action, AddExecutor) for action in decision.actions)
+            cores_free -= asked * self._scope.cores_of(operator)
             decisions.append(decision)
         return tuple(decisions)
 
@@ -228,8 +232,9 @@ class StreamSwitch:
 
     def _room(self, operator: str, tasks: tuple[int, ...], cores_free: float) -> Room:
         limits = self._scope.limits_of(operator)
-        fits = cores_free >= self._scope.cores_of(operator) - 1e-9
-        return Room(may_go=_may_go(tasks, limits.min), may_add=sum(tasks) < limits.max and fits)
+        affordable = cores_free / self._scope.cores_of(operator) + 1e-9
+        more = min(limits.max - sum(tasks), affordable, self._more_max)
+        return Room(may_go=_may_go(tasks, limits.min), more=max(math.floor(more), 0))
 
     # --- decisions ------------------------------------------------------------------------------------
 
@@ -278,8 +283,8 @@ class StreamSwitch:
         if diagnosis.strategy is None:
             reason = why_not(examined, diagnosis, views, target, self._scope.limits.get(operator))
         else:
-            actions, tasks_after = self._actions(operator, seen, examined, diagnosis.strategy)
-            worst_us = float(diagnosis.strategy.expected_us.max(initial=0.0))
+            actions, tasks_after = actions_of(operator, examined, diagnosis.strategies, self._name_executor)
+            worst_us = worst_after_us(diagnosis.expected_us, diagnosis.strategies)
             expected = Prediction(worst_us, tasks_after)
             reason = why(examined, diagnosis, views, actions)
         return Decision(
@@ -298,22 +303,6 @@ class StreamSwitch:
             if diagnosis.health is Health.SEVERE
             else {},
         )
-
-    def _actions(
-        self, operator: str, seen: OperatorSnapshot, examined: Examination, strategy: Strategy
-    ) -> tuple[tuple[Action, ...], int]:
-        """The strategy by name, and the tasks afterwards."""
-        names = examined.executors
-        source = names[strategy.source]
-        moved = tuple(examined.shards[shard] for shard in strategy.moved.tolist())
-        tasks = sum(examined.tasks)
-        if strategy.destination is None:
-            new = self._name_executor(operator, names)
-            return (AddExecutor(new), MoveShards(moved, source, new)), tasks + 1
-        move = (MoveShards(moved, source, names[strategy.destination]),) if moved else ()
-        if strategy.source_us == math.inf and len(strategy.expected_us) < len(names):
-            return (*move, RemoveExecutor(source)), tasks - examined.tasks[strategy.source]
-        return move, tasks
 
     def _conditions(
         self,

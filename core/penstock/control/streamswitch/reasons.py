@@ -71,11 +71,16 @@ def why(
             f"{what} of {source.name} {verb} to {into}, which then expects {in_time(strategy.destination_us)}"
         )
     state = _state(source, bool(examined.stalled[strategy.source]))
-    to = next(action.destination for action in actions if isinstance(action, MoveShards))
+    to, *others = [action for action in actions if isinstance(action, MoveShards)]
     kind = "new executor " if strategy.destination is None else ""
-    return (
-        f"{state}: {what} {verb} to {kind}{to}, {_expected(max(strategy.source_us, strategy.destination_us))}"
-    )
+    expected = _expected(max(strategy.source_us, strategy.destination_us))
+    said = f"{state}: {what} {verb} to {kind}{to.destination}, {expected}"
+    if not others:
+        return said
+    beside = [
+        f"{counted(len(move.shards), 'shard')} of {move.source} to {move.destination}" for move in others
+    ]
+    return f"{said}; at the same time {', '.join(beside)}"
 
 
 def why_not(
