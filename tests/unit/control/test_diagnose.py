@@ -47,8 +47,8 @@ def room(seen: Examination, more: int = 8, may_go: bool = True) -> Room:
     return Room(may_go=np.full(len(seen.executors), may_go), more=more)
 
 
-def found(seen: Examination, **limits: int) -> Diagnosis:
-    return diagnose(seen, TARGET, room(seen, **limits))
+def found(seen: Examination, more: int = 8, may_go: bool = True) -> Diagnosis:
+    return diagnose(seen, TARGET, room(seen, more, may_go))
 
 
 def moved(seen: Examination, diagnosis: Diagnosis) -> list[str]:

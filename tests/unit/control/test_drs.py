@@ -128,6 +128,18 @@ def test_a_scale_out_splits_the_most_loaded_executor_though_none_is_severe() -> 
     assert decision.expected.tasks == 3
 
 
+def test_a_model_that_asks_for_two_more_gets_them_at_once_as_far_as_the_budget_goes() -> None:
+    # 1 700/s at 480/s an executor: 4, from two executors of 850/s each.
+    decision = last_decision(Drs(scope(epsilon=0.2)), evenly(12, 1_700), spread(12, 2))
+    moves = [action for action in decision.actions if isinstance(action, MoveShards)]
+    assert sorted(move.source for move in moves) == ["e0", "e1"]
+    assert [len(move.shards) for move in moves] == [3, 3]
+    assert decision.expected is not None
+    assert decision.expected.tasks == 4
+    some = last_decision(Drs(scope(epsilon=0.2, cores=3)), evenly(12, 1_700), spread(12, 2))
+    assert sum(isinstance(action, AddExecutor) for action in some.actions) == 1
+
+
 def test_a_scale_in_merges_the_two_that_are_least_loaded_together() -> None:
     rates = {"match/0": 250.0, "match/1": 30.0, "match/2": 100.0, "match/3": 40.0}
     assignment = {"match/0": "e0", "match/1": "e1", "match/2": "e2", "match/3": "e3"}
