@@ -276,6 +276,25 @@ def test_a_waiting_sender_is_woken_by_an_entry_for_another_store(scene: Scene, b
     assert answers == [True]
 
 
+def test_what_waits_is_seen_by_who_took_up_the_bell_while_the_store_was_loading(
+    scene: Scene, backend: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that loads its log lets clients listen, and answers no look."""
+
+    class Loading:
+        def exchange(self, _: object) -> list[ServerError]:
+            return [ServerError("LOADING Redis is loading the dataset in memory")]
+
+    scene.set_up("src/0")
+    scene.commit("src/0", out("far/0"), again=True)
+    listener = backend.open_store()
+    with monkeypatch.context() as loading:
+        loading.setattr(listener, "_blocking", Loading())
+        with pytest.raises(StoreUnreachable):
+            listener.call(WaitOutgoing(1))
+    assert listener.call(WaitOutgoing(1))
+
+
 def test_the_outboxes_bell_rings_once_for_a_target_and_is_heard_between_two_waits(scene: Scene) -> None:
     scene.set_up("src/0", "src/1")
     store = scene.store

@@ -147,9 +147,12 @@ class RedisStore:
         key = self._keys.outgoing
         if self._rung != key or not self._bell.is_open:
             self._bell.close()
+            self._rung = b""
             self._bell.exchange([(b"SUBSCRIBE", key)])
+            is_some = _reply(self._blocking, (b"SCARD", key)) > 0
+            # Only now: a store that is loading lets us listen, and not look.
             self._rung = key
-            if _reply(self._blocking, (b"SCARD", key)) > 0:
+            if is_some:
                 return True
         return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
 

@@ -3,10 +3,10 @@
 One thread waits for the bell of the outboxes and looks what waits; a link for each other store, with a thread
 and connections of its own, delivers to it. So a store that hangs, is full or is gone keeps back nobody else's
 entries. A link goes on by itself while there is something for its store, tries what is stuck again after a
-pause that grows, and a pause is never shorter than ten times what the try cost. Nothing is remembered that
-the stores do not know: an agent that is killed in the middle leaves entries that are delivered again, and
-are known there by their numbers. Neighbours: `core/penstock/store/sender.py` makes the passes, `routes`
-knows where to.
+pause that grows, and a pause is not shorter than ten times what the try cost, up to half a second. Nothing
+is remembered that the stores do not know: an agent that is killed in the middle leaves entries that are
+delivered again, and are known there by their numbers. Neighbours: `core/penstock/store/sender.py` makes the
+passes, `routes` knows where to.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _PAUSE_S_MIN = 0.001
 _PAUSE_S_MAX = {Obstacle.UNREACHABLE: 0.5, Obstacle.FULL: 0.5, Obstacle.GAP: 2.0, Obstacle.UNKNOWN: 0.25}
 _PAUSE_S_MAX_ELSE = 0.05
 _COST_FACTOR = 10.0
+_COST_PAUSE_S_MAX = 0.5
+"""A try that hung costs no work: what waits shall not wait ten times as long as a store stood still."""
 _PAUSE_S_UNKNOWN = 0.02
 _BYTES_MAX = 64 << 10
 """Of one pair in one pass."""
@@ -95,8 +97,11 @@ class TopologyDelivery:
         while not self._stopped.is_set():
             try:
                 if store.call(WaitOutgoing(_BELL_MS)) or self._look_now:
+                    # until it is done: the bell does not ring again for what waits already
+                    self._look_now = True
+                    pairs = store.call(Outgoing(_PAIRS_MAX))
                     self._look_now = False
-                    self._offer(store.call(Outgoing(_PAIRS_MAX)))
+                    self._offer(pairs)
             except PenstockError as error:
                 if not isinstance(error, StoreUnreachable):
                     _LOG.warning("cannot look for outgoing entries: %s", error)
@@ -196,7 +201,8 @@ class _Link:
                 if Obstacle.UNKNOWN in reasons:
                     pause_s = max(pause_s, _PAUSE_S_UNKNOWN)
                 now_s = time.monotonic()
-                retry_at_s = now_s + max(pause_s, 0.0 if progress else _COST_FACTOR * (now_s - began_s))
+                cost_s = 0.0 if progress else now_s - began_s
+                retry_at_s = now_s + max(pause_s, min(_COST_FACTOR * cost_s, _COST_PAUSE_S_MAX))
         self._source.close()
         if self._target is not None:
             self._target.close()
