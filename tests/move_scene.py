@@ -12,6 +12,7 @@ from dataclasses import replace
 from penstock.store.mover import MoveProgress, MoveStep, go_back_once, move_once
 from penstock.store.moves import (
     Chunk,
+    Depart,
     Export,
     Freeze,
     Install,
@@ -22,7 +23,7 @@ from penstock.store.moves import (
     Precopy,
     ReadMove,
 )
-from penstock.store.port import Answer, Bounds, Moved, NodeStore, Publish
+from penstock.store.port import Answer, Assignment, Bounds, Moved, NodeStore, Publish
 from penstock.store.sender import deliver_once
 from store_backends import Backend, LossyStore
 from store_scenario import SHARDS, SMALL, Scene
@@ -38,6 +39,8 @@ class MoveScene:
 
     def __init__(self, backend: Backend, *, bounds: Bounds = CHUNKED, **homes: str) -> None:
         self.version = 1
+        self.workers = dict(WORKERS)
+        """Whom the schedules name, by home; a test may have them drop one."""
         self.homes = dict.fromkeys(SHARDS, "s1") | {name.replace("_", "/"): s for name, s in homes.items()}
         self.at = {
             "s1": Scene(backend.open_store("n1", bounds=bounds)),
@@ -68,8 +71,8 @@ class MoveScene:
                 operator=operator,
                 version=self.version,
                 term=1,
-                workers=tuple((w, f"node-{s}", f"host-{s}", f"uid-{w}") for s, w in WORKERS.items()),
-                executors=tuple((f"{operator}@{w}", w, 1) for w in WORKERS.values()),
+                workers=tuple((w, f"node-{s}", f"host-{s}", f"uid-{w}") for s, w in self.workers.items()),
+                executors=tuple((f"{operator}@{w}", w, 1) for w in self.workers.values()),
                 shards=tuple(
                     (shard, f"{operator}@{WORKERS[home]}", home)
                     for shard, home in self.homes.items()
@@ -84,6 +87,18 @@ class MoveScene:
         self.version += 1
         self.homes[shard] = store_id
         self.publish()
+
+    def send_all_away(self) -> None:
+        """A new schedule version makes s2 all shards' home, and names nobody at s1."""
+        self.version += 1
+        self.homes = dict.fromkeys(self.homes, "s2")
+        self.workers = {"s2": "w2"}
+        self.publish()
+
+    def assigned(self, store_id: str) -> dict[str, tuple[str, ...]]:
+        """Executor -> shards, as the store tells its worker."""
+        executors = self.at[store_id].store.call(Assignment(WORKERS[store_id])).executors
+        return {executor.executor: executor.shards for executor in executors}
 
     def store_of(self, store_id: str) -> NodeStore | None:
         return self.at[store_id].store if store_id in self.at else None
@@ -177,6 +192,23 @@ class MoveScene:
                 if answer.chunks == number:
                     break
         assert answer.complete
+
+    def rest(self, shard: str, move: Move) -> int:
+        """Freeze at the end of the round, copy the rest, depart, activate, claim; the rest's bytes."""
+        source = self.at[move.source].store
+        chunk = self.try_freeze(shard, move, self.held(shard, move).resume)
+        assert isinstance(chunk, Chunk), chunk
+        size = len(chunk.payload)
+        held = self.install(shard, move, chunk, self.held(shard, move).chunks + 1)
+        while not held.complete:  # type: ignore[union-attr]
+            chunk = source.call(Export(shard, move, self.held(shard, move).resume))
+            assert isinstance(chunk, Chunk)
+            size += len(chunk.payload)
+            held = self.install(shard, move, chunk, self.held(shard, move).chunks + 1)
+        assert source.call(Depart(shard, move)) is Answer.OK
+        assert self.move_once(shard, source=move.source, target=move.target).step is MoveStep.DONE
+        self.claim(shard)
+        return size
 
     def state(self, shard: str, store_id: str) -> MoveState | None:
         return self.at[store_id].store.call(ReadMove(shard))

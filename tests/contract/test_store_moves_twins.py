@@ -156,6 +156,7 @@ class Twins:
     def compare(self) -> None:
         for store_id in ("s1", "s2"):
             self.call(store_id, Measure(SHARDS))
+            self.alike(f"assigned by {store_id}", lambda scene, s=store_id: scene.assigned(s))
             self.alike("outgoing", lambda scene, s=store_id: sorted(scene.at[s].store.call(Outgoing(100))))
             for shard in SHARDS:
                 self.call(store_id, StateSnapshot(shard))

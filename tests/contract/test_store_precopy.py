@@ -18,10 +18,9 @@ from penstock.store.mover import (
     moves_due,
     tidy_once,
 )
-from penstock.store.moves import Chunk, Depart, Discard, Export, Install, Move, NextRound, Thaw
+from penstock.store.moves import Chunk, Discard, Export, Install, NextRound, Thaw
 from penstock.store.port import (
     Answer,
-    Assignment,
     Claimed,
     Moved,
     ShardStatus,
@@ -46,23 +45,6 @@ def put(moving: MoveScene, count: int, value: bytes = b"v") -> None:
     for first in range(0, count, 10):
         names = [b"k%d" % n for n in range(first, min(first + 10, count))]
         moving.a.commit(X, state=[StateWrite(c, name, value) for c in (b"", b"c") for name in names])
-
-
-def rest(moving: MoveScene, move: Move) -> int:
-    """Freeze at the end of the present round, copy the rest, depart, activate, claim; the rest's bytes."""
-    chunk = moving.try_freeze(X, move, moving.held(X, move).resume)
-    assert isinstance(chunk, Chunk), chunk
-    size = len(chunk.payload)
-    held = moving.install(X, move, chunk, moving.held(X, move).chunks + 1)
-    while not held.complete:  # type: ignore[union-attr]
-        chunk = moving.a.store.call(Export(X, move, moving.held(X, move).resume))
-        assert isinstance(chunk, Chunk)
-        size += len(chunk.payload)
-        held = moving.install(X, move, chunk, moving.held(X, move).chunks + 1)
-    assert moving.a.store.call(Depart(X, move)) is Answer.OK
-    assert moving.move_once(X).step is MoveStep.DONE
-    moving.claim(X)
-    return size
 
 
 # --- what is noted --------------------------------------------------------------------------------
@@ -98,7 +80,7 @@ def test_what_changes_after_the_scan_comes_with_the_next_round(moving: MoveScene
     moving.copy_round(X, move)
     moving.a.commit(X, state=[StateWrite(b"", b"k3", None), StateWrite(b"", b"k5", b"newer")])
     before = moving.a.store.call(StateSnapshot(X))
-    rest(moving, move)
+    moving.rest(X, move)
     assert moving.b.store.call(StateSnapshot(X)) == before
     moving.move(X, "s1")
     assert moving.a.store.call(StateSnapshot(X)) == before
@@ -114,7 +96,7 @@ def test_a_collection_that_is_dropped_meanwhile_goes_from_the_copy(moving: MoveS
         moving.a.commit(X, state=[StateWrite(b"c", b"k7", b"back"), StateWrite(b"c", b"more", b"new")])
     moving.copy_round(X, move)
     before = moving.a.store.call(StateSnapshot(X))
-    rest(moving, move)
+    moving.rest(X, move)
     assert moving.b.store.call(StateSnapshot(X)) == before
     assert {name for name, _ in before} == ({b"", b"c"} if again else {b""})
 
@@ -131,7 +113,7 @@ def test_nothing_that_was_noted_is_lost_with_an_owner(moving: MoveScene) -> None
     assert moving.a.claims[X].epoch == move.epoch == 2
     before = moving.a.store.call(StateSnapshot(X))
     moving.copy_round(X, move)
-    rest(moving, move)
+    moving.rest(X, move)
     assert moving.b.store.call(StateSnapshot(X)) == before
     assert moving.b.claims[X].epoch == 4
 
@@ -145,7 +127,7 @@ def test_the_rest_is_small_however_large_the_state_is(moving: MoveScene) -> None
         moving.a.commit(X, state=[StateWrite(b"", b"k3", b"new")])
         moving.copy_round(X, move)
         moving.a.commit(X, state=[StateWrite(b"", b"k4", b"new")])
-        sizes.append(rest(moving, move))
+        sizes.append(moving.rest(X, move))
         moving.move(X, "s1")
     assert sizes[1] <= sizes[0] + 20
 
@@ -183,7 +165,7 @@ def test_inbox_and_outbox_go_ahead_and_what_was_worked_off_since_goes_from_the_c
     assert moving.a.append(X, 4, b"late", producer="filler/0") is Answer.OK
     counters = moving.a.measure(X)
     outbox = [moving.a.outbox(X, target) for target in ("far/0", "files")]
-    rest(moving, move)
+    moving.rest(X, move)
     assert [moving.b.outbox(X, target) for target in ("far/0", "files")] == outbox
     now = moving.b.measure(X)
     assert now == replace(counters, epoch=now.epoch, executor="mid@w2", status=ShardStatus.ACTIVE)
@@ -204,7 +186,7 @@ def test_an_outbox_that_was_delivered_since_it_was_copied_leaves_no_hole(
     assert moving.a.acknowledge(X, "far/0", 7) is Answer.OK
     if more:
         moving.a.commit(X, *[out("far/0", b"%d" % n) for n in range(8, 8 + more)])
-    rest(moving, move)
+    moving.rest(X, move)
     assert [number for number, _ in moving.b.outbox(X, "far/0")] == list(range(8, 8 + more))
     counters = moving.b.measure(X)
     assert (counters.outbox_entries, counters.outbox_bytes) == (more, more)
@@ -223,33 +205,6 @@ def test_whoever_asks_the_target_is_sent_to_the_source_until_the_rest_comes(movi
     moving.install(X, move, chunk, moving.held(X, move).chunks + 1)
     assert moving.b.append(X, 2) is Answer.MOVING
     assert moving.a.append(X, 2) is Answer.MOVING
-
-
-def test_a_shard_that_leaves_stays_with_its_executor_until_it_departs(moving: MoveScene) -> None:
-    """Also when that is started anew: the schedule names another one already."""
-    move = moving.precopy(X)
-
-    def assigned(store_id: str, worker: str) -> dict[str, tuple[str, ...]]:
-        executors = moving.at[store_id].store.call(Assignment(worker)).executors
-        return {executor.executor: executor.shards for executor in executors}
-
-    assert X in assigned("s1", "w1")["mid@w1"]
-    assert X in assigned("s2", "w2")["mid@w2"]
-    assert isinstance(moving.a.try_claim(X, version=moving.version), Claimed)
-    moving.copy_round(X, move)
-    rest(moving, move)
-    assert X not in assigned("s1", "w1")["mid@w1"]
-    moving.send_home(X, "s1")
-    moving.send_home(X, "s2")
-    assert X not in assigned("s1", "w1")["mid@w1"]
-
-
-def test_a_shard_that_stays_after_all_is_its_home_executors_only(moving: MoveScene) -> None:
-    moving.send_home(X, "s2")
-    assert isinstance(moving.a.try_claim(X, version=moving.version), Claimed)
-    moving.send_home(X, "s1")
-    executors = moving.a.store.call(Assignment("w1")).executors
-    assert [e.shards.count(X) for e in executors if e.executor == "mid@w1"] == [1]
 
 
 # --- tokens and rounds ----------------------------------------------------------------------------
@@ -287,7 +242,7 @@ def test_a_round_is_turned_once_and_only_at_its_end(moving: MoveScene) -> None:
     assert moving.a.store.call(Export(X, move, chunk.resume)) is Answer.STALE
     assert moving.try_freeze(X, move, first_end) is Answer.STALE
     moving.copy_on(X, move, until=2)
-    rest(moving, move)
+    moving.rest(X, move)
     assert moving.a.store.call(NextRound(X, move, first_end)) is Answer.STALE
 
 

@@ -147,6 +147,11 @@ class Keys:
         """Hash: executor -> packed (worker, tasks)."""
         return self.prefix + b"executors:" + operator.encode()
 
+    def keepers(self, operator: str) -> bytes:
+        """Hash: executor that the schedule names no more -> packed (worker, tasks), of those that keep
+        shards until they depart."""
+        return self.prefix + b"keepers:" + operator.encode()
+
     @property
     def workers(self) -> bytes:
         """Hash: worker -> packed (node, host, uid)."""

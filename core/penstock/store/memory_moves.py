@@ -427,6 +427,7 @@ class MemoryMoves(ABC):
             return Answer.MORE
         record.status, record.epoch, record.home = ShardStatus.MOVED, call.move.epoch, call.move.source
         record.note = MoveNote(call.move)
+        self._data.leaving.pop(call.shard, None)
         return Answer.OK
 
     # --- at both
@@ -446,7 +447,8 @@ class MemoryMoves(ABC):
     def _wake_runner(self, shard: str) -> None:
         """Wake the task that the maps here give the shard to: it may have asked before it could be had."""
         schedule = self._data.schedules.get(shard.split("/", 1)[0])
-        executor, _ = schedule.shards.get(shard, ("", "")) if schedule is not None else ("", "")
+        planned, _ = schedule.shards.get(shard, ("", "")) if schedule is not None else ("", "")
+        executor = self._data.leaving.get(shard, planned)
         _, mapping, _ = self._data.tasks.get(executor, NO_TASKS)
         if shard in mapping:
             self._wake_list(mapping[shard])

@@ -208,13 +208,22 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class PublishedSchedule:
-    """One operator's schedule as a node's maps hold it."""
+    """One operator's schedule as a node's maps hold it.
+
+    `keepers` are executors that it names no more, and that have shards here until these depart; their workers
+    are in `workers` still.
+    """
 
     version: int
     term: int
     workers: dict[str, tuple[str, str, str]]
     executors: dict[str, tuple[str, int]]
     shards: dict[str, tuple[str, str]]
+    keepers: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+    def place_of(self, executor: str) -> tuple[str, int] | None:
+        """Worker and tasks of an executor that may have shards here."""
+        return self.executors.get(executor) or self.keepers.get(executor)
 
 
 TasksSet = tuple[str, dict[str, str], frozenset[str]]

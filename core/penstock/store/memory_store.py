@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from penstock.store.limits import check_limits
+from penstock.store.memory_maps import MemoryMaps, entitled
 from penstock.store.memory_moves import MemoryMoves, not_here
 from penstock.store.memory_node import (
-    NO_TASKS,
     Budget,
     Lane,
     MemoryNode,
-    PublishedSchedule,
     Readiness,
     ShardRecord,
     TopologyData,
@@ -42,7 +41,6 @@ from penstock.store.port import (
     Acknowledge,
     Answer,
     Append,
-    AssignedExecutor,
     Assignment,
     Bounds,
     Claim,
@@ -77,7 +75,6 @@ from penstock.store.port import (
     ShardStatus,
     StateSnapshot,
     StateWrite,
-    TaskMap,
     Tasks,
     Topologies,
     WaitControl,
@@ -85,13 +82,12 @@ from penstock.store.port import (
     WaitReady,
     Wake,
     Weigh,
-    WorkerAssignment,
 )
 
 A = TypeVar("A")
 
 
-class MemoryStore(MemoryMoves):
+class MemoryStore(MemoryMaps, MemoryMoves):
     """One topology's view of a `MemoryNode`. Every call is atomic, as only one runs at a time."""
 
     _writes: ClassVar[frozenset[type]] = frozenset(
@@ -189,52 +185,6 @@ class MemoryStore(MemoryMoves):
         node.generation += 1
         return node.generation
 
-    def _enroll(self, call: Enroll) -> Answer:
-        data = self._data
-        if data.retracted:
-            return Answer.UNKNOWN
-        named = data.workers.get(call.worker)
-        if named is not None and named[2] != call.uid:
-            return Answer.STALE
-        known = data.enrolled.get(call.worker)
-        if known is not None and known[0] == call.uid and known[1:] > (call.start_ms, call.attempt):
-            return Answer.STALE
-        data.enrolled[call.worker] = (call.uid, call.start_ms, call.attempt)
-        return Answer.OK
-
-    def _publish(self, call: Publish) -> Answer:
-        data = self._data
-        if data.retracted:
-            return Answer.UNKNOWN
-        old = data.schedules.get(call.operator)
-        if old is not None and (call.version < old.version or call.term < old.term):
-            return Answer.STALE
-        if old is not None and call.version == old.version:
-            return Answer.DONE
-        new = PublishedSchedule(
-            version=call.version,
-            term=call.term,
-            workers={worker: (node, host, uid) for worker, node, host, uid in call.workers},
-            executors={executor: (worker, tasks) for executor, worker, tasks in call.executors},
-            shards={shard: (executor, home) for shard, executor, home in call.shards},
-        )
-        data.schedules[call.operator] = new
-        data.listed = True
-        # Whoever has a shard that is to go to another store keeps it until it departs.
-        for shard, (_, home) in new.shards.items():
-            record = data.shards.get(shard)
-            if home == self._node.store_id:
-                data.leaving.pop(shard, None)
-            elif record is not None and record.owner is not None:
-                data.leaving[shard] = record.owner.executor
-        for worker in {**(old.workers if old else {}), **new.workers}:
-            data.control[worker] = data.control.get(worker, 0) + 1
-        data.workers.update(new.workers)
-        for worker in set(old.workers if old else ()) - set(new.workers):
-            if not any(worker in schedule.workers for schedule in data.schedules.values()):
-                del data.workers[worker]
-        return Answer.OK
-
     def _retract(self, _: Retract) -> int:
         self._node.topologies[self._uid] = TopologyData(retracted=True)
         return 0
@@ -267,7 +217,7 @@ class MemoryStore(MemoryMoves):
             return Answer.UNKNOWN
         if record.is_away:
             return not_here(record)
-        if not _entitled(data, call):
+        if not entitled(data, call):
             return Answer.STALE
         self._unlist(call.shard, record)
         record.epoch += 1
@@ -314,11 +264,6 @@ class MemoryStore(MemoryMoves):
             return Answer.UNKNOWN
         self._wake_list(call.ready)
         return Answer.OK
-
-    def _wake_list(self, ready: str) -> None:
-        names = self._data.ready.setdefault(ready, deque())
-        if CONTROL_TOKEN not in names:
-            names.appendleft(CONTROL_TOKEN)
 
     def _fetch(self, call: Fetch) -> Fetched:
         data = self._data
@@ -566,51 +511,6 @@ class MemoryStore(MemoryMoves):
 
     # --- looking
 
-    def _assignment(self, call: Assignment) -> WorkerAssignment:
-        data = self._data
-        executors = [
-            AssignedExecutor(
-                operator=operator,
-                executor=executor,
-                version=schedule.version,
-                tasks=tasks,
-                shards=tuple(
-                    sorted(
-                        [s for s, at in schedule.shards.items() if at == (executor, self._node.store_id)]
-                        + [s for s, keeper in data.leaving.items() if keeper == executor]
-                    )
-                ),
-            )
-            for operator, schedule in sorted(data.schedules.items())
-            for executor, (worker, tasks) in sorted(schedule.executors.items())
-            if worker == call.worker
-        ]
-        named = data.workers.get(call.worker)
-        uid = named[2] if named else ""
-        return WorkerAssignment(uid, data.retracted, self._node.generation, tuple(executors))
-
-    def _wait_control(self, call: WaitControl) -> int:
-        return self._data.control.get(call.worker, 0)
-
-    def _set_tasks(self, call: SetTasks) -> Answer:
-        data = self._data
-        if data.retracted:
-            return Answer.UNKNOWN
-        if _enrolled_incarnation(data, call.worker) != call.incarnation:
-            return Answer.STALE
-        _, before, idle_before = data.tasks.get(call.executor, NO_TASKS)
-        mapping = dict(call.mapping)
-        idle = frozenset(call.idle) - set(mapping.values())
-        data.tasks[call.executor] = (call.incarnation, mapping, idle)
-        for ready in {*before.values(), *idle_before, *mapping.values(), *idle}:
-            self._wake_list(ready)
-        return Answer.OK
-
-    def _tasks(self, call: Tasks) -> TaskMap:
-        incarnation, mapping, idle = self._data.tasks.get(call.executor, NO_TASKS)
-        schedule = self._data.schedules.get(call.operator)
-        return TaskMap(incarnation, dict(mapping), schedule.version if schedule else 0, idle)
-
     def _put_metrics(self, call: PutMetrics) -> Answer:
         if self._data.retracted:
             return Answer.UNKNOWN
@@ -654,33 +554,6 @@ class MemoryStore(MemoryMoves):
             for name, collection in record.state.items()
             for field, value in collection.items()
         }
-
-
-def _enrolled_incarnation(data: TopologyData, worker: str) -> str:
-    """The incarnation of `worker` that counts here: enrolled, and of the uid that the map names."""
-    enrolled = data.enrolled.get(worker)
-    if enrolled is None:
-        return ""
-    uid, start_ms, attempt = enrolled
-    named = data.workers.get(worker)
-    if named is not None and named[2] != uid:
-        return ""
-    return f"{uid}/{start_ms}/{attempt}"
-
-
-def _entitled(data: TopologyData, claim: Claim) -> bool:
-    """Whether the maps give the shard to this executor, worker start and version."""
-    schedule = data.schedules.get(claim.shard.split("/", 1)[0])
-    if schedule is None or schedule.version > claim.version:
-        return False
-    executor, _ = schedule.shards.get(claim.shard, ("", ""))
-    if claim.owner.executor not in {executor, data.leaving.get(claim.shard)}:
-        return False
-    executor = claim.owner.executor
-    if claim.shard not in schedule.shards or executor not in schedule.executors:
-        return False
-    worker, _ = schedule.executors[executor]
-    return _enrolled_incarnation(data, worker) == claim.owner.incarnation
 
 
 def _read(record: ShardRecord, bytes_max: int) -> tuple[Entry, ...]:

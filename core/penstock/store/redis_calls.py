@@ -62,7 +62,7 @@ from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """The one of the function library; every function's name ends in it."""
 
 _TOGETHER_ARGUMENTS_MAX = 600
@@ -514,11 +514,15 @@ def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes
 
 
 def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
-    retracted, generation, packed_worker, flat, store_id, flat_leaving = reply
+    retracted, generation, packed_worker, flat, store_id, flat_leaving, flat_keepers = reply
     here = store_id.decode()
     leaving: dict[str, list[str]] = {}
     for shard, keeper in _paired(flat_leaving):
         leaving.setdefault(keeper.decode(), []).append(shard.decode())
+    keepers: dict[bytes, list[tuple[str, int, dict[str, tuple[str, ...]]]]] = {}
+    for operator, name, tasks in zip(*(flat_keepers[at::3] for at in range(3)), strict=True):
+        if name.decode() in leaving:
+            keepers.setdefault(operator, []).append((name.decode(), tasks, {}))
     executors = [
         AssignedExecutor(
             operator.decode(),
@@ -529,7 +533,7 @@ def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
         )
         for operator, packed in sorted(_paired(flat))
         for version, assigned in (_decode_assigned(packed),)
-        for executor, tasks, shards_at in assigned
+        for executor, tasks, shards_at in sorted([*assigned, *keepers.get(operator, ())])
     ]
     uid = "" if packed_worker is None else _decode_worker(packed_worker)[2]
     if retracted:

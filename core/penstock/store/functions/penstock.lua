@@ -10,7 +10,7 @@
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side
 -- is redis_store.py.
 
-local VERSION = 4
+local VERSION = 5
 
 -- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
 -- written four times as fast as a field each), then what a function notes about it while it works.
@@ -126,6 +126,13 @@ local function call_chunked(command, key, list, from, to)
   for first = from, to, CHUNK do
     redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, to)))
   end
+end
+
+-- The pairs of a flat list, by name.
+local function pairs_of(flat)
+  local named = {}
+  for i = 1, #flat, 2 do named[flat[i]] = flat[i + 1] end
+  return named
 end
 
 -- Ready lists are not written to the append-only file: a start raises the generation, and the claims that this makes
@@ -410,6 +417,50 @@ local function enroll(keys, args)
   return 'OK'
 end
 
+-- Whoever has a shard that is to go to another store, or was to have it, keeps it until it departs; also executors
+-- that the new schedule names no more. `args` holds that schedule's executors from `first_executor` on, then its shards
+-- up to `last`. Notes the shards, and answers those executors with their places as arguments, and their workers as a
+-- set. To be called before the maps are written.
+local function keep_what_leaves(p, operator, args, first_executor, first_shard, last)
+  local leaving_key, shards_key = p .. 'leaving', p .. 'shards:' .. operator
+  -- A packed place ends with the home: comparing that is five times as fast as unpacking thousands.
+  local here = cmsgpack.pack(redis.call('HGET', STORE, 'id'))
+  local was_leaving, places, is_new = pairs_of(redis.call('HGETALL', leaving_key)), {}, {}
+  for _, name in ipairs({'keepers:', 'executors:'}) do
+    for executor, place in pairs(pairs_of(redis.call('HGETALL', p .. name .. operator))) do places[executor] = place end
+  end
+  for i = first_executor, first_shard - 1, 2 do is_new[args[i]] = true end
+  local function stands(executor) return executor and (is_new[executor] or places[executor]) end
+  local function keeper_of(shard)
+    local got = redis.call('HMGET', p .. 'shard:' .. shard, 'h', 'x')
+    if not got[1] then return nil end
+    local status = unpack_record('', got[1])[STATUS]
+    if status == DEPARTED or status == MOVED then return nil end
+    if stands(got[2]) then return got[2] end
+    if stands(was_leaving[shard]) then return was_leaving[shard] end
+    -- it has just arrived, or is about to, and nobody has claimed it
+    local place = redis.call('HGET', shards_key, shard)
+    local planned = place and string.sub(place, -#here) == here and cmsgpack.unpack(place)[1]
+    return stands(planned) and planned
+  end
+  local keepers, workers, kept = {}, {}, {}
+  for i = first_shard, last, 2 do
+    local shard = args[i]
+    local keeper = string.sub(args[i + 1], -#here) ~= here and keeper_of(shard)
+    if keeper then
+      redis.call('HSET', leaving_key, shard, keeper)
+      if not is_new[keeper] and not kept[keeper] then
+        kept[keeper] = true
+        keepers[#keepers + 1], keepers[#keepers + 2] = keeper, places[keeper]
+        workers[cmsgpack.unpack(places[keeper])[1]] = true
+      end
+    elseif was_leaving[shard] then
+      redis.call('HDEL', leaving_key, shard)
+    end
+  end
+  return keepers, workers
+end
+
 -- publish: write one operator's schedule into the maps.
 -- KEYS 1: prefix. ARGV: operator, version, term, packed names of workers, counts of workers, executors and shards;
 -- worker, packed (node, host, uid), packed assignment ...; executor, packed (worker, tasks) ...;
@@ -427,7 +478,6 @@ local function publish(keys, args)
     if new_version < tonumber(old[1]) or term < tonumber(old[2]) then return 'STALE' end
     if new_version == tonumber(old[1]) then return 'DONE' end
   end
-  redis.call('HSET', key, 'version', args[2], 'term', args[3], 'workers', args[4])
   redis.call('SADD', TOPOLOGIES, uid_of(p))
   local at, named = 8, {}
   for _ = 1, workers do
@@ -438,28 +488,27 @@ local function publish(keys, args)
     wake_worker(p, worker)
     at = at + 3
   end
+  local first_shard = at + 2 * executors
+  local keepers, keeping = keep_what_leaves(p, operator, args, at, first_shard, at + 2 * (executors + shards) - 1)
+  redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'shards:' .. operator, p .. 'keepers:' .. operator)
+  call_chunked('HSET', p .. 'executors:' .. operator, args, at, first_shard - 1)
+  call_chunked('HSET', p .. 'shards:' .. operator, args, first_shard, first_shard + 2 * shards - 1)
+  call_chunked('HSET', p .. 'keepers:' .. operator, keepers, 1, #keepers)
+  local names = cmsgpack.unpack(args[4])
+  for worker in pairs(keeping) do
+    if not named[worker] then
+      named[worker] = true
+      names[#names + 1] = worker
+      redis.call('HSET', p .. 'assigned:' .. worker, operator, cmsgpack.pack({new_version, {}}))
+      wake_worker(p, worker)
+    end
+  end
+  redis.call('HSET', key, 'version', args[2], 'term', args[3], 'workers', cmsgpack.pack(names))
   for _, worker in ipairs(old[3] and cmsgpack.unpack(old[3]) or {}) do
     if not named[worker] then
       redis.call('HDEL', p .. 'assigned:' .. worker, operator)
       if redis.call('EXISTS', p .. 'assigned:' .. worker) == 0 then redis.call('HDEL', p .. 'workers', worker) end
       wake_worker(p, worker)
-    end
-  end
-  redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'shards:' .. operator)
-  call_chunked('HSET', p .. 'executors:' .. operator, args, at, at + 2 * executors - 1)
-  at = at + 2 * executors
-  call_chunked('HSET', p .. 'shards:' .. operator, args, at, at + 2 * shards - 1)
-  -- Whoever has a shard that is to go to another store keeps it until it departs. A packed place ends with the home:
-  -- comparing that is five times as fast as unpacking thousands.
-  local here, was_leaving = cmsgpack.pack(redis.call('HGET', STORE, 'id')), {}
-  for _, shard in ipairs(redis.call('HKEYS', p .. 'leaving')) do was_leaving[shard] = true end
-  for i = at, at + 2 * shards - 1, 2 do
-    local shard = args[i]
-    if string.sub(args[i + 1], -#here) ~= here then
-      local executor = redis.call('HGET', p .. 'shard:' .. shard, 'x')
-      if executor then redis.call('HSET', p .. 'leaving', shard, executor) end
-    elseif was_leaving[shard] then
-      redis.call('HDEL', p .. 'leaving', shard)
     end
   end
   return 'OK'
@@ -531,6 +580,7 @@ local function entitled(p, shard, executor, incarnation, claimed_version)
     return false
   end
   packed = redis.call('HGET', p .. 'executors:' .. operator, executor)
+    or redis.call('HGET', p .. 'keepers:' .. operator, executor)
   if not packed then return false end
   return enrolled_incarnation(p, cmsgpack.unpack(packed)[1]) == incarnation
 end
@@ -546,8 +596,7 @@ local function claim(keys, args)
   if record[STATUS] > ACTIVE then return not_here(record) end
   if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
   local key = record[KEY]
-  local flat, fields = redis.call('HGETALL', key), {}
-  for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
+  local fields = pairs_of(redis.call('HGETALL', key))
   -- from both, whatever the record says: a list may come from a snapshot that is older than the record
   if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
   if record[LIST] ~= ready then take_name(p .. 'ready:' .. ready, shard) end
@@ -1144,9 +1193,13 @@ do
 
   -- Wakes the task that the maps here give the shard to: it may have asked for it before it could be had.
   local function wake_runner(p, shard)
-    local packed = redis.call('HGET', p .. 'shards:' .. string.match(shard, '^[^/]*'), shard)
-    if not packed then return end
-    packed = redis.call('HGET', p .. 'tasks:' .. cmsgpack.unpack(packed)[1], 'mapping')
+    local executor = redis.call('HGET', p .. 'leaving', shard)
+    if not executor then
+      local place = redis.call('HGET', p .. 'shards:' .. string.match(shard, '^[^/]*'), shard)
+      if not place then return end
+      executor = cmsgpack.unpack(place)[1]
+    end
+    local packed = redis.call('HGET', p .. 'tasks:' .. executor, 'mapping')
     local ready = packed and cmsgpack.unpack(packed)[shard]
     if ready then wake_list(p, ready) end
   end
@@ -1739,6 +1792,7 @@ do
       record[STATUS], record[EPOCH] = MOVED, move.epoch
       redis.call('HSET', record[KEY], 'm', move.source)
       redis.call('UNLINK', move_key(p, shard))
+      redis.call('HDEL', p .. 'leaving', shard)
       write_token(p, shard, move)
     end
     write_record(record)
@@ -1787,16 +1841,27 @@ end
 
 -- assignment: what the maps say of a worker.
 -- KEYS 1: prefix. ARGV: worker. Answers [retracted (0, 1), generation, packed (node, host, uid) or nil,
--- [operator, packed assignment, ...], the store's id, [shard, executor that keeps it until it departs, ...]].
+-- [operator, packed assignment, ...], the store's id, [shard, executor that keeps it until it departs, ...],
+-- [operator, executor that it names no more, tasks, ...]].
 local function assignment(keys, args)
-  local p = keys[1]
+  local p, worker = keys[1], args[1]
+  local assigned, keepers = redis.call('HGETALL', p .. 'assigned:' .. worker), {}
+  for i = 1, #assigned, 2 do
+    for executor, packed in pairs(pairs_of(redis.call('HGETALL', p .. 'keepers:' .. assigned[i]))) do
+      local place = cmsgpack.unpack(packed)
+      if place[1] == worker then
+        for _, value in ipairs({assigned[i], executor, place[2]}) do keepers[#keepers + 1] = value end
+      end
+    end
+  end
   return {
     retracted(p) and 1 or 0,
     generation(),
-    redis.call('HGET', p .. 'workers', args[1]),
-    redis.call('HGETALL', p .. 'assigned:' .. args[1]),
+    redis.call('HGET', p .. 'workers', worker),
+    assigned,
     redis.call('HGET', STORE, 'id') or '',
     redis.call('HGETALL', p .. 'leaving'),
+    keepers,
   }
 end
 
