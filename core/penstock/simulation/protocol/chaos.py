@@ -7,6 +7,7 @@ from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from penstock.simulation.protocol.layout import OPERATORS
 from penstock.store.port import ShardStatus
 
 if TYPE_CHECKING:
@@ -32,12 +33,16 @@ class Chaos:
             (0.06, self._store_restarts),
             (0.08, self._shard_moves),
             (0.08, self._worker_rebalances),
+            (0.04, self._executor_goes),
+            (0.04, self._executor_is_resized),
         )
         if world.moves:
             self._events += (
                 (0.2, self._move_is_taken_back),
                 (0.3, self._shard_moves),
                 (0.1, self._store_restarts),
+                (0.1, self._executor_goes),
+                (0.1, self._owner_changes_while_its_shard_is_copied),
             )
         self._upto = list(accumulate(chance for chance, _ in self._events))
 
@@ -114,7 +119,7 @@ class Chaos:
         world.trace.event(f"store {name}", f"restarts without its last {lost} calls")
 
     def _shard_moves(self) -> None:
-        shards = list(self._world.homes)
+        shards = list(self._world.schedules.homes)
         self._move(shards[self._pick(len(shards))])
 
     def _move_is_taken_back(self) -> None:
@@ -123,14 +128,43 @@ class Chaos:
             shard
             for name, node in self._world.nodes.items()
             for shard, record in node.records()
-            if record.status in {ShardStatus.COPYING, ShardStatus.FROZEN} and self._world.homes[shard] != name
+            if record.status in {ShardStatus.COPYING, ShardStatus.FROZEN}
+            and self._world.schedules.homes[shard] != name
         ]
         if under_way:
             self._move(under_way[self._pick(len(under_way))])
 
     def _move(self, shard: str) -> None:
-        self._world.move_shard(shard)
+        self._world.schedules.move(shard)
+        self._world.shards_were_replaced()
         self._world.trace.event(shard, "is given to another executor")
+
+    def _executor_goes(self) -> None:
+        operator = OPERATORS[self._pick(len(OPERATORS))]
+        worker = self._world.schedules.drop_executor(operator)
+        self._world.shards_were_replaced()
+        self._world.trace.event(f"{operator}@{worker}", "goes, and its shards to others")
+
+    def _executor_is_resized(self) -> None:
+        operator = OPERATORS[self._pick(len(OPERATORS))]
+        self._world.schedules.resize(operator)
+        self._world.shards_were_replaced()
+        self._world.trace.event(operator, "has an executor with another number of tasks")
+
+    def _owner_changes_while_its_shard_is_copied(self) -> None:
+        """What its commits noted is not its own."""
+        copied = {
+            record.owner.ready
+            for node in self._world.nodes.values()
+            for _, record in node.records()
+            if record.owner is not None and record.note is not None and record.note.noted
+        }
+        busy = [worker for worker in self._world.running if worker.tasks.keys() & copied]
+        if busy:
+            worker = busy[self._pick(len(busy))]
+            worker.given_up |= copied
+            self._world.hurry.appendleft(partial(self._world.step_worker, worker))
+            self._world.trace.event(worker.name, "gives shards that are being copied to other tasks")
 
     def _worker_rebalances(self) -> None:
         self._rebalance(self._world.running[self._pick(len(self._world.running))])

@@ -21,7 +21,7 @@ from penstock.store.mover import (
     moves_due,
     tidy_once,
 )
-from penstock.store.port import Measure, NodeStore, Publish, ShardStatus, StoreUnreachable
+from penstock.store.port import Measure, NodeStore, Publish, StoreUnreachable
 
 _ALL = SHARDS.all()
 
@@ -47,11 +47,6 @@ class MovingAgent:
         self._rng = rng
         self._drive = drive
 
-    def due(self, schedules: dict[str, Publish], statuses: Mapping[str, ShardStatus]) -> dict[str, MoveKind]:
-        """What these schedules and this store's records ask for."""
-        homes = {shard: home for call in schedules.values() for shard, _, home in call.shards}
-        return moves_due(self.name, homes, statuses)
-
     def step(self, schedules: dict[str, Publish]) -> None:
         """A part of one move that is due."""
         own = self._links[self.name]
@@ -60,7 +55,8 @@ class MovingAgent:
         except StoreUnreachable:
             return
         statuses = {shard: seen.status for shard, seen in zip(_ALL, counters, strict=True) if seen}
-        due = self.due(schedules, statuses)
+        homes = {shard: home for call in schedules.values() for shard, _, home in call.shards}
+        due = moves_due(self.name, homes, statuses)
         if not due:
             return
         shard = list(due)[int(self._rng.random() * len(due))]
@@ -71,9 +67,13 @@ class MovingAgent:
             self._drive.tidy(own, self._store_of, shard, chunks_max=chunks_max)
         else:
             schedule = schedules[shard.split("/", 1)[0]]
-            home = next(home for name, _, home in schedule.shards if name == shard)
             self._drive.move(
-                own, self._store_of, shard, target_id=home, version=schedule.version, chunks_max=chunks_max
+                own,
+                self._store_of,
+                shard,
+                target_id=homes[shard],
+                version=schedule.version,
+                chunks_max=chunks_max,
             )
 
     def _store_of(self, store_id: str) -> NodeStore | None:

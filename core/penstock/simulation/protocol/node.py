@@ -84,6 +84,10 @@ class SimulatedNode:
         """The shards' records as they are, for the checks."""
         return self._memory.topology(TOPOLOGY_UID).shards.items()
 
+    def record(self, shard: str) -> ShardRecord:
+        """One shard's record, which is there. KeyError else."""
+        return self._memory.topology(TOPOLOGY_UID).shards[shard]
+
     def is_ready(self, ready: str) -> bool:
         """Whether a task that blocks on this list would wake."""
         return bool(self._memory.topology(TOPOLOGY_UID).ready.get(ready))

@@ -87,6 +87,18 @@ class Promises:
                         raise PromiseBroken(1, f"{shard} lives in {lives[shard]} and in {store}")
                     lives[shard] = store
 
+    def check_kept(
+        self, before: dict[str, list[str]], after: dict[str, list[str]], records: dict[str, ShardRecord]
+    ) -> None:
+        """A new schedule leaves each shard that a store has, or is about to, to one executor there; `before`
+        and `after` are shard -> executors."""
+        for shard, executors in after.items():
+            if len(executors) > 1:
+                raise PromiseBroken(1, f"{shard} is given to {executors}")
+        for shard in before.keys() - after.keys():
+            if shard in records and records[shard].status not in {ShardStatus.DEPARTED, ShardStatus.MOVED}:
+                raise PromiseBroken(5, f"{shard} is taken from {before[shard]} and given to nobody")
+
     # --- at the end
 
     def left_over(self, records: dict[str, ShardRecord], owners: dict[str, list[int]]) -> str:

@@ -25,8 +25,6 @@ from penstock.store.port import (
 
 StartTask = Callable[["SimulatedWorker", Owner, str], SimulatedTask]
 
-_TASKS_MAX = 2
-
 
 class SimulatedWorker:
     """One start of one worker. `tasks` are those it started, by ready list name."""
@@ -92,8 +90,10 @@ class SimulatedWorker:
             for ready in dict.fromkeys(before.values())
             if ready in self.tasks and ready not in self.given_up
         ]
+        # One that is too many goes on until it sees that it is named no more.
+        del alive[max(1, executor.tasks) :]
         if self.rebalance_due or not alive:
-            while len(alive) < _TASKS_MAX and (not alive or self._rng.random() < 0.5):
+            while len(alive) < executor.tasks and (not alive or self._rng.random() < 0.5):
                 alive.append(self._start(executor))
         mapping = {}
         for shard in executor.shards:

@@ -15,7 +15,7 @@ from functools import partial
 
 from penstock.simulation.protocol.agent import Agent
 from penstock.simulation.protocol.chaos import Chaos
-from penstock.simulation.protocol.layout import HOMES, NODES, OPERATORS, WORKERS
+from penstock.simulation.protocol.layout import NODES, WORKERS
 from penstock.simulation.protocol.moving import DRIVE, Drive, MovingAgent
 from penstock.simulation.protocol.node import (
     CALM,
@@ -25,18 +25,21 @@ from penstock.simulation.protocol.node import (
     StoreFactory,
 )
 from penstock.simulation.protocol.promises import PromiseBroken, Promises
+from penstock.simulation.protocol.scheduling import Schedules
 from penstock.simulation.protocol.task import OwnedFactory, SimulatedTask
 from penstock.simulation.protocol.trace import Trace
 from penstock.simulation.protocol.worker import SimulatedWorker
 from penstock.simulation.protocol.workload import make_partitions
+from penstock.store.memory_node import ShardRecord
 from penstock.store.memory_store import MemoryStore
+from penstock.store.mover import moves_due
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
+    Assignment,
     Commit,
     NodeStore,
     Outgoing,
     Owner,
-    Publish,
     ShardStatus,
     StoreUnreachable,
 )
@@ -121,17 +124,12 @@ class World:
         self.agents = {
             name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
         }
-        self.homes = dict(HOMES)
+        self.schedules = Schedules(rng, moves=parts.moves)
         self.running: list[SimulatedWorker] = []
         self.paused: dict[str, int] = {}
         self.moves = parts.moves
         self._parts = parts
         self._attempts = dict.fromkeys(WORKERS, 0)
-        self._places = {
-            shard: rng.choice([w for w, node in WORKERS.items() if node == home])
-            for shard, home in HOMES.items()
-        }
-        self.schedules = {operator: self._schedule(operator, 1) for operator in OPERATORS}
         self._sender_links = {
             name: {there: self.link(f"sender {name}", there, self._interleave) for there in NODES}
             for name in NODES
@@ -145,8 +143,6 @@ class World:
             )
             for name in NODES
         }
-        self._old_schedules = [dict(self.schedules)]
-        self._old_homes = [dict(self.homes)]
         self._calm = False
         self.hurry: deque[Callable[[], None]] = deque()
         self._interleaving = 0
@@ -173,32 +169,8 @@ class World:
         link = self.link(owner.ready, worker.node)
         return self._parts.task(self, owner, operator, link, self.rng, self._parts.owned)
 
-    def _schedule(self, operator: str, version: int) -> Publish:
-        return Publish(
-            operator=operator,
-            version=version,
-            term=1,
-            workers=tuple((w, node, node, f"uid-{w}") for w, node in WORKERS.items()),
-            executors=tuple((f"{operator}@{w}", w, 1) for w in WORKERS),
-            shards=tuple(
-                (shard, f"{operator}@{self._places[shard]}", self.homes[shard])
-                for shard in self.homes
-                if shard.startswith(operator)
-            ),
-        )
-
-    def move_shard(self, shard: str) -> None:
-        """A new schedule version gives the shard to the node's other worker, or to one of another node."""
-        home = self.homes[shard]
-        if self.moves and self.rng.random() < 0.7:
-            home = next(node for node in NODES if node != home)
-        workers = [w for w, node in WORKERS.items() if node == home and w != self._places[shard]]
-        self.homes[shard] = home
-        self._places[shard] = workers[0]
-        operator = shard.split("/", 1)[0]
-        self.schedules[operator] = self._schedule(operator, self.schedules[operator].version + 1)
-        self._old_schedules.append(dict(self.schedules))
-        self._old_homes.append(dict(self.homes))
+    def shards_were_replaced(self) -> None:
+        """The operator has written a schedule: the agents see it."""
         self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
 
     # --- what tasks tell
@@ -215,7 +187,7 @@ class World:
 
     def claimed(self, task: SimulatedTask, shard: str, epoch: int) -> None:
         self.promises.claimed(task.name, shard, epoch)
-        self.promises.check_marks({shard: dict(task.link.node.records())[shard]})
+        self.promises.check_marks({shard: task.link.node.record(shard)})
 
     def committed(self, task: SimulatedTask, commit: Commit) -> None:
         self.promises.committed(task.name, commit)
@@ -230,7 +202,7 @@ class World:
         for name in WORKERS:
             self.start_worker(name)
         for agent in self.agents.values():
-            agent.step(self.schedules)
+            agent.step(self.schedules.newest)
         for node in self.nodes.values():
             node.rates = self.roughness.rates
         chaos = Chaos(self)
@@ -243,10 +215,9 @@ class World:
             self.check_bounds()
         self._calm_down()
         self._drain()
-        self.promises.check_marks(
-            {shard: dict(self.nodes[home].records())[shard] for shard, home in self.homes.items()}
-        )
-        self.promises.check_results({shard: self.nodes[home].store for shard, home in self.homes.items()})
+        homes = self.schedules.homes
+        self.promises.check_marks(self._records_at_home())
+        self.promises.check_results({shard: self.nodes[home].store for shard, home in homes.items()})
 
     def tasks(self) -> list[SimulatedTask]:
         return [task for worker in self.running for task in worker.tasks.values()]
@@ -292,27 +263,39 @@ class World:
 
     def step_agent(self, agent: Agent) -> None:
         """Publish what is new, which wakes the node's workers."""
-        if agent.behind(self.schedules):
-            agent.step(self.schedules)
+        if agent.behind(self.schedules.newest):
+            node = agent.node
+            before, starts = self._assigned(node), node.starts
+            agent.step(self.schedules.newest)
+            if node.starts == starts:
+                self.promises.check_kept(before, self._assigned(node), dict(node.records()))
             self.hurry.extend(
                 partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
             )
+
+    def _assigned(self, node: SimulatedNode) -> dict[str, list[str]]:
+        """Shard -> executors that this node gives it to."""
+        assigned: dict[str, list[str]] = {}
+        for worker, home in WORKERS.items():
+            if home == node.name:
+                for executor in node.store.call(Assignment(worker)).executors:
+                    for shard in executor.shards:
+                        assigned.setdefault(shard, []).append(executor.executor)
+        return assigned
 
     def _nodes_with_moves(self) -> list[str]:
         """Nodes that have a shard to move."""
         return [
             name
-            for name, moving in self._moving.items()
-            if moving.due(
-                self.schedules, {shard: record.status for shard, record in self.nodes[name].records()}
-            )
+            for name, node in self.nodes.items()
+            if moves_due(name, self.schedules.homes, {s: record.status for s, record in node.records()})
         ]
 
     def step_mover(self, name: str) -> None:
         """A part of a move, now and then by a driver that believes an old schedule."""
-        schedules = dict(self.schedules)
+        schedules = dict(self.schedules.newest)
         if not self._calm and self.rng.random() < 0.1:
-            schedules = self._old_schedules[int(self.rng.random() * len(self._old_schedules))]
+            schedules = self.schedules.old[int(self.rng.random() * len(self.schedules.old))]
         self._moving[name].step(schedules)
 
     def step_task(self, task: SimulatedTask) -> None:
@@ -331,9 +314,9 @@ class World:
         """One pass of a node's sender; others take steps between its calls."""
         links = self._sender_links[name]
 
-        homes = self.homes
+        homes = self.schedules.homes
         if self.moves and not self._calm and self.rng.random() < 0.3:
-            homes = self._old_homes[int(self.rng.random() * len(self._old_homes))]
+            homes = self.schedules.old_homes[int(self.rng.random() * len(self.schedules.old_homes))]
         elif self.moves and self.rng.random() < 0.6:
             homes = self._told_homes()
 
@@ -347,7 +330,7 @@ class World:
 
     def _told_homes(self) -> dict[str, str]:
         """Where shards are, as a sender knows that was sent on by who does not have them."""
-        told = dict(self.homes)
+        told = dict(self.schedules.homes)
         for name, node in self.nodes.items():
             for shard, record in node.records():
                 if record.status is ShardStatus.FROZEN or not record.is_away:
@@ -369,10 +352,11 @@ class World:
             raise StoreUnreachable("the agent dies")
 
     def check_bounds(self) -> None:
-        for node in self.nodes.values():
-            self.promises.check_bounds(node.records())
+        records = {name: node.records() for name, node in self.nodes.items()}
+        for in_store in records.values():
+            self.promises.check_bounds(in_store)
         if self.moves:
-            self.promises.check_homes({name: node.records() for name, node in self.nodes.items()})
+            self.promises.check_homes(records)
 
     # --- the end
 
@@ -393,8 +377,7 @@ class World:
         for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
             self.hurry.clear()
             for agent in self.agents.values():
-                if agent.behind(self.schedules):
-                    agent.step(self.schedules)
+                self.step_agent(agent)
             for worker in list(self.running):
                 self.step_worker(worker)
             for _ in range(DRAIN_CYCLE_TURNS):
@@ -407,7 +390,7 @@ class World:
                         self.send(name)
                 if self.moves:
                     for name in self._nodes_with_moves():
-                        self._moving[name].step(dict(self.schedules))
+                        self._moving[name].step(dict(self.schedules.newest))
                 self.check_bounds()
             left_over = self._left_over()
             if not left_over:
@@ -415,22 +398,22 @@ class World:
         raise PromiseBroken(5, left_over)
 
     def _left_over(self) -> str:
-        return self._moves_left() or self.promises.left_over(
-            {shard: dict(self.nodes[home].records())[shard] for shard, home in self.homes.items()},
-            self._owners(),
-        )
+        return self._moves_left() or self.promises.left_over(self._records_at_home(), self._owners())
+
+    def _records_at_home(self) -> dict[str, ShardRecord]:
+        return {shard: self.nodes[home].record(shard) for shard, home in self.schedules.homes.items()}
 
     def _moves_left(self) -> str:
         """A record that is not where it should be, or a copy that should be gone."""
         for name, node in self.nodes.items():
             records = dict(node.records())
-            for shard in self.homes:
-                if self.homes[shard] == name and shard not in records:
+            for shard, home in self.schedules.homes.items():
+                if home == name and shard not in records:
                     return f"{shard} is not in {name}, its home"
             for shard, record in records.items():
-                wanted = ShardStatus.ACTIVE if self.homes[shard] == name else ShardStatus.MOVED
-                if record.status is not wanted:
-                    return f"{shard} is {record.status} in {name}, its home is {self.homes[shard]}"
+                home = self.schedules.homes[shard]
+                if record.status is not (ShardStatus.ACTIVE if home == name else ShardStatus.MOVED):
+                    return f"{shard} is {record.status} in {name}, its home is {home}"
         return ""
 
     def _owners(self) -> dict[str, list[int]]:
