@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from penstock.store.mover import MoveProgress, MoveStep, go_back_once, move_once
+from penstock.store.move_progress import MoveProgress, MoveStep
+from penstock.store.mover import go_back_once, move_once
 from penstock.store.moves import (
     Chunk,
     Depart,

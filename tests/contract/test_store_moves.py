@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from move_scene import MoveScene
-from penstock.store.mover import MoveKind, MoveObstacle, MoveStep, move_once, moves_due, tidy_once
+from penstock.store.move_progress import MoveObstacle, MoveStep
+from penstock.store.mover import MoveKind, move_once, moves_due, tidy_once
 from penstock.store.moves import (
     Activate,
     Chunk,

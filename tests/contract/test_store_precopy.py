@@ -7,17 +7,9 @@ from dataclasses import replace
 import pytest
 
 from move_scene import CHUNKED, MoveScene
-from penstock.store.mover import (
-    ROUNDS_MAX,
-    MoveKind,
-    MoveObstacle,
-    MoveStep,
-    go_back_once,
-    let_go_once,
-    move_once,
-    moves_due,
-    tidy_once,
-)
+from penstock.store.move_copy import ROUNDS_MAX
+from penstock.store.move_progress import MoveObstacle, MoveStep
+from penstock.store.mover import MoveKind, go_back_once, let_go_once, move_once, moves_due, tidy_once
 from penstock.store.moves import Chunk, Discard, Export, Install, NextRound, Thaw
 from penstock.store.port import (
     Answer,

@@ -12,7 +12,8 @@ import pytest
 
 from move_scene import MoveScene
 from penstock.store.keys import Keys
-from penstock.store.mover import MoveStep, move_once
+from penstock.store.move_progress import MoveStep
+from penstock.store.mover import move_once
 from penstock.store.moves import Chunk, Export, Installed, Thaw
 from penstock.store.port import Answer, Bounds, StateSnapshot, StateWrite, StoreUnreachable, TimerWrite
 from penstock.store.redis_calls import PROTOCOL_VERSION

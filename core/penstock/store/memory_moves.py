@@ -486,10 +486,18 @@ class MemoryMoves(ABC):
             return MoveState(status, record.epoch, None, None, self._node.generation, None)
         round_ = None
         if status in _COPIED:
-            fits = status is ShardStatus.COPYING and len(note.noted) <= self._bounds.chunk_entries_max
+            fits = status is ShardStatus.COPYING and self._fits(record, note)
             round_ = Round(note.round, len(note.changes), len(note.noted), fits)
         installed = _held(note) if status is ShardStatus.INSTALLING else None
         return MoveState(status, record.epoch, note.move, installed, self._node.generation, round_)
+
+    def _fits(self, record: ShardRecord, note: MoveNote) -> bool:
+        """Whether what was noted, or all of a shard of which nothing is copied yet, fits into a chunk."""
+        if note.round:
+            return len(note.noted) <= self._bounds.chunk_entries_max
+        parts = list(_round_parts(record, MoveNote(note.move, round=1), _Resume(), final=True))
+        size_bytes = sum(len(_encode(part)) for part in parts)
+        return len(parts) <= self._bounds.chunk_entries_max and size_bytes <= self._bounds.chunk_bytes_max
 
 
 def not_here(record: ShardRecord) -> Answer | Moved:

@@ -9,99 +9,25 @@ source, the simulation) owns the clock: a call never waits, it answers what stan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
 
+from penstock.store.move_copy import Blocked, Copy, End, Overtaken, Sight, held_of, source_end, target_end
+from penstock.store.move_progress import MoveObstacle, MoveProgress, MoveStep
 from penstock.store.moves import (
     Activate,
-    Chunk,
     Depart,
     Discard,
     Drop,
-    Export,
-    Freeze,
-    Install,
-    Installed,
     Move,
     MoveState,
-    NextRound,
     Precopy,
     ReadMove,
-    Round,
     Thaw,
 )
-from penstock.store.port import Answer, Moved, NodeStore, Request, ShardStatus, StoreFull, StoreUnreachable
-
-A = TypeVar("A")
-
-ROUNDS_MIN = 2
-"""The first round does not copy inbox and outbox: they would be others by its end."""
-ROUNDS_MAX = 10
-SHRINKS_BY = 0.7
-"""A round must leave fewer changes than it copied, times this; else more rounds would not help."""
+from penstock.store.port import Answer, Moved, NodeStore, ShardStatus
 
 StoreOf = Callable[[str], NodeStore | None]
 """Store id -> the store, None when unknown."""
-
-
-class MoveStep(StrEnum):
-    """What a move has to do next."""
-
-    PRECOPY = "PRECOPY"
-    """The owner works on."""
-    COPY = "COPY"
-    """It is frozen, and the rest is copied."""
-    DEPART = "DEPART"
-    ACTIVATE = "ACTIVATE"
-    DROP = "DROP"
-    DONE = "DONE"
-    """Nothing: the shard is at the target, and no copy of it at the source."""
-    THAW = "THAW"
-    DISCARD = "DISCARD"
-    BACK = "BACK"
-    """Nothing: the shard is active at the source, and no copy of it at the target."""
-
-
-class MoveObstacle(StrEnum):
-    """Why a move did not go on; try again later."""
-
-    SOURCE_UNREACHABLE = "SOURCE_UNREACHABLE"
-    TARGET_UNREACHABLE = "TARGET_UNREACHABLE"
-    FULL = "FULL"
-    """A store is at its limit of memory or disk."""
-    UNKNOWN = "UNKNOWN"
-    """A store has no record of the shard, or the topology is retracted there."""
-    STALE = "STALE"
-    """The source's map has a newer schedule, or another home for the shard."""
-    INSTALLING = "INSTALLING"
-    """The shard is still on its way to the source itself."""
-    NO_SUCH_STORE = "NO_SUCH_STORE"
-    """The look-up does not know the store at the move's other end."""
-    REFUSED = "REFUSED"
-    """The target does not take this move: it holds the shard, or a newer move's copy."""
-    ALIVE = "ALIVE"
-    """Nothing to tidy: the move goes on."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveProgress:
-    """How far a move is after one call. `target` is the store that it is bound for ("" when unknown);
-    `copied_bytes` were copied by this call, `paused_bytes` of them in `paused_chunks` while the shard stood
-    still; `round` is the pre-copy's. Without an obstacle and not at an end, go on at once."""
-
-    shard: str
-    step: MoveStep
-    target: str = ""
-    copied_bytes: int = 0
-    paused_bytes: int = 0
-    paused_chunks: int = 0
-    round: int = 0
-    obstacle: MoveObstacle | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.step is MoveStep.DONE or self.step is MoveStep.BACK
 
 
 class MoveKind(StrEnum):
@@ -125,7 +51,7 @@ def move_once(
     refused call is an obstacle; raises ProtocolMismatch only.
     """
     wanted = Precopy(shard, target_id, version)
-    return _carry_out(shard, lambda sight: _move(sight, _source(source), store_of, wanted, chunks_max))
+    return _carry_out(shard, lambda sight: _move(sight, source_end(source), store_of, wanted, chunks_max))
 
 
 def go_back_once(source: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
@@ -134,7 +60,7 @@ def go_back_once(source: NodeStore, store_of: StoreOf, shard: str, *, chunks_max
     A move that has departed is not taken back: the step is ACTIVATE then, for `move_once`. A copy that could
     not be dropped is left to `tidy_once`.
     """
-    return _carry_out(shard, lambda sight: _go_back(sight, _source(source), store_of, chunks_max))
+    return _carry_out(shard, lambda sight: _go_back(sight, source_end(source), store_of, chunks_max))
 
 
 def let_go_once(source: NodeStore, shard: str) -> MoveProgress:
@@ -142,12 +68,12 @@ def let_go_once(source: NodeStore, shard: str) -> MoveProgress:
 
     The copy is left to `tidy_once`, or to the next move. A move that has departed is left alone (ACTIVATE).
     """
-    return _carry_out(shard, lambda sight: _let_go(sight, _source(source)))
+    return _carry_out(shard, lambda sight: _let_go(sight, source_end(source)))
 
 
 def tidy_once(target: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
     """Drop the copy that `target` has of a move, if the source that this move names says that it is dead."""
-    return _carry_out(shard, lambda sight: _tidy(sight, _target(target), store_of, chunks_max))
+    return _carry_out(shard, lambda sight: _tidy(sight, target_end(target), store_of, chunks_max))
 
 
 def moves_due(
@@ -170,72 +96,14 @@ def moves_due(
     return due
 
 
-class _Blocked(Exception):
-    """Something stands in the way of a move."""
-
-    def __init__(self, obstacle: MoveObstacle) -> None:
-        super().__init__(obstacle)
-        self.obstacle = obstacle
-
-
-class _Overtaken(Exception):
-    """Somebody else took the move further, or back: look again."""
-
-
-@dataclass(slots=True)
-class _Sight:
-    """How far a move is, as the driver sees it while it goes on."""
-
-    shard: str
-    step: MoveStep = MoveStep.PRECOPY
-    target: str = ""
-    copied_bytes: int = 0
-    paused_bytes: int = 0
-    paused_chunks: int = 0
-    round: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    """One of the two stores of a move; what it does not carry out is an obstacle."""
-
-    store: NodeStore
-    unreachable: MoveObstacle
-
-    def call(self, call: Request[A]) -> A:
-        try:
-            return self.store.call(call)
-        except StoreUnreachable as error:
-            raise _Blocked(self.unreachable) from error
-        except StoreFull as error:
-            raise _Blocked(MoveObstacle.FULL) from error
-
-    def state(self, shard: str) -> MoveState | None:
-        return self.call(ReadMove(shard))
-
-
-def _source(store: NodeStore | None) -> _End:
-    return _end(store, MoveObstacle.SOURCE_UNREACHABLE)
-
-
-def _target(store: NodeStore | None) -> _End:
-    return _end(store, MoveObstacle.TARGET_UNREACHABLE)
-
-
-def _end(store: NodeStore | None, unreachable: MoveObstacle) -> _End:
-    if store is None:
-        raise _Blocked(MoveObstacle.NO_SUCH_STORE)
-    return _End(store, unreachable)
-
-
-def _carry_out(shard: str, go_on: Callable[[_Sight], None]) -> MoveProgress:
-    sight = _Sight(shard)
+def _carry_out(shard: str, go_on: Callable[[Sight], None]) -> MoveProgress:
+    sight = Sight(shard)
     obstacle = None
     try:
         go_on(sight)
-    except _Blocked as blocked:
+    except Blocked as blocked:
         obstacle = blocked.obstacle
-    except _Overtaken:
+    except Overtaken:
         pass
     return MoveProgress(
         shard,
@@ -249,173 +117,74 @@ def _carry_out(shard: str, go_on: Callable[[_Sight], None]) -> MoveProgress:
     )
 
 
-def _move(sight: _Sight, source: _End, store_of: StoreOf, wanted: Precopy, chunks_max: int) -> None:
+def _move(sight: Sight, source: End, store_of: StoreOf, wanted: Precopy, chunks_max: int) -> None:
     state = source.state(sight.shard)
     if state is None:
-        raise _Blocked(MoveObstacle.UNKNOWN)
+        raise Blocked(MoveObstacle.UNKNOWN)
     if state.status is ShardStatus.INSTALLING:
-        raise _Blocked(MoveObstacle.INSTALLING)
+        raise Blocked(MoveObstacle.INSTALLING)
     if state.move is not None and state.status in {ShardStatus.DEPARTED, ShardStatus.MOVED}:
         move = state.move
         sight.target = move.target
         sight.step = MoveStep.ACTIVATE if state.status is ShardStatus.DEPARTED else MoveStep.DONE
     else:
         sight.target = wanted.target
-        target = _target(store_of(wanted.target))
+        target = target_end(store_of(wanted.target))
         # The target is asked before anything begins: nothing is noted while there is nowhere to go.
         there = target.state(sight.shard)
         if state.move is not None and state.status is ShardStatus.FROZEN:
             move = state.move
-            if not _goes_on(state, there, wanted):
-                # What was copied cannot be gone on with. The owner works while it is copied anew.
-                source.call(Thaw(sight.shard, move))
-                raise _Overtaken
             sight.step = MoveStep.COPY
         else:
-            move = _begun(source.call(wanted))
-        copy = _Copy(sight, source, target, move, _held(there, move))
-        if state.move == move and state.round is not None and copy.installed.rounds < state.round.number - 1:
-            # The target has lost what it had.
+            move, state = _begun(source, wanted)
+        at, held = state.round, held_of(there, move)
+        is_this_one = move.target == wanted.target and move.generation == state.generation
+        if at is None or not is_this_one or held.rounds < at.number - 1:
+            # A frozen shard is to go elsewhere, or its store started anew, or the target lost what it had:
+            # nothing can follow what was copied. The owner works while it is copied anew.
             source.call(Thaw(sight.shard, move))
-            raise _Overtaken
+            raise Overtaken
+        copy = Copy(sight, source, target, move, held)
         if sight.step is MoveStep.PRECOPY:
-            copy.rounds(state.round if state.move == move else None, wanted.version, chunks_max)
+            copy.rounds(at, wanted.version, chunks_max)
         if sight.step is MoveStep.COPY:
             copy.rest(chunks_max)
         if sight.step is MoveStep.DEPART:
             _depart(sight, source, move)
     if sight.step is MoveStep.ACTIVATE:
-        _activate(sight, _target(store_of(move.target)), move)
-        _clear(sight, source, Drop(sight.shard, move), chunks_max, MoveStep.DONE)
+        _activate(sight, target_end(store_of(move.target)), move)
+        if state.status is ShardStatus.DEPARTED:
+            _clear(sight, source, Drop(sight.shard, move), chunks_max, MoveStep.DONE)
 
 
-def _goes_on(here: MoveState, there: MoveState | None, wanted: Precopy) -> bool:
-    """Whether the rest of a frozen shard fits what the target has."""
-    move = here.move
-    return (
-        move is not None
-        and move.target == wanted.target
-        and move.generation == here.generation
-        and there is not None
-        and there.move == move
-        and there.installed is not None
-    )
-
-
-def _begun(answer: Move | Answer | Moved) -> Move:
-    if isinstance(answer, Move):
-        return answer
+def _begun(source: End, wanted: Precopy) -> tuple[Move, MoveState]:
+    """The token of the copy, begun or gone on with, and how far it is."""
+    answer, state = source.calls((wanted, ReadMove(wanted.shard)))
     if isinstance(answer, Moved) or answer is Answer.MOVING:
-        raise _Overtaken
-    raise _Blocked(MoveObstacle.STALE if answer is Answer.STALE else MoveObstacle.UNKNOWN)
+        raise Overtaken
+    if not isinstance(answer, Move):
+        raise Blocked(MoveObstacle.STALE if answer is Answer.STALE else MoveObstacle.UNKNOWN)
+    if state is None or state.move != answer or state.status is not ShardStatus.COPYING:
+        raise Overtaken
+    return answer, state
 
 
-def _held(there: MoveState | None, move: Move) -> Installed:
-    if there is not None and there.installed is not None and there.move == move:
-        return there.installed
-    return Installed(0, b"", complete=False)
-
-
-def _is_little(at: Round) -> bool:
-    """Whether the shard may be stopped at the end of this round: little is left, or it does not shrink."""
-    if at.number < ROUNDS_MIN:
-        return False
-    return at.noted_fits or at.number >= ROUNDS_MAX or (at.number > 2 and at.noted > SHRINKS_BY * at.changes)
-
-
-@dataclass(slots=True)
-class _Copy:
-    """The copy of a shard, chunk by chunk; `installed` is what the target said last."""
-
-    sight: _Sight
-    source: _End
-    target: _End
-    move: Move
-    installed: Installed
-    chunk: Chunk | None = None
-
-    def rounds(self, at: Round | None, version: int, chunks_max: int) -> None:
-        """Go on with the pre-copy, `at` this round (None: not begun); the step is COPY when it is frozen."""
-        shard, move, source = self.sight.shard, self.move, self.source
-        at = at or Round(0, 0, 0, noted_fits=False)
-        left = chunks_max
-        while True:
-            self.sight.round = at.number
-            if self.installed.rounds == at.number and self.chunk is None:
-                if _is_little(at):
-                    self.chunk = _exported(source.call(Freeze(shard, move, version, self.installed.resume)))
-                    self.sight.step = MoveStep.COPY
-                    return
-                answer = source.call(NextRound(shard, move, self.installed.resume))
-                if answer is not Answer.OK and answer is not Answer.DONE:
-                    raise _Overtaken
-                at = Round(at.number + 1, at.noted, 0, noted_fits=False)
-            elif left == 0:
-                return
-            else:
-                left -= 1
-                self._one_more()
-                if self.installed.rounds == at.number:
-                    at = self._look()
-
-    def _look(self) -> Round:
-        state = self.source.state(self.sight.shard)
-        if state is None or state.move != self.move or state.round is None:
-            raise _Overtaken
-        return state.round
-
-    def rest(self, chunks_max: int) -> None:
-        """Copy what is left of a frozen shard; the step is DEPART when the target says that it has all."""
-        for _ in range(chunks_max):
-            if self.installed.complete:
-                break
-            before = self.sight.copied_bytes
-            self._one_more()
-            self.sight.paused_bytes += self.sight.copied_bytes - before
-            self.sight.paused_chunks += 1
-        if self.installed.complete:
-            self.sight.step = MoveStep.DEPART
-
-    def _one_more(self) -> None:
-        """A chunk more; the same one again while the target clears what it had before."""
-        shard, move = self.sight.shard, self.move
-        if self.chunk is None:
-            self.chunk = _exported(self.source.call(Export(shard, move, self.installed.resume)))
-        before = self.installed
-        self.installed = _taken(self.target.call(Install(shard, move, before.chunks + 1, self.chunk)))
-        if self.installed != before:
-            self.sight.copied_bytes += len(self.chunk.payload)
-            self.chunk = None
-
-
-def _exported(answer: Chunk | Answer | Moved) -> Chunk:
-    if not isinstance(answer, Chunk):
-        raise _Overtaken
-    return answer
-
-
-def _taken(answer: Installed | Answer) -> Installed:
-    if isinstance(answer, Answer):
-        raise _Blocked(MoveObstacle.REFUSED if answer is Answer.STALE else MoveObstacle.UNKNOWN)
-    return answer
-
-
-def _depart(sight: _Sight, source: _End, move: Move) -> None:
+def _depart(sight: Sight, source: End, move: Move) -> None:
     answer = source.call(Depart(sight.shard, move))
     if answer is not Answer.OK and answer is not Answer.DONE:
         sight.step = MoveStep.PRECOPY
-        raise _Overtaken
+        raise Overtaken
     sight.step = MoveStep.ACTIVATE
 
 
-def _activate(sight: _Sight, target: _End, move: Move) -> None:
+def _activate(sight: Sight, target: End, move: Move) -> None:
     answer = target.call(Activate(sight.shard, move))
     if answer is not Answer.OK and answer is not Answer.DONE:
-        raise _Blocked(MoveObstacle.REFUSED)
+        raise Blocked(MoveObstacle.REFUSED)
     sight.step = MoveStep.DROP
 
 
-def _clear(sight: _Sight, end: _End, call: Drop | Discard, calls_max: int, over: MoveStep) -> None:
+def _clear(sight: Sight, end: End, call: Drop | Discard, calls_max: int, over: MoveStep) -> None:
     """Repeat a call that drops some of a copy each time."""
     for _ in range(calls_max):
         answer = end.call(call)
@@ -425,7 +194,7 @@ def _clear(sight: _Sight, end: _End, call: Drop | Discard, calls_max: int, over:
             return
 
 
-def _let_go(sight: _Sight, source: _End) -> None:
+def _let_go(sight: Sight, source: End) -> None:
     sight.step = MoveStep.THAW
     state = source.state(sight.shard)
     if state is not None and state.move is not None and state.status is not ShardStatus.INSTALLING:
@@ -436,11 +205,11 @@ def _let_go(sight: _Sight, source: _End) -> None:
     sight.step = MoveStep.BACK
 
 
-def _go_back(sight: _Sight, source: _End, store_of: StoreOf, chunks_max: int) -> None:
+def _go_back(sight: Sight, source: End, store_of: StoreOf, chunks_max: int) -> None:
     sight.step = MoveStep.THAW
     state = source.state(sight.shard)
     if state is None:
-        raise _Blocked(MoveObstacle.UNKNOWN)
+        raise Blocked(MoveObstacle.UNKNOWN)
     if state.move is None:
         sight.step = MoveStep.BACK
         return
@@ -451,12 +220,12 @@ def _go_back(sight: _Sight, source: _End, store_of: StoreOf, chunks_max: int) ->
         sight.step = MoveStep.ACTIVATE
         return
     if answer is Answer.STALE:
-        raise _Blocked(MoveObstacle.INSTALLING)
+        raise Blocked(MoveObstacle.INSTALLING)
     sight.step = MoveStep.DISCARD
-    _clear(sight, _target(store_of(move.target)), Discard(sight.shard, move), chunks_max, MoveStep.BACK)
+    _clear(sight, target_end(store_of(move.target)), Discard(sight.shard, move), chunks_max, MoveStep.BACK)
 
 
-def _tidy(sight: _Sight, target: _End, store_of: StoreOf, chunks_max: int) -> None:
+def _tidy(sight: Sight, target: End, store_of: StoreOf, chunks_max: int) -> None:
     sight.step = MoveStep.DISCARD
     there = target.state(sight.shard)
     if there is None or there.move is None or there.status is not ShardStatus.INSTALLING:
@@ -464,10 +233,10 @@ def _tidy(sight: _Sight, target: _End, store_of: StoreOf, chunks_max: int) -> No
         return
     move = there.move
     sight.target = move.target
-    here = _source(store_of(move.source)).state(sight.shard)
+    here = source_end(store_of(move.source)).state(sight.shard)
     if here is None:
-        raise _Blocked(MoveObstacle.UNKNOWN)
+        raise Blocked(MoveObstacle.UNKNOWN)
     # A token that is not the source's was given up: it is never minted again.
     if here.move == move:
-        raise _Blocked(MoveObstacle.ALIVE)
+        raise Blocked(MoveObstacle.ALIVE)
     _clear(sight, target, Discard(sight.shard, move), chunks_max, MoveStep.BACK)

@@ -5,7 +5,7 @@
     Precopy   -> COPYING                                      the owner works on; what it changes is noted
     NextRound
     Export    (read only)          Install  -> INSTALLING, a chunk at each call
-      ... rounds, until little is left
+      ... rounds, until little is left (none for a shard that is little)
     Freeze    -> FROZEN            Install                    the pause begins; the rest of the copy
     Depart    -> DEPARTED                                     from here on there is no way back
                                    Activate -> ACTIVE         the pause ends
@@ -213,7 +213,8 @@ class Discard(Request[Answer]):
 @dataclass(frozen=True, slots=True)
 class Round:
     """How far the source is with a copy: the present round (0 before the first), how many changes it copies,
-    how many were noted since it began, and whether those fit into one chunk."""
+    how many were noted since it began, and whether those fit into one chunk; before the first round, whether
+    all of the shard does."""
 
     number: int
     changes: int

@@ -28,7 +28,11 @@ _PAIRS_MAX = 10_000
 _BELL_MS = 500
 _OWN_STORE_AWAY_S = 0.02
 _PAUSE_S_MIN = 0.001
-_PAUSE_S_MAX = {Obstacle.UNREACHABLE: 0.5, Obstacle.FULL: 0.5, Obstacle.GAP: 2.0, Obstacle.UNKNOWN: 0.25}
+_PAUSE_S_MAX = {
+    Obstacle.UNREACHABLE: 0.5, Obstacle.FULL: 0.5, Obstacle.GAP: 2.0, Obstacle.UNKNOWN: 0.25,
+    # such a pause is added to the few milliseconds of a move
+    Obstacle.MOVING: 0.01,
+}  # fmt: skip
 _PAUSE_S_MAX_ELSE = 0.05
 _COST_FACTOR = 10.0
 _COST_PAUSE_S_MAX = 0.5
@@ -129,6 +133,12 @@ class TopologyDelivery:
                     link.stop()
             return link
 
+    def moved(self, shard: str, store_id: str) -> None:
+        """A shard has arrived at another store: what waits for it goes there at once."""
+        self._routes.moved(shard, store_id)
+        for link in list(self._links.values()):
+            link.retry(shard)
+
     # --- for links
 
     def home_of(self, target: str) -> str | None:
@@ -152,6 +162,7 @@ class _Link:
         self._delivery = delivery
         self._condition = threading.Condition()
         self._offered: dict[Pair, None] = {}
+        self._arrived: set[str] = set()
         self._stopped = False
         self._source: NodeStore = delivery.open_store(delivery.own_url)
         self._target: NodeStore | None = None
@@ -165,30 +176,39 @@ class _Link:
             self._offered.update(dict.fromkeys(pairs))
             self._condition.notify()
 
+    def retry(self, shard: str) -> None:
+        """Try what is stuck again, if any of it is for this shard."""
+        with self._condition:
+            self._arrived.add(shard)
+            self._condition.notify()
+
     def stop(self) -> None:
         with self._condition:
             self._stopped = True
             self._condition.notify()
 
-    def _take(self, timeout_s: float | None) -> list[Pair]:
-        """What was offered; waits for it, at most so long."""
+    def _take(self, timeout_s: float | None) -> tuple[list[Pair], set[str]]:
+        """What was offered, and which shards have arrived; waits for either, at most so long."""
         with self._condition:
-            if not self._offered and not self._stopped:
+            if not self._offered and not self._arrived and not self._stopped:
                 self._condition.wait(timeout_s)
-            pairs = list(self._offered)
+            pairs, arrived = list(self._offered), set(self._arrived)
             self._offered.clear()
-            return pairs
+            self._arrived.clear()
+            return pairs, arrived
 
     def _run(self) -> None:
         pause_s = _PAUSE_S_MIN
         retry_at_s: float | None = None
         while True:
             wait_s = None if retry_at_s is None else max(0.0, retry_at_s - time.monotonic())
-            fresh = [pair for pair in self._take(wait_s) if pair not in self._stuck]
+            offered, arrived = self._take(wait_s)
+            fresh = [pair for pair in offered if pair not in self._stuck]
             if self._stopped:
                 break
             began_s = time.monotonic()
             is_retry = retry_at_s is not None and began_s >= retry_at_s
+            is_retry = is_retry or any(target in arrived for _, target in self._stuck)
             progress = self._work(fresh, is_retry=is_retry)
             self.count.stuck_pairs = len(self._stuck)
             self.count.obstacle = str(next(iter(self._stuck.values()), ""))

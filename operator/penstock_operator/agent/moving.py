@@ -16,14 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.store.mover import (
-    MoveKind,
-    MoveProgress,
-    go_back_once,
-    let_go_once,
-    move_once,
-    tidy_once,
-)
+from penstock.store.move_progress import MoveProgress, MoveStep
+from penstock.store.mover import MoveKind, go_back_once, let_go_once, move_once, tidy_once
 from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.store_side import DueMove, OpenStore
 
@@ -33,6 +27,9 @@ MOVES_AT_ONCE = 4
 _AGAIN_S = 0.2
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go."""
+
+Arrived = Callable[[str, str, str], None]
+"""Told of (topology uid, shard, store id); perhaps several times of one move."""
 
 _Key = tuple[str, str]
 
@@ -48,11 +45,15 @@ class MoveCount:
 
 
 class MoveDriver:
-    """`open_store` gives connections to any store; `finished` is called when a move has come to its end."""
+    """`open_store` gives connections to any store; `arrived` is told of each shard that is active at its
+    target, `finished` when a move has come to its end."""
 
-    def __init__(self, store_id: str, open_store: OpenStore, finished: Callable[[], None]) -> None:
+    def __init__(
+        self, store_id: str, open_store: OpenStore, arrived: Arrived, finished: Callable[[], None]
+    ) -> None:
         self._store_id = store_id
         self._open_store = open_store
+        self._arrived = arrived
         self._finished = finished
         self._condition = threading.Condition()
         self._wanted: dict[_Key, DueMove] = {}
@@ -81,7 +82,7 @@ class MoveDriver:
             for about in remembered:
                 for key in about.keys() - self._wanted.keys():
                     del about[key]
-            self._condition.notify_all()
+            self._condition.notify(len(moves))
 
     def progress(self) -> dict[tuple[str, str], MoveProgress]:
         """How far each move was seen last, by (topology uid, shard), of those that are still wanted."""
@@ -151,6 +152,8 @@ class MoveDriver:
         while not self._stopped:
             progress = self._step(move, here, store_of)
             self._note(move, here, progress)
+            if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
+                self._arrived(move.topology_uid, move.shard, progress.target)
             if progress.obstacle is not None:
                 return False
             if progress.is_over:

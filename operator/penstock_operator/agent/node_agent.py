@@ -10,6 +10,7 @@ shows its `view`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 import time
@@ -38,6 +39,9 @@ _LOG = logging.getLogger(__name__)
 RESYNC_S = 1.0
 """N-Storm's T_S."""
 _STOP_S = 0.4
+REPORT_AFTER_S = 0.05
+"""A report that nothing waits for is written so long after there was something to say: the move of a small
+shard is over by then, is told once, and does not wait for what its report costs everybody."""
 _REPORT_AGAIN_S = 0.5
 _TROUBLE_LOG_S = 10.0
 
@@ -85,7 +89,7 @@ class NodeAgent:
         self._weighing = Weighing(settings.node, self._side.store_of, lambda: time.time_ns() // 1000)
         self._held_bytes: Mapping[str, int] = {}
         self._memory = ScheduleMemory(settings.store_url)
-        self._movers = MoveDriver(settings.store_id, self._open_store, self._wake)
+        self._movers = MoveDriver(settings.store_id, self._open_store, self._arrived, self._wake)
         self._deliveries: dict[str, tuple[Routes, TopologyDelivery]] = {}
         self._turns = threading.Thread(target=self._make_turns, name="turns", daemon=True)
         self._woken = threading.Event()
@@ -96,6 +100,7 @@ class NodeAgent:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._reports: dict[str, tuple[SeenSchedule, AppliedPlace]] = {}
         self._reports_changed = asyncio.Event()
+        self._report_is_urgent = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Work until `stop`; threads that hang in a call to a store are left behind."""
@@ -159,6 +164,12 @@ class NodeAgent:
         if opened is not None:
             self._wake()
 
+    def _arrived(self, topology_uid: str, shard: str, store_id: str) -> None:
+        """A shard of this store is another one's: what was written for it here, or held up, goes there."""
+        found = self._deliveries.get(topology_uid)
+        if found is not None:
+            found[1].moved(shard, store_id)
+
     def _wake(self) -> None:
         self._woken.set()
 
@@ -209,12 +220,12 @@ class NodeAgent:
         while self._confirmed:
             self._side.confirmed(*self._confirmed.popleft())
         turn = self._side.turn(snapshot, opened, self._clock_s())
-        if snapshot.listing:
-            self._memory.keep(snapshot.objects)
-        for uid in turn.retracted:
-            self._end_delivery(uid)
         self._due_moves = len(turn.moves)
         self._movers.want(turn.moves)
+        for uid in turn.retracted:
+            self._end_delivery(uid)
+        if snapshot.listing:
+            self._memory.keep(snapshot.objects)
         self._turned_at_s = self._clock_s()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._turned, turn)
@@ -275,6 +286,8 @@ class NodeAgent:
         self._reports = dict(turn.reports)
         if self._reports:
             self._reports_changed.set()
+        if turn.is_urgent:
+            self._report_is_urgent.set()
         if turn.must_list:
             self._feed.list_again()
 
@@ -282,6 +295,10 @@ class NodeAgent:
         """What the last turn had to say, until it is said; the next turn says what is news by then."""
         while True:
             await self._reports_changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_AFTER_S):
+                    await self._report_is_urgent.wait()
+            self._report_is_urgent.clear()
             self._reports_changed.clear()
             for name, (seen, applied) in list(self._reports.items()):
                 if self._reported.get(seen.uid) == applied:

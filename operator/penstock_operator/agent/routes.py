@@ -53,6 +53,11 @@ class Routes:
             elif answer is Answer.UNKNOWN and home is not None:
                 self._set(shard, self._next(shard, asked, home), home)
 
+    def moved(self, shard: str, store_id: str) -> None:
+        """The shard was seen to arrive at a store."""
+        with self._lock:
+            self._set(shard, store_id, self._homes.get(shard))
+
     def _set(self, shard: str, store: str, home: str | None) -> None:
         if store == home:
             self._learned.pop(shard, None)

@@ -25,6 +25,8 @@ class ScheduleMemory:
     def __init__(self, url: str) -> None:
         self._wire = Wire(url, _TIMEOUT_S)
         self._kept: dict[bytes, bytes] | None = None
+        self._texts: dict[str, tuple[Object, bytes]] = {}
+        """Of the objects that were last to be kept: most are the same ones the next time."""
 
     def recall(self) -> list[Object]:
         """All objects that are kept."""
@@ -33,7 +35,8 @@ class ScheduleMemory:
     def keep(self, objects: Mapping[str, Object]) -> None:
         """Keep exactly these."""
         known = self._known()
-        wanted = {name.encode(): _text(item) for name, item in objects.items()}
+        self._texts = {name: self._with_text(name, item) for name, item in objects.items()}
+        wanted = {name.encode(): text for name, (_, text) in self._texts.items()}
         changed = [part for name, text in wanted.items() if known.get(name) != text for part in (name, text)]
         gone = [name for name in known if name not in wanted]
         if changed:
@@ -41,6 +44,10 @@ class ScheduleMemory:
         if gone:
             self._ask(b"HDEL", SCHEDULES, *gone)
         self._kept = wanted
+
+    def _with_text(self, name: str, item: Object) -> tuple[Object, bytes]:
+        before = self._texts.get(name)
+        return before if before is not None and before[0] is item else (item, _text(item))
 
     def forget(self) -> None:
         """The store was started anew: what it keeps has to be read again."""

@@ -59,9 +59,11 @@ class DueMove:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn found out. `reports` are to be written by object name; `must_list`: somebody is missed."""
+    """What a turn found out. `reports` are to be written by object name, `is_urgent`: something that was born
+    waits for it; `must_list`: somebody is missed."""
 
     reports: Mapping[str, tuple[SeenSchedule, AppliedPlace]]
+    is_urgent: bool
     moves: tuple[DueMove, ...]
     present: frozenset[str]
     retracted: tuple[str, ...]
@@ -118,6 +120,7 @@ class StoreSide:
         self._standing = {key: standing for key, standing in self._standing.items() if key in alive}
         return Turn(
             reports=self._reports(topologies),
+            is_urgent=any(one.created > one.published for one in self._standing.values()),
             moves=tuple(self._moves(topologies)),
             present=frozenset(topologies) - set(gone) - self._refused,
             retracted=gone,

@@ -13,14 +13,8 @@ from dataclasses import dataclass
 
 from penstock.simulation.protocol.node import Link
 from penstock.simulation.protocol.workload import SHARDS
-from penstock.store.mover import (
-    MoveKind,
-    MoveProgress,
-    go_back_once,
-    move_once,
-    moves_due,
-    tidy_once,
-)
+from penstock.store.move_progress import MoveProgress
+from penstock.store.mover import MoveKind, go_back_once, move_once, moves_due, tidy_once
 from penstock.store.port import Measure, NodeStore, Publish, StoreUnreachable
 
 _ALL = SHARDS.all()

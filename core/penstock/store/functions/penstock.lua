@@ -1110,6 +1110,7 @@ end
 
 local precopy, next_round, freeze, export, install, depart, activate, drop, thaw, discard, read_move
 do
+  local SIZE_SAMPLES = 8
   local LANES_MAX = 256 -- pairs whose outbox is copied before the freeze: the resume point names each
   local function move_key(p, shard) return p .. 'move:' .. shard end
 
@@ -1818,21 +1819,45 @@ do
     return true
   end
 
+  -- Whether all of a shard, of which nothing is copied yet, fits into a chunk; its size is taken from samples.
+  local function fits_whole(p, shard, record, bytes, entries)
+    local keys = {collection_key(p, shard, '')}
+    bytes = bytes - record[INBOX_BYTES] - record[OUT_BYTES]
+    entries = entries - redis.call('ZCARD', p .. 'timers:' .. shard)
+      - 2 * (record[PLACED] - record[OFFSET] + record[OUT_ENTRIES])
+    if redis.call('SCARD', p .. 'collections:' .. shard) > entries then return false end
+    for _, name in ipairs(redis.call('SMEMBERS', p .. 'collections:' .. shard)) do
+      keys[#keys + 1] = collection_key(p, shard, name)
+    end
+    for _, key in ipairs(keys) do
+      entries = entries - redis.call('HLEN', key)
+      if entries < 0 or bytes < 0 then return false end
+      bytes = bytes - (redis.call('MEMORY', 'USAGE', key, 'SAMPLES', SIZE_SAMPLES) or 0)
+    end
+    return bytes >= 0
+  end
+
   -- read_move: where a shard stands.
   -- KEYS 1: prefix. ARGV: shard, bytes, entries. Answers nil or [status, epoch, source, target, epoch of the move, its
   -- generation, chunks, resume, complete (0, 1), rounds installed, generation of the store, round that is being
-  -- copied, changes that it copies, changes since, whether those fit into a chunk of so many bytes and entries].
+  -- copied, changes that it copies, changes since, whether those (before the first round: all of the shard) fit into a
+  -- chunk of so many bytes and entries].
   function read_move(keys, args)
     local p, shard = keys[1], args[1]
     local record = living_record(p, shard)
     if not record then return nil end
     local held = read_token(p, shard)
     local got = redis.call('HMGET', move_key(p, shard), 'number', 'resume', 'complete', 'rounds')
+    local bytes, entries, little = tonumber(args[2]), tonumber(args[3]), false
+    if record[STATUS] == COPYING then
+      little = held.round == 0 and fits_whole(p, shard, record, bytes, entries)
+        or held.round > 0 and fits(p, shard, bytes, entries)
+    end
     return {
       record[STATUS], record[EPOCH], held.source or '', held.target or '', held.epoch, held.generation,
       tonumber(got[1] or 0), got[2] or '', tonumber(got[3] or 0), tonumber(got[4] or 0), generation(), held.round,
       redis.call('SCARD', round_key(p, shard)), redis.call('SCARD', changes_key(p, shard)),
-      record[STATUS] == COPYING and fits(p, shard, tonumber(args[2]), tonumber(args[3])) and 1 or 0,
+      little and 1 or 0,
     }
   end
 end
