@@ -112,6 +112,19 @@ def test_the_only_worker_that_is_deleted_is_made_anew_and_its_schedules_name_the
     assert world.is_whole()
 
 
+def test_no_two_events_of_one_look_say_the_same_words() -> None:
+    world = World()
+    told = 0
+    for _ in range(20):
+        already = len(world.events)
+        world.step()
+        words = [event.message for event in world.events[already:]]
+        assert len(set(words)) == len(words), words
+        told += len(words)
+    assert told > 1
+    assert world.status["phase"] == "Running"
+
+
 def test_a_pod_that_is_not_listed_for_a_moment_costs_nothing() -> None:
     world = started()
     before = dict(world.schedules)

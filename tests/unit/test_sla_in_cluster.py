@@ -59,6 +59,35 @@ def test_more_load_than_a_task_can_serve_makes_executors_in_the_worker_that_stan
     settled(world)
 
 
+def test_the_topology_tells_whether_its_slas_are_met() -> None:
+    world = started()
+    world.load_per_s = 180
+    world.run(20)
+    assert world.condition("SLAMet") == world.sla_condition("SLAMet") == ("True", "WithinBound")
+    assert world.message("SLAMet").startswith("LatencySLA quick: ")
+    world.apply_sla(latency_sla("unreadable", operator="nobody"))
+    world.run(2)
+    assert world.condition("SLAMet") == ("Unknown", "NotKept")
+    world.load_per_s = 3000
+    world.run(4)
+    assert world.condition("SLAMet") == ("False", "BoundExceeded"), "what is broken is told before the unknown"
+    assert "BoundExceeded" in reasons(world)
+    assert "BoundExceeded" not in {event.reason for event in world.events}, "it is told of the SLA's object"
+
+
+def test_a_new_leader_and_no_sla_leave_the_topologys_condition_as_it_is() -> None:
+    world = started()
+    world.load_per_s = 180
+    world.run(20)
+    since = world.status["conditions"][-1]
+    world.new_leader()
+    world.step(keep_memory=False)
+    assert world.status["conditions"][-1] == since
+    world.delete_sla()
+    world.run(2)
+    assert "SLAMet" not in {one["type"] for one in world.status["conditions"]}
+
+
 def test_what_the_sla_decided_is_not_undone_by_the_next_leader() -> None:
     world = started()
     world.load_per_s = 180
@@ -170,7 +199,7 @@ def test_a_dry_run_decides_and_shows_and_changes_nothing() -> None:
     (decision, *_) = world.sla_status()["decisions"]
     assert decision["treatment"] == "ScaleOut"
     assert decision["dryRun"] is True
-    assert world.keeper.grip == SlaGrip()
+    assert world.keeper.grip == SlaGrip(met=world.keeper.grip.met)
 
 
 def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they_brought() -> None:

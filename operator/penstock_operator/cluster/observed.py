@@ -179,17 +179,29 @@ class ObservedSchedule:
 
 
 @dataclass(frozen=True, slots=True)
+class SlaMet:
+    """The condition SLAMet of the LatencySLA `sla`."""
+
+    sla: str
+    status: str
+    """True, False or Unknown."""
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class SlaGrip:
     """What LatencySLAs hold of a topology. `limits` is operator -> bounds of its tasks: within them they
     alone say which executors there are, with how many tasks, and which shards each runs. `treated` are
     operators that they are changing right now. `asks_worker`: a decision has lately found no worker with
-    room."""
+    room. `met` says of each whether it is kept."""
 
     limits: Mapping[str, TaskLimits] = field(default_factory=dict)
     treated: frozenset[str] = frozenset()
     asks_worker: bool = False
     workers_min: int = 0
     workers_max: int = WORKERS_MAX
+    met: tuple[SlaMet, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

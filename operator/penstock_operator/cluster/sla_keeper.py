@@ -24,13 +24,19 @@ from penstock_operator.cluster.cluster_api import LATENCY_SLAS, ClusterApi, Obje
 from penstock_operator.cluster.identity import stage_identity, state_identity
 from penstock_operator.cluster.manifests.schedule_object import schedule_object
 from penstock_operator.cluster.names import schedule_name
-from penstock_operator.cluster.observed import ObservedSchedule, ObservedTopology, SlaGrip, StoreReading
+from penstock_operator.cluster.observed import (
+    ObservedSchedule,
+    ObservedTopology,
+    SlaGrip,
+    SlaMet,
+    StoreReading,
+)
 from penstock_operator.cluster.schedule_decisions import TREATMENT_DEADLINE_S
 from penstock_operator.cluster.sla_decisions import RecentDecisions
 from penstock_operator.cluster.sla_ground import SlaGround
 from penstock_operator.cluster.sla_look import HeardTasks, homes_of, look_of, placed, silent_stores
 from penstock_operator.cluster.sla_objects import JudgedSla, ObservedSla, judge_slas
-from penstock_operator.cluster.sla_status import SlaMemory, Standing, sla_status
+from penstock_operator.cluster.sla_status import SlaMemory, Standing, met_in, sla_status
 from penstock_operator.cluster.store_reader import StoreReader
 from penstock_operator.cluster.topology_status import StatusWriter
 
@@ -118,7 +124,13 @@ class SlaKeeper:
             asks_worker=self._asks_worker(),
             workers_min=max((one.workers_min for one in promises), default=0),
             workers_max=min((one.workers_max for one in promises), default=WORKERS_MAX),
+            met=tuple(self._met(one.seen) for one in judged),
         )
+
+    def _met(self, seen: ObservedSla) -> SlaMet:
+        shown = self._shown.get(seen.uid)
+        status = shown.former if shown is not None else seen.manifest.get("status") or {}
+        return met_in(seen.name, status)
 
     async def turn(self) -> float:
         """One look at all SLAs of the topology; seconds to the next one. Raises the cluster's errors."""
@@ -285,7 +297,10 @@ class SlaKeeper:
             told=shown.told,
         )
         status, events, shown.memory = sla_status(standing, shown.former, shown.memory)
+        was_met, is_met = (met_in(seen.name, one).status for one in (shown.former, status))
         shown.former, shown.told = status, []
+        if is_met != was_met:
+            self._tools.wake()
         await shown.writer.write(dict(seen.manifest), status, events)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock_operator.cluster.actions import Event
+from penstock_operator.cluster.observed import SlaMet
 from penstock_operator.cluster.sla_decisions import camel_case, time_text
 from penstock_operator.cluster.status import Finding
 from penstock_operator.sla.status import SlaLine, sla_words
@@ -73,6 +74,14 @@ def sla_status(
     status = {name: value for name, value in status.items() if value is not None and value != []}
     events = (*_transitions(former, conditions), *map(_event, standing.told))
     return status, events, memory
+
+
+def met_in(sla: str, status: Mapping[str, Any]) -> SlaMet:
+    """Whether the LatencySLA `sla` with this status is kept."""
+    found = {one["type"]: one for one in status.get("conditions") or ()}.get("SLAMet")
+    if found is None:
+        return SlaMet(sla, "Unknown", "NotKept", "the SLA has not been looked at yet")
+    return SlaMet(sla, found["status"], found["reason"], str(found.get("message", "")))
 
 
 def latency_text(milliseconds: float) -> str:

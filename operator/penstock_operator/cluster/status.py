@@ -16,20 +16,21 @@ from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.actions import Event
 from penstock_operator.cluster.demand import counters_of, inbox_entries, is_source
 from penstock_operator.cluster.figures import Figures, Sample, figures_of_fused, figures_of_stage
-from penstock_operator.cluster.observed import Observed
+from penstock_operator.cluster.observed import Observed, SlaMet
 from penstock_operator.cluster.schedule_figures import tasks_ready
 
 _MESSAGE_LENGTH_MAX = 1024
 _QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady", "WithinQuota")
 """Their conditions come and go in the course of things: no event, but for who comes back within the quota."""
+SLA_MET = "SLAMet"
 _GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting", "StoresMissing")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One condition: whether it holds, a CamelCase word, a sentence."""
+    """One condition: whether it holds (None: not known), a CamelCase word, a sentence."""
 
-    holds: bool
+    holds: bool | None
     reason: str
     message: str = ""
 
@@ -99,13 +100,17 @@ def events_of(former: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Eve
     for condition in status["conditions"]:
         old = before.get(condition["type"], {})
         is_same = (old.get("status"), old.get("reason")) == (condition["status"], condition["reason"])
-        is_quiet = condition["reason"] in _QUIET_REASONS
+        # what is told of an SLA is told of its own object
+        is_quiet = condition["reason"] in _QUIET_REASONS or condition["type"] == SLA_MET
         if is_same or (is_quiet and not (condition["type"] == "QuotaExceeded" and old)):
             continue
         is_bad = _is_bad(condition)
         message = condition["message"] or f"{condition['type']} is {condition['status']}"
         events.append(Event("Warning" if is_bad else "Normal", condition["reason"], message))
-    unique = {(event.reason, event.message): event for event in events}
+    # Two conditions that turn for one reason say the same words: the first of them is told.
+    unique: dict[str, Event] = {}
+    for event in events:
+        unique.setdefault(event.message, event)
     return tuple(unique.values())
 
 
@@ -130,10 +135,12 @@ def _conditions(observed: Observed, verdict: Verdict, former: Mapping[str, Any])
         "MetricsUnavailable": verdict.metrics_unavailable,
         "QuotaExceeded": verdict.quota,
     }
+    if observed.sla.met:
+        findings[SLA_MET] = _sla_met(observed.sla.met)
     before = {condition["type"]: condition for condition in former.get("conditions", ())}
     conditions = []
     for kind, finding in findings.items():
-        holds = "True" if finding.holds else "False"
+        holds = "Unknown" if finding.holds is None else "True" if finding.holds else "False"
         old = before.get(kind, {})
         is_same = old.get("status") == holds and old.get("lastTransitionTime")
         conditions.append(
@@ -147,6 +154,14 @@ def _conditions(observed: Observed, verdict: Verdict, former: Mapping[str, Any])
             }
         )
     return conditions
+
+
+def _sla_met(slas: Sequence[SlaMet]) -> Finding:
+    """Of several SLAs the one that is not kept, or of which that is not known, is told."""
+    by_status = {one.status: one for one in reversed(slas)}
+    worst = by_status.get("False") or by_status.get("Unknown") or slas[0]
+    holds = {"True": True, "False": False}.get(worst.status)
+    return Finding(holds, worst.reason, f"LatencySLA {worst.sla}: {worst.message}")
 
 
 # --- operators ----------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Turn:
             plan,
             self.schedules,
             self.since,
-            are_sources_held=topology.spec.paused or self.quota.holds,
+            are_sources_held=topology.spec.paused or bool(self.quota.holds),
         )
         self.backlog = backlog(observed, plan, self.schedules)
         self.is_finished = self._finished()
