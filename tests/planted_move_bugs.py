@@ -11,7 +11,8 @@ from penstock.simulation.protocol.node import SimulatedNode
 from penstock.simulation.protocol.world import Parts
 from penstock.store.memory_node import Budget, MoveNote, PublishedSchedule, ShardRecord
 from penstock.store.memory_store import MemoryStore
-from penstock.store.mover import MoveObstacle, MoveProgress, StoreOf, move_once
+from penstock.store.move_progress import MoveObstacle, MoveProgress
+from penstock.store.mover import StoreOf, move_once
 from penstock.store.moves import (
     Activate,
     Depart,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from move_scene import MoveScene
-from penstock.store.mover import MoveStep
+from penstock.store.move_progress import MoveStep
 from penstock.store.moves import Depart
 from penstock.store.port import Answer, Assignment, Claimed, Moved, StateSnapshot, StateWrite
 from store_backends import Backend

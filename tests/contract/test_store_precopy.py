@@ -22,7 +22,7 @@ from penstock.store.port import (
     TimerWrite,
 )
 from store_backends import Backend, StoreMeanwhile
-from store_scenario import out, payloads
+from store_scenario import SMALL, out, payloads
 
 X = "mid/0"
 
@@ -197,6 +197,58 @@ def test_whoever_asks_the_target_is_sent_to_the_source_until_the_rest_comes(movi
     moving.install(X, move, chunk, moving.held(X, move).chunks + 1)
     assert moving.b.append(X, 2) is Answer.MOVING
     assert moving.a.append(X, 2) is Answer.MOVING
+
+
+# --- little shards --------------------------------------------------------------------------------
+
+ROOMY = replace(
+    SMALL, chunk_bytes_max=16 << 10, chunk_entries_max=60, commit_bytes_max=1 << 20, outputs_per_commit_max=100
+)
+
+
+def test_a_shard_that_fits_into_one_chunk_is_not_copied_ahead(backend: Backend) -> None:
+    moving = MoveScene(backend, bounds=ROOMY)
+    put(moving, 10)
+    moving.a.fill(X, 5, 6)
+    moving.a.commit(X, out("far/0", b"one"), timers=[TimerWrite(b"t", 7)])
+    before = moving.a.store.call(StateSnapshot(X))
+    moving.send_home(X, "s2")
+    progress = moving.move_once(X)
+    assert (progress.step, progress.round, progress.paused_chunks) == (MoveStep.DROP, 0, 1)
+    assert moving.status(X) == ["departed", "active"]
+    assert moving.move_once(X).step is MoveStep.DONE
+    moving.claim(X)
+    assert moving.b.store.call(StateSnapshot(X)) == before
+    assert payloads(moving.b.fetch_one(X, "w2")) == [b"f" * 5, b"f" * 6]
+    assert moving.b.outgoing() == [(X, "far/0")]
+
+
+@pytest.mark.parametrize("what", ["fields", "bytes", "entries"])
+def test_a_shard_that_does_not_is(backend: Backend, what: str) -> None:
+    moving = MoveScene(backend, bounds=ROOMY)
+    if what == "fields":
+        put(moving, 40)
+    elif what == "bytes":
+        put(moving, 10, b"v" * 1000)
+    else:
+        moving.a.commit(X, *[out("far/0", b"%d" % n) for n in range(1, 100)])
+    moving.send_home(X, "s2")
+    progress = moving.move_once(X)
+    assert progress.round >= 2
+    assert progress.step is MoveStep.DROP
+
+
+def test_a_driver_that_died_after_the_freeze_of_a_little_shard_is_followed_by_the_next(
+    backend: Backend,
+) -> None:
+    moving = MoveScene(backend, bounds=ROOMY)
+    put(moving, 10)
+    before = moving.a.store.call(StateSnapshot(X))
+    move = moving.precopy(X)
+    assert isinstance(moving.try_freeze(X, move, b""), Chunk)
+    assert moving.move_once(X).step is MoveStep.DROP, "it is not thawed and copied anew"
+    moving.claim(X)
+    assert moving.b.store.call(StateSnapshot(X)) == before
 
 
 # --- tokens and rounds ----------------------------------------------------------------------------

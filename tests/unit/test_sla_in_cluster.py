@@ -70,7 +70,9 @@ def test_the_topology_tells_whether_its_slas_are_met() -> None:
     assert world.condition("SLAMet") == ("Unknown", "NotKept")
     world.load_per_s = 3000
     world.run(4)
-    assert world.condition("SLAMet") == ("False", "BoundExceeded"), "what is broken is told before the unknown"
+    assert world.condition("SLAMet") == ("False", "BoundExceeded"), (
+        "what is broken is told before the unknown"
+    )
     assert "BoundExceeded" in reasons(world)
     assert "BoundExceeded" not in {event.reason for event in world.events}, "it is told of the SLA's object"
 

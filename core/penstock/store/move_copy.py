@@ -189,5 +189,3 @@ def _taken(answer: Installed | Answer) -> Installed:
     if isinstance(answer, Answer):
         raise Blocked(MoveObstacle.REFUSED if answer is Answer.STALE else MoveObstacle.UNKNOWN)
     return answer
-
-

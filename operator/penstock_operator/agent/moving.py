@@ -49,12 +49,18 @@ class MoveDriver:
     target, `finished` when a move has come to its end."""
 
     def __init__(
-        self, store_id: str, open_store: OpenStore, arrived: Arrived, finished: Callable[[], None]
+        self,
+        store_id: str,
+        open_store: OpenStore,
+        arrived: Arrived,
+        finished: Callable[[], None],
+        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store_id = store_id
         self._open_store = open_store
         self._arrived = arrived
         self._finished = finished
+        self._clock_s = clock_s
         self._condition = threading.Condition()
         self._wanted: dict[_Key, DueMove] = {}
         self._under_way: set[_Key] = set()
@@ -114,7 +120,7 @@ class MoveDriver:
                 if again_s is None:
                     self._wanted.pop(key, None)
                 else:
-                    self._not_before_s[key] = time.monotonic() + again_s
+                    self._not_before_s[key] = self._clock_s() + again_s
             if again_s is None:
                 self._finished()
         for store in stores.values():
@@ -124,7 +130,7 @@ class MoveDriver:
         """The next shard that nobody is at; waits for one. None when it is time to end."""
         with self._condition:
             while not self._stopped:
-                now_s = time.monotonic()
+                now_s = self._clock_s()
                 ready = [key for key in self._wanted if key not in self._under_way]
                 for key in ready:
                     if self._not_before_s.get(key, 0.0) <= now_s:
@@ -174,7 +180,7 @@ class MoveDriver:
             if progress.obstacle is None:
                 return
             self.count.obstacles += 1
-            now_s = time.monotonic()
+            now_s = self._clock_s()
             if now_s - self._stuck_since_s.setdefault(key, now_s) < LET_GO_S:
                 return
             del self._stuck_since_s[key]
