@@ -238,6 +238,17 @@ def test_a_shard_that_does_not_is(backend: Backend, what: str) -> None:
     assert progress.step is MoveStep.DROP
 
 
+def test_a_little_shard_is_copied_ahead_where_an_older_copy_has_to_go_first(backend: Backend) -> None:
+    moving = MoveScene(backend, bounds=ROOMY)
+    put(moving, 10)
+    dead = moving.precopy(X)
+    moving.copy_round(X, dead)
+    assert moving.a.store.call(Thaw(X, dead)) is Answer.OK
+    progress = moving.move_once(X)
+    assert progress.round >= 2
+    assert progress.step is MoveStep.DROP
+
+
 def test_a_driver_that_died_after_the_freeze_of_a_little_shard_is_followed_by_the_next(
     backend: Backend,
 ) -> None:

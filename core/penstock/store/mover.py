@@ -9,6 +9,7 @@ source, the simulation) owns the clock: a call never waits, it answers what stan
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 
 from penstock.store.move_copy import Blocked, Copy, End, Overtaken, Sight, held_of, source_end, target_end
@@ -144,6 +145,9 @@ def _move(sight: Sight, source: End, store_of: StoreOf, wanted: Precopy, chunks_
             # nothing can follow what was copied. The owner works while it is copied anew.
             source.call(Thaw(sight.shard, move))
             raise Overtaken
+        if at.number == 0 and there is not None and there.status is not ShardStatus.MOVED:
+            # An older copy goes first there, which may take long: not while the shard stands still.
+            at = replace(at, noted_fits=False)
         copy = Copy(sight, source, target, move, held)
         if sight.step is MoveStep.PRECOPY:
             copy.rounds(at, wanted.version, chunks_max)
