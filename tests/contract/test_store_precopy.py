@@ -202,7 +202,11 @@ def test_whoever_asks_the_target_is_sent_to_the_source_until_the_rest_comes(movi
 # --- little shards --------------------------------------------------------------------------------
 
 ROOMY = replace(
-    SMALL, chunk_bytes_max=16 << 10, chunk_entries_max=60, commit_bytes_max=1 << 20, outputs_per_commit_max=100
+    SMALL,
+    chunk_bytes_max=16 << 10,
+    chunk_entries_max=60,
+    commit_bytes_max=1 << 20,
+    outputs_per_commit_max=100,
 )
 
 
