@@ -23,6 +23,13 @@ def test_every_policy_of_the_manifest_is_guarded(name: str) -> None:
     assert isinstance(policy(name, "a", operator="a"), Guard)
 
 
+def test_a_task_is_given_up_after_two_windows_in_good_health() -> None:
+    guard = policy("StreamSwitch", "a", operator="a")
+    assert isinstance(guard, Guard)
+    window_us = LatencyTarget(latency_us=100_000).window_us
+    assert guard._rules.scale_in_after_us == 2 * window_us
+
+
 def test_an_unknown_policy_is_refused() -> None:
     with pytest.raises(ValueError, match="no policy Guess"):
         policy("Guess", "a")

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from penstock.control.streamswitch.policy import StreamSwitch
 
 
-SCALE_IN_WINDOWS = 5
-"""An operator is in good health for so many windows before it gives up a task: what is slow goes by T."""
+SCALE_IN_WINDOWS = 2
+"""An operator is in good health for so many windows before it gives up a task, one after the other: what is
+slow goes by T. The first one begins before a burst has ended, the second one is all good."""
 
 
 def policy_of(promise: Promise, edges: Sequence[tuple[str, str]]) -> Policy:
