@@ -317,6 +317,12 @@ def test_durability_replicated_is_refused_by_name() -> None:
     )
 
 
+def test_remote_tasks_are_refused_by_name() -> None:
+    assert the_fault(("durability: Process", "remoteTasks: Allowed")) == (
+        "spec.remoteTasks: tasks on other nodes are not there yet; give Never, or leave it out"
+    )
+
+
 def test_code_in_a_config_map_is_for_a_cluster() -> None:
     text = changed(("{module: word_count}", "{configMap: code}"))
     assert faults_of(text) == [

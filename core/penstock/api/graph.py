@@ -102,7 +102,7 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     """Check a Topology's `spec` (a plain document). Never raises for what a user can write."""
     graph = Graph()
     operators = list(_operators(spec.get("operators")))
-    _check_code_and_durability(spec, operators, runtime, graph.faults)
+    _check_what_holds_for_all(spec, operators, runtime, graph.faults)
     for operator in operators:
         _check_role(operator, graph.faults)
     _check_names(operators, graph)
@@ -135,12 +135,15 @@ def _operators(listing: object) -> Iterator[Operator]:
 # --- one operator --------------------------------------------------------------------------------
 
 
-def _check_code_and_durability(
+def _check_what_holds_for_all(
     spec: Mapping[str, Any], operators: Sequence[Operator], runtime: Runtime, faults: list[Fault]
 ) -> None:
     if spec.get("durability") == "Replicated":
         message = "Replicated comes with replication, which is not there yet; give Process or Disk"
         faults.append(Fault("spec.durability", message))
+    if spec.get("remoteTasks") == "Allowed":
+        message = "tasks on other nodes are not there yet; give Never, or leave it out"
+        faults.append(Fault("spec.remoteTasks", message))
     code = spec.get("code")
     users = [operator for operator in operators if operator.role in ("map", "processor")]
     if code is None and users:
