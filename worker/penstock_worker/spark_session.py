@@ -27,6 +27,9 @@ _JVM_OPTIONS = (
     "-XX:CICompilerCount=1",
     "-XX:ReservedCodeCacheSize=64m",
     "-Xss512k",
+    # The JVM begins with a 64th of the machine's memory, and Spark's start touches all of its young part.
+    "-Xms64m",
+    "-XX:MaxNewSize=32m",
     "-XX:MinHeapFreeRatio=10",
     "-XX:MaxHeapFreeRatio=20",
 )
