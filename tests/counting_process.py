@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from counting_worker import CountingWorker, EndlessRows
-from penstock.store.port import Commit
+from counting_worker import CountingWorker, EndlessRows, Row
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Commit, StateWrite
+
+BALLAST_FIELDS = 1_000
 
 
 class Settings(msgspec.Struct):
@@ -46,6 +50,13 @@ class ProcessWorker(CountingWorker):
             for line in lines:
                 self._journal.write(f"{kind} {line}\n")
             lines.clear()
+
+    def _counted(self, owned: OwnedShard, batch: Sequence[Row]) -> tuple[StateWrite, ...]:
+        """With the first commit so much that a shard takes more than one chunk, and is copied ahead."""
+        counted = super()._counted(owned, batch)
+        if owned.number > 0:
+            return counted
+        return (*counted, *(StateWrite(b"ballast", b"%d" % number, b"") for number in range(BALLAST_FIELDS)))
 
     def _wait_while_held(self, commit: Commit) -> None:
         if commit.consumed_rows and self._hold.exists() and self._hold.read_text() == commit.shard:
