@@ -95,9 +95,9 @@ class GatedStore(NodeStore):
 
 
 class GatedMoveDriver(MoveDriver):
-    def __init__(self, store_id: str, open_store: OpenStore, finished: Callable[[], None]) -> None:
+    def __init__(self, store_id: str, open_store: OpenStore, *told: Any) -> None:
         folder = Path(os.environ["PENSTOCK_GATE"])
-        super().__init__(store_id, lambda there, uid: GatedStore(open_store(there, uid), folder), finished)
+        super().__init__(store_id, lambda there, uid: GatedStore(open_store(there, uid), folder), *told)
 
 
 if __name__ == "__main__":
