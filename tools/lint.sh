@@ -36,7 +36,7 @@ chart() {
 documents() { .venv/bin/pytest -q tests/unit/test_documents.py; }
 
 said=$(mktemp -d)
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$said"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$said"' EXIT
 declare -A processes
 for part in "${parts[@]}"; do
     "$part" >"$said/$part" 2>&1 &
