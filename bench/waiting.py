@@ -82,37 +82,49 @@ class Tokens:
             os.close(descriptor)
 
 
-class Wait(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+class Serving(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+    """A total a key, and service that is waited for."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._total = handle.getValueState("total", "value bigint")
+        self._waiter = Waiter()
+
+    def _service_time_us(self, row: Row) -> int:
+        asked: int = row.service_time_us
+        return asked
+
+    def _served(self, rows: Iterator[Row]) -> Iterator[tuple[Row, int]]:
+        """Each row as it is served, with the records of its key so far; the total is kept after the last."""
+        before = self._total.get()
+        total = 0 if before is None else before[0]
+        for row in rows:
+            self._waiter.wait(self._service_time_us(row))
+            total += 1
+            yield row, total
+        self._total.update((total,))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class Wait(Serving):
     """The zipf source's rows in; one (key, records of this key so far) out for each group."""
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._total = handle.getValueState("total", "value bigint")
-        self._waiter = Waiter()
-
     def handleInputRows(  # noqa: N802  # pyspark's own method name
         self,
         key: tuple[int],
         rows: Iterator[Row],
         timerValues: object,  # noqa: N803
     ) -> Iterator[Row]:
-        before = self._total.get()
-        total = 0 if before is None else before[0]
-        for row in rows:
-            self._waiter.wait(row.service_time_us)
-            total += 1
-        self._total.update((total,))
+        *_, total = (total for _, total in self._served(rows))
         yield Row(key=key[0], total=total)
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-
-class Step(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+class Step(Serving):
     """The zipf source's rows in; one (number, records of its key so far, process) out for each."""
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._total = handle.getValueState("total", "value bigint")
-        self._waiter = Waiter()
+    def _service_time_us(self, row: Row) -> int:
+        return STEP_US
 
     def handleInputRows(  # noqa: N802  # pyspark's own method name
         self,
@@ -120,16 +132,8 @@ class Step(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types
         rows: Iterator[Row],
         timerValues: object,  # noqa: N803
     ) -> Iterator[Row]:
-        before = self._total.get()
-        total = 0 if before is None else before[0]
-        for row in rows:
-            self._waiter.wait(STEP_US)
-            total += 1
+        for row, total in self._served(rows):
             yield Row(number=row.number, total=total, process=os.getpid())
-        self._total.update((total,))
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 class Relay(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
@@ -151,14 +155,13 @@ class Relay(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no type
         """Nothing is held open."""
 
 
-class Calculate(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types for mypy here
+class Calculate(Serving):
     """As `Wait`, but a row for each record as `Step` has it, only while one of the `TOKENS` is held, and with
     state that has to be loaded by whoever takes a key over."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._total = handle.getValueState("total", "value bigint")
+        super().init(handle)
         self._held = handle.getValueState("held", "value string")
-        self._waiter = Waiter()
         self._tokens = Tokens(sorted(TOKENS.iterdir()))
 
     def handleInputRows(  # noqa: N802  # pyspark's own method name
@@ -167,16 +170,11 @@ class Calculate(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no 
         rows: Iterator[Row],
         timerValues: object,  # noqa: N803
     ) -> Iterator[Row]:
-        before = self._total.get()
-        total = 0 if before is None else before[0]
         if self._held.get() is None:
             self._held.update(("x" * HELD_CHARACTERS,))
         with self._tokens.held():
-            for row in rows:
-                self._waiter.wait(row.service_time_us)
-                total += 1
+            for row, total in self._served(rows):
                 yield Row(number=row.number, total=total, process=os.getpid())
-        self._total.update((total,))
 
     def close(self) -> None:
         self._tokens.close()
