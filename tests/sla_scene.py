@@ -18,16 +18,16 @@ from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
-from penstock.store.port import Bounds, Create, OpenStore
+from penstock.store.port import Bounds, OpenStore
 from penstock_operator.local.decision_log import DecisionLog
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
-from penstock_operator.local.run_status import RunEvent, RunStatus
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.memory_fleet import MemoryFleet
 from penstock_operator.sla.loop import SlaLoop
-from stand_in_run import PARTITIONS, expected_names, orders_plan
-from stand_in_workers import KEYED_SHARDS, StandInWorkers
+from scripted_run import Keeper, Recorder, ScriptedTicks, orders_shards
+from stand_in_run import expected_names, orders_plan
+from stand_in_workers import StandInWorkers
 
 RECORDS = 60
 TARGET = LatencyTarget(latency_us=250_000, window_us=500_000, alert_us=100_000, interval_us=100_000)
@@ -57,62 +57,6 @@ class Scripted:
         )  # fmt: skip
 
 
-class Ticks:
-    """Time passes by waiting, and at each wait the workers take a turn."""
-
-    interrupts = 0
-
-    def __init__(self) -> None:
-        self.passed_s = 0.0
-        self.waits = 0
-        self.at_wait: Callable[[int], None] = lambda _: None
-        self.before_wait: Callable[[], None] = lambda: None
-
-    def now_s(self) -> float:
-        return self.passed_s
-
-    def now_us(self) -> int:
-        return int(1e15 + self.passed_s * 1e6)
-
-    def wait(self, seconds: float) -> None:
-        self.before_wait()
-        self.passed_s += seconds
-        self.waits += 1
-        assert self.waits < 5_000, "the run does not end"
-        self.at_wait(self.waits)
-
-
-class Output:
-    tick_s = 0.0
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.events: list[str] = []
-        self.statuses: list[RunStatus] = []
-
-    def show(self, status: RunStatus) -> None:
-        self.statuses.append(status)
-
-    def tell(self, event: RunEvent) -> None:
-        self.events.append(event.text)
-
-    def rows(self, lines: list[str]) -> None:
-        self.lines.extend(lines)
-
-    def end(self, summary: RunSummary) -> None:
-        """The tests look at the summary themselves."""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-
-class Keeper:
-    restarts = 0
-
-    def keep(self) -> str:
-        return ""
-
-
 class Scene:
     """Workers w0, ...; every executor of `count` has one task. `limits` are those of the SLA."""
 
@@ -132,14 +76,8 @@ class Scene:
         node = MemoryNode()
         store = MemoryStore(node, "t", Bounds())
         store.call(OpenStore("local"))
-        shards = {
-            "orders": [f"orders/{n}" for n in range(PARTITIONS)],
-            "count": [f"count/{n}" for n in range(KEYED_SHARDS)],
-        }
-        for operator, names in shards.items():
-            for name in names:
-                store.call(Create(name, source=operator == "orders"))
-        self.ticks = Ticks()
+        shards = orders_shards(store)
+        self.ticks = ScriptedTicks()
         self.fleet = MemoryFleet(self.ticks.now_s)
         self.workers = StandInWorkers(self.fleet, MemoryStore(node, "t", Bounds()), RECORDS, "count", "shown")
         self.ticks.at_wait = self._at_wait
@@ -149,7 +87,7 @@ class Scene:
         self.steps: dict[int, Callable[[], None]] = {}
         self.versions_s: dict[int, float] = {}
         """When each version of count's schedule was first there."""
-        self.output = Output()
+        self.output = Recorder(tick_s=0.0)
         self.policy = Scripted(choose)
         cares = {
             name: WorkerCare(name, worker_uid("run", name, 0)) for name in (f"w{n}" for n in range(workers))

@@ -13,68 +13,16 @@ from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
-from penstock.store.port import Bounds, Create, OpenStore, Request, StoreUnreachable
+from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
-from penstock_operator.local.run_status import RunEvent, RunStatus
-from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.memory_fleet import MemoryFleet
+from scripted_run import Keeper, Recorder, ScriptedTicks, orders_shards
 from stand_in_run import PARTITIONS, expected_names, orders_plan
 from stand_in_workers import KEYED_SHARDS, StandInWorkers
 
 RECORDS = 40
 SHARDS = KEYED_SHARDS
-
-
-class ScriptedTicks:
-    """Time passes by waiting; at each wait the workers take a turn and the test may step in."""
-
-    def __init__(self) -> None:
-        self.passed_s = 0.0
-        self.interrupts = 0
-        self.at_wait: Callable[[int], None] = lambda _: None
-        self.waits = 0
-
-    def now_s(self) -> float:
-        return self.passed_s
-
-    def now_us(self) -> int:
-        return int(1e15 + self.passed_s * 1e6)
-
-    def wait(self, seconds: float) -> None:
-        self.passed_s += seconds
-        self.waits += 1
-        assert self.waits < 5_000, "the run does not end"
-        self.at_wait(self.waits)
-
-
-class Recorder:
-    """An output that keeps what it is given."""
-
-    tick_s = 1.0
-
-    def __init__(self) -> None:
-        self.statuses: list[RunStatus] = []
-        self.events: list[str] = []
-        self.lines: list[str] = []
-        self.broken = False
-
-    def show(self, status: RunStatus) -> None:
-        self.statuses.append(status)
-
-    def tell(self, event: RunEvent) -> None:
-        self.events.append(event.text)
-
-    def rows(self, lines: list[str]) -> None:
-        if self.broken:
-            raise BrokenPipeError
-        self.lines.extend(lines)
-
-    def end(self, summary: RunSummary) -> None:
-        """The tests look at the summary themselves."""
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 class FaultyStore(MemoryStore):
@@ -88,14 +36,6 @@ class FaultyStore(MemoryStore):
         return super().pipeline(calls)
 
 
-class Keeper:
-    restarts = 0
-    fault = ""
-
-    def keep(self) -> str:
-        return self.fault
-
-
 class Scene:
     """A run of two workers over a store that outlives it."""
 
@@ -106,19 +46,13 @@ class Scene:
         self.node = node or MemoryNode()
         self.store = FaultyStore(self.node, "t", Bounds())
         self.store.call(OpenStore("local"))
-        self.shards = {
-            "orders": [f"orders/{n}" for n in range(PARTITIONS)],
-            "count": [f"count/{n}" for n in range(SHARDS)],
-        }
-        for operator, names in self.shards.items():
-            for name in names:
-                self.store.call(Create(name, source=operator == "orders"))
+        self.shards = orders_shards(self.store)
         self.ticks = ScriptedTicks()
         self.fleet = MemoryFleet(self.ticks.now_s)
         self.workers = StandInWorkers(
             self.fleet, MemoryStore(self.node, "t", Bounds()), RECORDS, "count", "shown"
         )
-        self.output = Recorder()
+        self.output = Recorder(tick_s=1.0)
         self.keeper = Keeper()
         names = ("w0", "w1")
         cares = {name: WorkerCare(name, worker_uid(f"run{run}", name, 0)) for name in names}
