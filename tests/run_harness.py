@@ -183,6 +183,22 @@ def process_tree(pid: int) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
+@contextmanager
+def input_held(run: Run, source: str) -> Iterator[None]:
+    """The tasks that now read a source stand still meanwhile, so that input is left afterwards, however long
+    the machine takes for what is awaited."""
+    pids = [row.pid for row in run.tasks(source)]
+    assert pids, f"no task reads {source} yet"
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+
 def kill_with_records_waiting(run: Run, pids: list[int], waiting: Callable[[], int]) -> int:
     """Stop the processes, wait until records wait for them, then SIGKILL. Answers how many entries waited."""
     for pid in pids:

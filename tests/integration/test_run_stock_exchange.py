@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from run_harness import Run, kill_with_records_waiting, process_tree, wait_for
+from run_harness import Run, input_held, kill_with_records_waiting, process_tree, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stock-exchange"
 SHARDS = 64
@@ -52,8 +52,11 @@ def test_every_trade_is_made_and_told_of_exactly_once_while_a_worker_is_killed(
     run = Run(folder / "topology.yaml", folder / "state", ("--workers", "2"))
     runs.append(run)
     run.start()
-    wait_for("orders worked on", lambda: run.completed("auction", SHARDS) > 500)
-    wait_for("a second worker", lambda: run.worker("w1") is not None)
+    wait_for("orders worked on", lambda: run.completed("auction", SHARDS) > 0)
+    with input_held(run, "lines"):
+        wait_for("a second worker", lambda: run.worker("w1") is not None)
+        before = run.completed("auction", SHARDS)
+    wait_for("orders that both work on", lambda: run.completed("auction", SHARDS) > before + 200)
     row = run.worker("w1")
     assert row is not None
     pids = [process.pid for process in process_tree(row.pid)]
