@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 from bench import cpu, machine, penstock_side, plots, spark_side
-from bench.held import highest_held
+from bench.held import NothingHeldError, highest_held
 from bench.penstock_side import PenstockRun
 from bench.screen import RESULTS, Screen, scratch, seconds_per_figure, show
 from bench.spark_side import SparkRun
@@ -25,6 +25,10 @@ PENSTOCK_WARMUP_S = 6.0
 SPARK_WARMUP_S = 25.0
 SPARK_BATCHES_MIN = 6
 """So many full batches fit into the time that is measured, if need be it is lengthened."""
+SPARK_SLOWEST_PER_S = 25_000.0
+"""The time fits this rate, before anything is known of the machine: under half of what the sweep saw."""
+SPARK_FULL_BATCHES_MIN = 3
+"""Of the run that tells where to look; a rate takes the ends of two batches."""
 STEPS = 3
 """Runs of the search for Penstock's highest rate."""
 TARGET_PER_S = 40_000.0
@@ -73,7 +77,12 @@ def main() -> None:
     slower, faster = sorted((full.read_per_s, full.processed_per_s))
     rate, best = highest_held(BELOW * slower, ABOVE * faster, STEPS, penstock)
     target = penstock(TARGET_PER_S)
-    peer_full = spark(SATURATION_RATE_PER_S, seconds)
+    peer_full_s = max(seconds, SPARK_FULL_BATCHES_MIN * settings.max_records / SPARK_SLOWEST_PER_S)
+    peer_full = spark(SATURATION_RATE_PER_S, peer_full_s)
+    if not peer_full.processed_per_s:
+        raise NothingHeldError(
+            f"Spark ended under two batches of {settings.max_records} records in {peer_full_s:.0f} s"
+        )
     measured_s = max(seconds, SPARK_BATCHES_MIN * settings.max_records / peer_full.processed_per_s)
     peer_rate, peer = highest_held(
         SPARK_BELOW * peer_full.processed_per_s,
