@@ -5,7 +5,8 @@
 #   plain    a Docker engine runs and can pull images: kind as it is, with its own node image, pinned
 #   offline  otherwise: everything is built from Go modules and Debian packages
 #
-# PENSTOCK_E2E_WAY=plain or =offline takes the choice away. `up.sh engine` ends when a Docker engine runs.
+# PENSTOCK_E2E_WAY=plain or =offline takes the choice away. `up.sh engine` ends when a Docker engine runs, `up.sh
+# image` when the nodes' image is there too: what takes a machine its first quarter of an hour.
 set -euo pipefail
 
 # shellcheck source=e2e/cluster/common.sh
@@ -15,6 +16,7 @@ readonly plain_image=kindest/node:v1.35.0@sha256:452d707d4862f52530247495d180205
 readonly nodes=("$cluster_name-control-plane" "$cluster_name-worker" "$cluster_name-worker2")
 readonly probe_image=hello-world
 readonly least_inotify_instances=512
+readonly node_grace_s=25
 started_s=$SECONDS
 
 # --- which way ---------------------------------------------------------------------------------------
@@ -74,9 +76,12 @@ write_configuration() {
     {
         printf 'kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\n'
         if [[ $way == offline ]]; then printf 'networking:\n  disableDefaultCNI: true\n'; fi
+        # The tests stop a node, and Kubernetes would tell of it after 50 s. (A map: kubeadm's v1beta3, until 1.36.)
+        printf 'kubeadmConfigPatches:\n- |\n  kind: ClusterConfiguration\n'
+        printf '  controllerManager: {extraArgs: {node-monitor-grace-period: %ss}}\n' "$node_grace_s"
         if [[ ! -f /sys/fs/cgroup/cgroup.controllers ]]; then
             # Kubernetes 1.35 asks to be told that it may run on the older cgroups.
-            printf 'kubeadmConfigPatches:\n- |\n  kind: KubeletConfiguration\n'
+            printf -- '- |\n  kind: KubeletConfiguration\n'
             printf '  apiVersion: kubelet.config.k8s.io/v1beta1\n  metadata: {name: config}\n  failCgroupV1: false\n'
         fi
         printf 'nodes:\n'
@@ -96,6 +101,8 @@ raise_inotify_limit() {
         echo "$least_inotify_instances" >"$file"
     fi
 }
+
+cluster_exists() { docker inspect "${nodes[@]}" >/dev/null 2>&1; }
 
 create_cluster() {
     if ! kind create cluster --name "$cluster_name" --config "$state/kind.yaml" --kubeconfig "$kubeconfig" \
@@ -199,12 +206,15 @@ if [[ ${1:-} == engine ]]; then exit; fi
 use_own_engine
 step "tools: kind, kubectl, helm, kubeconform" provide_tools
 export KUBECONFIG=$kubeconfig
-if docker inspect "${nodes[@]}" >/dev/null 2>&1; then
+if ! cluster_exists; then
+    if [[ $way == offline ]]; then step "programs of the nodes" provide_node_tools; fi
+    step "node image" provide_image
+fi
+if [[ ${1:-} == image ]]; then exit; fi
+if cluster_exists; then
     step "the cluster exists: its nodes run" start_nodes
     kind export kubeconfig --name "$cluster_name" --kubeconfig "$kubeconfig" --quiet
 else
-    if [[ $way == offline ]]; then step "programs of the nodes" provide_node_tools; fi
-    step "node image" provide_image
     raise_inotify_limit
     kind delete cluster --name "$cluster_name" --quiet 2>/dev/null
     write_configuration

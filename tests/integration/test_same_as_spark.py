@@ -1,9 +1,9 @@
 """Processors give the same rows in Spark's own transformWithState and in Penstock's runner over a real store.
 
 Spark reads each example's input as three files, one for each micro-batch; Penstock works the same three
-batches, and another owner takes every shard between them, so that state comes from the store. Then each
-example runs whole, by `penstock run` with two workers, and what its sink wrote is compared. The last
-test asks both for the answers of single state calls, and how keys and rows look to a processor.
+batches, and another owner takes every shard between them, so that state comes from the store. Beside
+that each example runs whole, by `penstock run` with two workers, and what its sink wrote is compared. The
+last test asks both for the answers of single state calls, and how keys and rows look to a processor.
 """
 
 from __future__ import annotations
@@ -200,10 +200,21 @@ def in_order(rows: list[Row]) -> list[str]:
 # --- the examples -----------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def whole_run(example: Example, tmp_path: Path) -> Iterator[Run]:
+    """`penstock run` of the example, which goes on beside the test."""
+    folder = tmp_path / "example"
+    shutil.copytree(EXAMPLES / example.folder, folder, ignore=shutil.ignore_patterns("out", ".penstock"))
+    run = Run(folder / "topology.yaml", tmp_path / "state", ("--workers", "2"))
+    run.start()
+    yield run
+    run.abandon()
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("example", EXAMPLE_PROCESSORS, ids=lambda example: example.folder)
-def test_an_example_gives_the_same_rows_in_spark_and_in_penstock(
-    example: Example, streaming: SparkSession, scene: Scene, tmp_path: Path
+def test_an_example_gives_the_same_rows_in_spark_in_the_runner_and_in_a_whole_run(
+    example: Example, whole_run: Run, streaming: SparkSession, scene: Scene, tmp_path: Path
 ) -> None:
     module = module_of(example)
     processor = getattr(module, example.processor)
@@ -229,35 +240,11 @@ def test_an_example_gives_the_same_rows_in_spark_and_in_penstock(
     assert list(map(in_order, ours)) == list(map(in_order, theirs))
     assert sum(map(len, ours)) == sum(map(len, batches))
 
-
-@pytest.mark.timeout(240)
-@pytest.mark.parametrize("example", EXAMPLE_PROCESSORS, ids=lambda example: example.folder)
-def test_a_whole_run_of_an_example_writes_the_rows_that_spark_gives(
-    example: Example, streaming: SparkSession, tmp_path: Path
-) -> None:
-    module = module_of(example)
-    folder = tmp_path / "example"
-    shutil.copytree(EXAMPLES / example.folder, folder, ignore=shutil.ignore_patterns("out", ".penstock"))
-    run = Run(folder / "topology.yaml", tmp_path / "state", ("--workers", "2"))
-    run.start()
-    assert run.finish() == 0, run.output
-    ours = [json.dumps(row) for row in read_rows(folder / "out")]
-
-    batches = batches_of(next((folder / "input").iterdir()))
-    write_batches(batches, tmp_path / "input")
-    cloudpickle.register_pickle_by_value(module)
-    stream = (
-        streaming.readStream.schema(struct_type(parse_schema(example.input)))
-        .option("maxFilesPerTrigger", 1)
-        .csv(str(tmp_path / "input"))
-    )
-    processor = getattr(module, example.processor)
-    theirs = in_spark(stream, example.key, processor(), parse_schema(example.output), tmp_path)
-
+    assert whole_run.finish() == 0, whole_run.output
+    written = [json.dumps(row) for row in read_rows(whole_run.manifest.parent / "out")]
     rows = [row for batch in theirs for row in batch]
-    written = streaming.createDataFrame(rows, struct_type(parse_schema(example.output))).toJSON().collect()
-    assert sorted(ours) == sorted(json.dumps(json.loads(row)) for row in written)
-    assert len(ours) == sum(map(len, batches))
+    wanted = streaming.createDataFrame(rows, struct_type(output)).toJSON().collect()
+    assert sorted(written) == sorted(json.dumps(json.loads(row)) for row in wanted)
 
 
 # --- the stock exchange -----------------------------------------------------------------------------
