@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 from penstock_worker.resident_task import ResidentTask
 from penstock_worker.standby import StandbyDoor, StandbyLaunch, hand_over, run_standby_task
@@ -142,7 +143,8 @@ class ResidentTasks:
             # In pinned thread mode the group is this thread's own.
             self._context.setJobGroup(group, f"resident task {group}", interruptOnCancel=True)
             self._context.parallelize([given], 1).foreach(entry)
-        except Py4JError as error:
+        except (Py4JError, PySparkException) as error:
+            # What the task itself has raised comes as the second.
             return _cause(error)
         return ""
 
@@ -161,7 +163,7 @@ def _open_door() -> StandbyDoor | None:
         return None
 
 
-def _cause(error: Py4JError) -> str:
+def _cause(error: Py4JError | PySparkException) -> str:
     """The line that says why a Spark job failed, without the JVM's stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("at ", "...", ":", "Traceback"))]
