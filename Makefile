@@ -53,8 +53,8 @@ $(TIER_TESTS):
 	@tools/tier.sh $(@:test-%=%) $(PYTEST_ARGS)
 
 .PHONY: test-kills
-test-kills: setup-tests ## Kill and stop every component at every step of a move; test-integration takes some cases
-	PENSTOCK_KILLS=all $(BIN)/pytest -q tests/integration/test_kills.py $(PYTEST_ARGS)
+test-kills: setup-tests ## Kill and stop every component at every step of a move; test-integration takes some
+	PENSTOCK_KILLS=all $(BIN)/pytest -q tests/integration/test_kills.py tests/integration/test_worker_moves.py $(PYTEST_ARGS)
 
 .PHONY: lint
 lint: setup ## Check style, types, layers, shell scripts, the chart and documents
