@@ -59,13 +59,15 @@ COMPARED = {
     "drs": 0.4,
     "drs_lb": 0.4,
     "elasticutor": 0.2,
+    "naive_ec": 0.2,
     "hybrid": 0.2,
 }
 """The margins of the short run: the paper's for StreamSwitch and DRS, for the others StreamSwitch's."""
 STATICS = (5, 6, 7, 8, 9, 10)
 SWITCH = "streamswitch"
-UNIT = "streamswitch_unit"
-"""One unit strategy at a time, as the paper has it: beside StreamSwitch at the margin compared, no curve."""
+BESIDE = ("streamswitch_unit", "naive_ec")
+"""One unit strategy at a time, as the paper has it, beside StreamSwitch, and naive-EC beside Elasticutor: at
+the margin compared, no curve."""
 TITLES = {
     "streamswitch": "StreamSwitch",
     "streamswitch_unit": "StreamSwitch by units",
@@ -73,6 +75,7 @@ TITLES = {
     "drs_lb": "DRS-LB",
     "static": "Static",
     "elasticutor": "Elasticutor",
+    "naive_ec": "naive-EC",
     "hybrid": "Hybrid",
 }
 PUBLISHED = {("streamswitch", 0.2): "96.28% at 8.40"}
@@ -103,7 +106,7 @@ class Point:
 
 def main() -> None:
     """Run all trials, show tables and plots, print the stock exchange's line last."""
-    options = _options()
+    options = read_options()
     stock = _stock_exchange(options)
     if not options.stock_only:
         for result in sla_queries.measure(options.seeds, options.processes, full=options.full):
@@ -112,7 +115,8 @@ def main() -> None:
     show(table, result)
 
 
-def _options() -> argparse.Namespace:
+def read_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Those of the command line, if none are given; SystemExit with a sentence where they are wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, action="append", dest="seeds", help="may be given several times")
     parser.add_argument("--stock-only", action="store_true", help="leave NEXMark and word count out")
@@ -129,11 +133,21 @@ def _options() -> argparse.Namespace:
         choices=[name for name in POLICIES if name != SWITCH],
         help="beside StreamSwitch and Static; may be given several times; all if not given",
     )
+    parser.add_argument(
+        "--margin",
+        type=float,
+        action="append",
+        dest="margins",
+        help="of curves, beside the one compared; may be given several times; with --full all if not given",
+    )
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--minutes", type=float, default=math.inf, help="no run begins after so many")
     parser.add_argument("--hours", type=float, default=HOURS, help="of the day, from its beginning")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     options.policies = (SWITCH, *(options.policies or [name for name in POLICIES if name != SWITCH]))
+    options.margins = tuple(options.margins or (EPSILONS if options.full else ()))
+    if not all(0 <= margin < 1 for margin in options.margins):
+        parser.error("a safety margin is a share of the service rate: 0 or more, and less than 1")
     options.seeds = tuple(options.seeds or (SEEDS if options.full else SEEDS_SHORT))
     return options
 
@@ -142,13 +156,13 @@ def _options() -> argparse.Namespace:
 
 
 def _stock_exchange(options: argparse.Namespace) -> tuple[Table, dict[str, Any]]:
-    jobs = list(_jobs(options))
+    todo = list(jobs(options))
     outcomes: dict[tuple[Sla, str, float], list[Outcome]] = defaultdict(list)
     limits: dict[Sla, list[Bounds]] = defaultdict(list)
     journal, until_s = Journal.of("sla"), time.monotonic() + 60 * options.minutes
     answered = 0
     for function, arguments, answer in in_processes(
-        jobs, "stock exchange", options.processes, journal, until_s
+        todo, "stock exchange", options.processes, journal, until_s
     ):
         answered += 1
         if function is bounds:
@@ -196,12 +210,12 @@ def _stock_exchange(options: argparse.Namespace) -> tuple[Table, dict[str, Any]]
         "clairvoyant": _rounded(limit[BASELINE]),
         "curves": {str(sla): [_figures(point, name=True) for point in points[sla]] for sla in shown},
         "bounds": {str(sla): _rounded(limit[sla]) for sla in shown},
-        "runs_missing": len(jobs) - answered,
+        "runs_missing": len(todo) - answered,
         "machine": machine.description(),
     }
 
 
-def _jobs(options: argparse.Namespace) -> Iterator[Job]:
+def jobs(options: argparse.Namespace) -> Iterator[Job]:
     """All of them when asked for, else those compared under (1 s, 1 s). One SLA after the other; under each,
     what is compared comes first, over all days, then the rest of the curves."""
     for seed in options.seeds:
@@ -212,9 +226,9 @@ def _jobs(options: argparse.Namespace) -> Iterator[Job]:
             for seed in options.seeds:
                 trial = Trial(policy, COMPARED[policy], sla, seed, options.hours)
                 yield stock_exchange_trial, (trial,)
-        for epsilon in EPSILONS if options.full else ():
+        for epsilon in options.margins:
             for policy in options.policies:
-                if epsilon != COMPARED[policy] and policy != UNIT:
+                if epsilon != COMPARED[policy] and policy not in BESIDE:
                     for seed in options.seeds:
                         yield stock_exchange_trial, (Trial(policy, epsilon, sla, seed, options.hours),)
 

@@ -19,6 +19,7 @@ COLORS = {
     "DRS-LB": "#d9822b",
     "Static": "#666666",
     "Elasticutor": "#2e8b57",
+    "naive-EC": "#8fbc8f",
     "Hybrid": "#7d3c98",
 }
 

@@ -24,7 +24,7 @@ from bench.workloads.stock_exchange import SLOT_MS, StockParameters
 from numpy.typing import NDArray
 
 from penstock.control.baselines.drs import Drs
-from penstock.control.elasticutor.policy import Elasticutor
+from penstock.control.elasticutor.policy import Elasticutor, naive_ec
 from penstock.control.hybrid.policy import Hybrid
 from penstock.control.policy import Policy
 from penstock.control.streamswitch.policy import StreamSwitch
@@ -55,10 +55,11 @@ POLICIES: Mapping[str, Callable[[Scope], Policy]] = {
     "drs": Drs,
     "drs_lb": lambda scope: Drs(scope, balances_load=True),
     "elasticutor": Elasticutor,
+    "naive_ec": naive_ec,
     "hybrid": lambda scope: Hybrid(scope, Elasticutor(scope), StreamSwitch(scope, one_at_a_time=True)),
 }
 """What they take as parameter is the safety margin of the scope's target."""
-ELASTIC = ("elasticutor", "hybrid")
+ELASTIC = ("elasticutor", "naive_ec", "hybrid")
 """Those whose executors have several tasks, on nodes that matter; one task an executor for the others."""
 STATIC = "static"
 """Takes a number of executors, and is no policy: nothing is ever decided."""

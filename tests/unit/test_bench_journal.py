@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bench import sla
 from bench.journal import Journal
-from bench.sla_trials import in_processes
+from bench.sla_trials import in_processes, stock_exchange_trial
 
 
 def double(value: int) -> int:
@@ -32,3 +33,34 @@ def test_jobs_in_the_journal_are_not_run_again_and_none_begins_too_late() -> Non
     assert list(in_processes(jobs, "a test", 1, journal, until_s=0.0)) == [(double, (1,), 77)]
     assert list(in_processes(jobs, "a test", 1, journal)) == [(double, (1,), 77), (double, (2,), 4)]
     assert journal[double, (2,)] == 4
+
+
+def test_a_bench_in_pieces_runs_the_margins_and_policies_that_are_asked_for() -> None:
+    asked = [
+        "--full",
+        "--seed",
+        "9",
+        "--margin",
+        "0.1",
+        "--margin",
+        "0.2",
+        "--policy",
+        "drs",
+        "--policy",
+        "naive_ec",
+    ]
+    found = [
+        (trial.sla, trial.policy, trial.parameter)
+        for function, (trial, *_) in sla.jobs(sla.read_options(asked))
+        if function is stock_exchange_trial
+    ]
+    under_the_first = [(policy, margin) for at, policy, margin in found if at == sla.SLAS[0]]
+    assert under_the_first == [
+        ("streamswitch", 0.2),
+        ("drs", 0.4),
+        ("naive_ec", 0.2),
+        ("streamswitch", 0.1),
+        ("drs", 0.1),
+        ("drs", 0.2),
+    ]
+    assert [(policy, margin) for at, policy, margin in found if at == sla.SLAS[2]] == under_the_first
