@@ -31,7 +31,7 @@ from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.outcomes import OutcomeWatch, sources_of
 from penstock.control.policy import Policy
 from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
-from penstock.control.sliding_extreme import SlidingMax
+from penstock.control.sliding_extreme import SlidingMax, outlasting
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.look_ahead import TellsMany, Told
 from penstock.control.target import LatencyTarget, Scope
@@ -69,6 +69,8 @@ class Guard:
         name_executor: NameExecutor | None = None,
     ) -> None:
         self._inner = inner
+        self._many = inner if isinstance(inner, ObservesMany) else None
+        self._telling = inner if isinstance(inner, TellsMany) else None
         self._scope = scope
         self._rules = rules or GuardRules()
         self._name_executor = name_executor or CountingNames("b")
@@ -98,20 +100,25 @@ class Guard:
         )
 
     def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`. None while an outcome is due or an operator out of bounds, or where the policy
-        inside does not say what it saw."""
-        inner = self._inner
+        """See `ObservesMany`: up to where an outcome is due. None while an operator is out of bounds, or
+        where the policy inside does not say what it saw."""
         remembers = self._rules.scale_in_after_us > 0
-        if (
-            not isinstance(inner, ObservesMany)
-            or (remembers and not isinstance(inner, TellsMany))
-            or any(watch.outcomes.is_pending for watch in self._watches.values())
-            or any(self._is_outside(one.snapshot(0)) for one in series.operators.values() if len(series))
-        ):
+        if not len(series) or self._many is None or (remembers and self._telling is None):
             return 0
-        count = inner.observe_many(series)
-        if count and remembers and isinstance(inner, TellsMany):
-            for operator, parts in inner.told.items():
+        first = series.snapshot(0)
+        if any(self._is_outside(one) for one in first.operators.values()):
+            return 0
+        due_us = min((watch.outcomes.until_us(first) for watch in self._watches.values()), default=math.inf)
+        before = int(np.searchsorted(series.at_us, due_us))
+        if not before:
+            return 0
+        front = series if before == len(series) else series.part(slice(before))
+        if not remembers or self._telling is None:
+            return self._many.observe_many(front)
+        from_us = {name: self._watch(name).scale_in_from_us(first.at_us) for name in self._scope.targets}
+        count = self._telling.observe_many_refused(front, from_us)
+        if count:
+            for operator, parts in self._telling.told.items():
                 for told in parts:
                     self._watch(operator).look_many(told)
         return count
@@ -305,10 +312,11 @@ class _Watch:
             self._good_since_us = at_us[since] if since < len(at_us) else None
         elif self._good_since_us is None:
             self._good_since_us = at_us[0]
-        slowness = 1 / told.service_per_s
-        for column, name in enumerate(told.executors):
-            self._of(self._loads, name).add_many(at_us, told.arrival_per_s[:, column].tolist())
-            self._of(self._slowness, name).add_many(at_us, slowness[:, column].tolist())
+        for kept, values in ((self._loads, told.arrival_per_s), (self._slowness, 1 / told.service_per_s)):
+            lasting = outlasting(values)
+            for column, name in enumerate(told.executors):
+                looks = lasting[:, column].nonzero()[0]
+                self._of(kept, name).add_many(told.at_us[looks].tolist(), values[looks, column].tolist())
         self._forget(told.executors)
 
     def _of(self, kept: dict[str, SlidingMax], executor: str) -> SlidingMax:
@@ -337,6 +345,11 @@ class _Watch:
         ago_us = decision.at_us - outcome.decision.at_us
         share = f"{outcome.share or 0.0:.0%} of its promise"
         return f"the same {decision.treatment} {in_time(ago_us)} ago brought {share}"
+
+    def scale_in_from_us(self, first_us: int) -> float:
+        """At looks before that `is_too_soon` refuses, whatever they show; the first of them is at
+        `first_us`."""
+        return (first_us if self._good_since_us is None else self._good_since_us) + self._span_us
 
     def is_too_soon(self, decision: Decision, target: LatencyTarget | None) -> str | None:
         """Why a scale-in has to wait."""

@@ -42,10 +42,16 @@ class OutcomeWatch:
         self._window_us = window_us
         self._pending: _Pending | None = None
 
-    @property
-    def is_pending(self) -> bool:
-        """An outcome is still to be measured."""
-        return self._pending is not None
+    def until_us(self, first: TopologySnapshot) -> float:
+        """Up to when, not including, `look` does nothing at snapshots in a row that differ from `first` in
+        their counts alone; what it would remember of them is remembered."""
+        pending = self._pending
+        if pending is None:
+            return math.inf
+        if any(operator.treatment for operator in _touched(first, pending.decision)):
+            pending.was_treated = True
+            return math.inf
+        return first.at_us if pending.ended_us is None else pending.ended_us + self._window_us
 
     def began(self, decision: Decision, now: Decision | None) -> Outcome | None:
         """`decision` is to be carried out. Answers what is known of one before it, whose window is cut short:

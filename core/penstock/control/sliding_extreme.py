@@ -5,6 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+
+def outlasting(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Of series side by side, (moments, series): which values are greater than all that come after them.
+    `SlidingMax` remembers nothing else of a series once it has seen its end."""
+    lasts = np.ones(values.shape, np.bool_)
+    lasts[:-1] = values[:-1] > np.maximum.accumulate(values[:0:-1])[::-1]
+    return lasts
+
 
 class SlidingMax:
     """Values come in the order of time. Kept are only those that may still become the greatest."""

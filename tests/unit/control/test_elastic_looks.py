@@ -1,4 +1,4 @@
-"""Elasticutor and the hybrid do the same whether looks are taken in at once or shown one by one."""
+"""Elasticutor, the hybrid and a guard do the same whether looks are taken in at once or shown one by one."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from penstock.control.decision import Decision
 from penstock.control.elasticutor.policy import Elasticutor, Settings, naive_ec
+from penstock.control.guard import PAPER_RULES, Guard, GuardRules
 from penstock.control.hybrid.policy import Hybrid
 from penstock.control.policy import Policy, Watches
 from penstock.control.samples.snapshot_series import ObservesMany
@@ -71,6 +72,8 @@ POLICIES: dict[str, Callable[[Scope], Policy]] = {
     "end to end": lambda of: Elasticutor(of, Settings(end_to_end_us=60_000.0, release_after_us=1_000_000)),
     "data-intensive": lambda of: Elasticutor(of, Settings(threshold_bytes_per_s=30_000.0)),
     "hybrid": hybrid,
+    "guarded": lambda of: Guard(StreamSwitch(of), of, GuardRules(scale_in_after_us=3_000_000)),
+    "guarded as in the papers": lambda of: Guard(StreamSwitch(of), of, PAPER_RULES),
 }
 
 
@@ -127,7 +130,7 @@ def test_looks_at_once_lead_to_the_same_run(name: str, seed: int) -> None:
 
 
 def test_most_looks_of_a_calm_hour_need_not_be_shown_one_by_one() -> None:
-    for name, most in (("elasticutor", 0.1), ("hybrid", 0.25)):
+    for name, most in (("elasticutor", 0.1), ("hybrid", 0.25), ("guarded", 0.1)):
         policy = AskedSeldom(POLICIES[name](scope(TaskLimits(2, 12))))
         rows = np.full((1200, SHARDS), 1)
         one = SimulatedOperator(

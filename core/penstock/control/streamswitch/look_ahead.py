@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control.samples.snapshot_series import OperatorSeries
+from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.streamswitch.service_rates import Courses, ServiceRates
 from penstock.control.streamswitch.slot_history import (
     ARRIVED,
@@ -85,11 +85,16 @@ class Told:
 
 @runtime_checkable
 class TellsMany(Protocol):
-    """A policy with `observe_many` that says what it saw."""
+    """A policy with `observe_many` that says what it saw, and heeds what is refused."""
 
     @property
     def told(self) -> Mapping[str, Sequence[Told]]:
         """By operator, in the order of time, of the looks that were taken in last."""
+        ...
+
+    def observe_many_refused(self, series: SnapshotSeries, scale_in_from_us: Mapping[str, float]) -> int:
+        """`observe_many` where a scale-in of an operator is refused at every look before a moment: such a
+        look has no action either."""
         ...
 
 

@@ -113,7 +113,12 @@ class StreamSwitch:
                 examiner.pass_by(series.at_us, one)
 
     def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to spare.
+        """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to
+        spare."""
+        return self.observe_many_refused(series, {})
+
+    def observe_many_refused(self, series: SnapshotSeries, scale_in_from_us: Mapping[str, float]) -> int:
+        """See `TellsMany`.
 
         In parts that grow, since what lies behind the first look that needs a decision is looked at for
         nothing. Where there were none, the next ones are not looked for at once.
@@ -128,7 +133,7 @@ class StreamSwitch:
         taken, size = 0, _PART_MIN
         while taken < len(series):
             part = series.part(slice(taken, taken + size))
-            count = self._take_part(part)
+            count = self._take_part(part, scale_in_from_us)
             if count is None:
                 return taken
             taken += count
@@ -147,7 +152,7 @@ class StreamSwitch:
                 self._told[operator].append(self._unchanged(operator, series.at_us))
         return len(series)
 
-    def _take_part(self, series: SnapshotSeries) -> int | None:
+    def _take_part(self, series: SnapshotSeries, scale_in_from_us: Mapping[str, float]) -> int | None:
         """How many looks were taken in; None where they have to be looked at one by one."""
         count = len(series)
         found: list[tuple[str, OperatorSeries, Ahead | None]] = []
@@ -162,6 +167,8 @@ class StreamSwitch:
                     return None
                 limits = self._scope.limits_of(operator)
                 may_go = _may_go(tuple([executor.tasks for executor in one.executors]), limits.min)
+                if operator in scale_in_from_us:
+                    may_go = may_go & (series.at_us >= scale_in_from_us[operator])[:, None]
                 quiet = ahead.certain & is_quiet(
                     ahead.arrival_per_s, ahead.service_per_s, ahead.instantaneous_us, target, may_go
                 )

@@ -7,6 +7,7 @@ change nothing, so that an idle executor keeps the rate it had. Neighbour: `exam
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,17 +23,54 @@ RATE_SAMPLE_ROWS = 64
 moving average by about a quarter of that: 3%, well within any margin."""
 
 
-_State = tuple[float, float, float, float]
-"""Of one executor: useful time a row, samples, and what is gathered for the next one (rows, busy time)."""
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """Of one executor over several slots: `rows` completed, `busy_us`, and `row_us`, useful time a row.
+    `ends` are the slots in which a sample ended. `state` is what it begins with: useful time a row, samples,
+    and what is gathered for the next one (rows, busy time)."""
+
+    state: tuple[float, float, float, float]
+    rows: list[float]
+    busy_us: list[float]
+    row_us: list[float]
+    ends: list[int]
+
+    @classmethod
+    def of(cls, state: tuple[float, float, float, float], rows: list[float], busy_us: list[float]) -> _Course:
+        """`learn`, slot by slot."""
+        row_us, samples, gathered, busy = state
+        course: list[float] = []
+        ends: list[int] = []
+        for slot, more in enumerate(rows):
+            gathered += more
+            busy += busy_us[slot]
+            if gathered >= RATE_SAMPLE_ROWS and busy > 0:
+                row_us += max(ETA, 1.0 / (samples + 1.0)) * (busy / gathered - row_us)
+                samples += 1.0
+                gathered = busy = 0.0
+                ends.append(slot)
+            course.append(row_us)
+        return cls(state, rows, busy_us, course, ends)
+
+    def after(self, slots: int) -> tuple[float, float, float, float]:
+        """The state after the first `slots`, at least one."""
+        _, samples, gathered, busy = self.state
+        begin = 0
+        count = bisect_left(self.ends, slots)
+        if count:
+            samples, gathered, busy, begin = samples + count, 0.0, 0.0, self.ends[count - 1] + 1
+        for slot in range(begin, slots):
+            gathered += self.rows[slot]
+            busy += self.busy_us[slot]
+        return self.row_us[slots - 1], samples, gathered, busy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Courses:
-    """Rates over several slots: `per_busy_s` (slots, executors), of one task; `each` has useful time a row by
-    executor, with the samples it is made of and what is gathered for the next one, slot by slot."""
+    """Rates over several slots: `per_busy_s` (slots, executors), of one task; `each` executor's."""
 
     per_busy_s: Floats
-    each: list[tuple[list[float], list[tuple[float, float, float]]]]
+    each: list[_Course]
 
 
 class ServiceRates:
@@ -131,30 +169,25 @@ class ServiceRates:
     def courses(self, rows: Floats, busy_us: Floats) -> Courses:
         """What several slots to come would make of everyone's rate: `rows`, `busy_us` are (slots,
         executors)."""
+        states = zip(
+            self._row_us.tolist(),
+            self._samples.tolist(),
+            self._rows.tolist(),
+            self._busy_us.tolist(),
+            strict=True,
+        )
         each = [
-            _course(state, of, work_us)
-            for state, of, work_us in zip(
-                zip(
-                    self._row_us.tolist(),
-                    self._samples.tolist(),
-                    self._rows.tolist(),
-                    self._busy_us.tolist(),
-                    strict=True,
-                ),
-                rows.T.tolist(),
-                busy_us.T.tolist(),
-                strict=True,
-            )
+            _Course.of(state, of, work_us)
+            for state, of, work_us in zip(states, rows.T.tolist(), busy_us.T.tolist(), strict=True)
         ]
-        row_us = np.array([course for course, _ in each]).reshape(rows.shape[::-1]).T
+        row_us = np.array([course.row_us for course in each]).reshape(rows.shape[::-1]).T
         return Courses(_per_s(row_us), each)
 
     def learn_many(self, at_us: NDArray[np.int64], rows: Floats, courses: Courses) -> None:
         """Take the first slots of `courses` in, as many as `at_us` and `rows` have."""
-        last = len(at_us) - 1
-        for executor, (course, gathered) in enumerate(courses.each):
-            self._row_us[executor] = course[last]
-            self._samples[executor], self._rows[executor], self._busy_us[executor] = gathered[last]
+        if courses.each:
+            states = np.array([course.after(len(at_us)) for course in courses.each])
+            self._row_us, self._samples, self._rows, self._busy_us = np.ascontiguousarray(states.T)
         self._is_settled = bool((self._samples >= 1 / ETA).all())
         worked_us = np.where(rows > ROWS_MIN, at_us[:, None], 0).max(axis=0)
         np.copyto(self.last_completed_us, worked_us, where=worked_us > 0)
@@ -177,21 +210,3 @@ def _per_s(row_us: Floats) -> Floats:
     """0 where useful time is not known."""
     rate: Floats = np.divide(1e6, row_us, out=np.zeros_like(row_us), where=row_us > 0)
     return rate
-
-
-def _course(
-    state: _State, rows: list[float], busy_us: list[float]
-) -> tuple[list[float], list[tuple[float, float, float]]]:
-    """`learn` of one executor, slot by slot."""
-    row_us, samples, gathered, busy = state
-    course, kept = [], []
-    for more, work_us in zip(rows, busy_us, strict=True):
-        gathered += more
-        busy += work_us
-        if gathered >= RATE_SAMPLE_ROWS and busy > 0:
-            row_us += max(ETA, 1.0 / (samples + 1.0)) * (busy / gathered - row_us)
-            samples += 1.0
-            gathered = busy = 0.0
-        course.append(row_us)
-        kept.append((samples, gathered, busy))
-    return course, kept

@@ -330,7 +330,8 @@ class OperatorRun:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`decisions` are those with actions, and holds when the rule or the reason for them changed."""
+    """`decisions` are those with actions, and holds when the rule for them changed, of looks shown one by
+    one."""
 
     slot_us: int
     operators: Mapping[str, OperatorRun]

@@ -116,6 +116,9 @@ class SlotQueues:
         self._means_us = operator.service_means_us
         self._variances_us2 = operator.service_variances_us2
         self._is_random = operator.service is not Service.DETERMINISTIC
+        if self._is_random:
+            self._shape = self._means_us**2 / self._variances_us2
+            self._scale_us = self._variances_us2 / self._means_us
         self._servers: _Servers | None = None
         self._version = -1
         self._position = np.zeros(operator.shards)
@@ -292,9 +295,7 @@ class SlotQueues:
         but gamma distributed, and exactly so where it is exponential."""
         if not self._is_random:
             return rows
-        shape = self._means_us**2 / self._variances_us2
-        scale_us = self._variances_us2 / self._means_us
-        return self._rng.standard_gamma(rows * shape) * scale_us
+        return self._rng.standard_gamma(rows * self._shape) * self._scale_us
 
     # --- settled ------------------------------------------------------------------------------------
 

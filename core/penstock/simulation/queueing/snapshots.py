@@ -22,7 +22,7 @@ class Snapshots:
         self._topology = topology
         self._shards = {operator.name: Shards(operator.shard_names) for operator in topology.operators}
         self._edges = tuple((edge.upstream, edge.downstream) for edge in topology.edges)
-        self._seen: dict[str, tuple[int, tuple[ExecutorSeen, ...], Mapping[str, str]]] = {}
+        self._seen: dict[str, tuple[tuple[int, int], tuple[ExecutorSeen, ...], Mapping[str, str]]] = {}
 
     def series(
         self,
@@ -70,8 +70,8 @@ class Snapshots:
 
     def _executors(self, name: str, station: Station) -> tuple[tuple[ExecutorSeen, ...], Mapping[str, str]]:
         """Them, and which shard is with whom; the same objects while nothing changes."""
-        version, seen, assignment = self._seen.get(name, (-1, (), {}))
-        if version != station.version:
+        version, seen, assignment = self._seen.get(name, ((-1, -1), (), {}))
+        if version != (station.version, station.asked):
             seen = station.seen()
             executors = tuple(executor.name for executor in seen)
             shards = self._shards[name]
@@ -82,5 +82,5 @@ class Snapshots:
             else:
                 pairs = zip(shards.names, owners.tolist(), strict=True)
                 assignment = {shard: executors[owner] for shard, owner in pairs}
-            self._seen[name] = (station.version, seen, assignment)
+            self._seen[name] = ((station.version, station.asked), seen, assignment)
         return seen, assignment

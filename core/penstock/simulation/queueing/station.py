@@ -64,7 +64,8 @@ class _Happening:
 
 class Station:
     """`shard_server` is [shards] -> key of `servers`, NOWHERE for a shard under way. `version` grows with
-    every change of who works what. `backlog_us` answers how long an executor's queue takes to work off, by
+    every change of who works what, `asked` with every treatment: what it asks for is there, and works nothing
+    yet. `backlog_us` answers how long an executor's queue takes to work off, by
     key."""
 
     def __init__(
@@ -87,6 +88,7 @@ class Station:
         self.shard_executor = np.zeros(operator.shards, dtype=np.int64)
         self.shard_server = np.full(operator.shards, NOWHERE, dtype=np.int64)
         self.version = 0
+        self.asked = 0
         self.treatment = False
         self.switches: list[Switch] = []
         self._is_open = np.ones(operator.shards, dtype=bool)
@@ -190,7 +192,7 @@ class Station:
         if self.treatment:
             raise ValueError(f"operator {self.operator.name} is treated already")
         self.treatment, self._asked_us = True, now_us
-        self.version += 1
+        self.asked += 1
         names: dict[str, str] = {}
         delay_us = 0.0
         for action in actions:
