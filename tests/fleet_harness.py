@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock_operator.fleet import Fleet, FleetWorker, WorkerState
 from penstock_operator.local.local_fleet import LocalFleet
@@ -44,6 +45,18 @@ def launch_of(worker: str, attempt: int = 0) -> WorkerLaunch:
         attempt=attempt,
         store_id="local",
         store_url="unix:///nowhere",
+    )
+
+
+def spark_launch_of(name: str) -> SparkWorkerLaunch:
+    return SparkWorkerLaunch(
+        worker=name,
+        uid=f"{name}-0",
+        master="spark://127.0.0.1:7077",
+        node="beside",
+        host="127.0.0.1",
+        key_file="/nowhere",
+        home_uid="w0-0",
     )
 
 
@@ -90,7 +103,11 @@ class LocalHarness:
     def __init__(self, folder: Path) -> None:
         self._skipped_s = 0.0
         self.local = LocalFleet(
-            folder, f"test-{os.getpid()}", harmless_command, lambda: time.monotonic() + self._skipped_s
+            folder,
+            f"test-{os.getpid()}",
+            harmless_command,
+            lambda: time.monotonic() + self._skipped_s,
+            harmless_command,
         )
         self.fleet: Fleet = self.local
 

@@ -52,6 +52,16 @@ def read_rows(folder: Path) -> Iterator[dict[str, object]]:
             yield json.loads(line)
 
 
+def assert_counted_exactly_once(folder: Path, expected: Counter[str]) -> None:
+    """Every row of a word count's sink is there once, and a word's rows lead up to its total."""
+    totals: dict[str, list[int]] = {}
+    for row in read_rows(folder / "out"):
+        totals.setdefault(str(row["word"]), []).append(int(str(row["total"])))
+    assert {word: max(found) for word, found in totals.items()} == dict(expected)
+    for word, found in totals.items():
+        assert found == sorted(set(found)), f"{word}: rows out of order or twice"
+
+
 def wait_for(what: str, found: Callable[[], bool], seconds: float = 60) -> None:
     """Poll for a state that no event announces; fails with its name when it does not come."""
     deadline = time.monotonic() + seconds

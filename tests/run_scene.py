@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from fleet_harness import launch_of
 from penstock.dataflow.plan import (
     Fanout,
@@ -30,6 +32,7 @@ from penstock_operator.local.run_state import (
     RunState,
     Say,
     Seen,
+    StartSparkWorker,
     StartWorker,
     StopWorker,
     WorkerCare,
@@ -76,12 +79,14 @@ def shards_of_word_count() -> dict[str, list[str]]:
 class RunScene:
     """Workers in a `MemoryFleet`; what the store would say is set by hand."""
 
-    def __init__(self, workers: int, time_limit_s: float | None = None) -> None:
+    def __init__(
+        self, workers: int, time_limit_s: float | None = None, *, remote_tasks: bool = False
+    ) -> None:
         self.now_s = 0.0
         self.fleet = MemoryFleet(lambda: self.now_s)
         names = [f"w{number}" for number in range(workers)]
         cares = {name: WorkerCare(name, worker_uid(TOKEN, name, 0)) for name in names}
-        plan = word_count_plan()
+        plan = replace(word_count_plan(), remote_tasks=remote_tasks)
         schedules = initial_schedules(
             plan,
             shards_of_word_count(),
@@ -97,6 +102,7 @@ class RunScene:
         self.published: dict[str, OperatorSchedule] = {}
         self.said: list[str] = []
         self.started: list[tuple[str, str, int]] = []
+        self.joined: list[StartSparkWorker] = []
         self._carry_out(begin(self.state))
 
     def turn(self, seconds: float = 0.0) -> tuple[Action, ...]:
@@ -116,6 +122,9 @@ class RunScene:
         self.rows[worker] = WorkerRow(
             worker, care.uid, care.attempt, 1, state, message, 0, self.tasks_of(worker, tasks)
         )
+        if self.state.plan.remote_tasks:
+            master = f"spark://{care.uid}:7077"
+            self.rows[worker] = msgspec.structs.replace(self.rows[worker], spark_master=master)
 
     def tasks_of(self, worker: str, tasks: int) -> dict[str, int]:
         """`tasks` tasks in each executor that the schedules give the worker."""
@@ -164,6 +173,9 @@ class RunScene:
                     assert self.uid_of(worker) == {uid}, "a worker must be named before it enrols"
                     self.started.append((worker, uid, attempt))
                     self.fleet.start(launch_of(worker, attempt).model_copy(update={"uid": uid}))
+                case StartSparkWorker(name, attempt):
+                    self.joined.append(action)
+                    self.fleet.start(launch_of(name, attempt))
                 case StopWorker(worker, grace_s):
                     self.fleet.stop(worker, grace_s)
                 case Say(text):

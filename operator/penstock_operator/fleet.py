@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.errors import PermanentError
+
+Launch = WorkerLaunch | SparkWorkerLaunch
+"""Spark workers for remote tasks are members of the fleet like workers, under names of their own."""
 
 
 class WorkerStillThereError(PermanentError):
@@ -50,7 +54,7 @@ class FleetWorker:
 class Fleet(Protocol):
     """The workers of one topology. Called from one thread."""
 
-    def start(self, launch: WorkerLaunch) -> None:
+    def start(self, launch: Launch) -> None:
         """Start a worker. WorkerStillThereError unless the name is new or its last one ended;
         WorkerNotStartedError."""
 

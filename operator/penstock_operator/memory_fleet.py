@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.api.worker_launch import WorkerLaunch
-from penstock_operator.fleet import FleetWorker, WorkerState, WorkerStillThereError
+from penstock_operator.fleet import FleetWorker, Launch, WorkerState, WorkerStillThereError
 
 
 @dataclass
 class _Worker:
-    launch: WorkerLaunch
+    launch: Launch
     state: WorkerState = WorkerState.RUNNING
     ending: str = ""
     cores: float | None = None
@@ -30,7 +29,7 @@ class MemoryFleet:
         self._clock_s = clock_s
         self._workers: dict[str, _Worker] = {}
 
-    def start(self, launch: WorkerLaunch) -> None:
+    def start(self, launch: Launch) -> None:
         self._enforce()
         before = self._workers.get(launch.worker)
         if before is not None and before.state is not WorkerState.ENDED:

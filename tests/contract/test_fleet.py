@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fleet_harness import LINES, FleetHarness, LocalHarness, MemoryHarness, by_name, launch_of
+from fleet_harness import (
+    LINES,
+    FleetHarness,
+    LocalHarness,
+    MemoryHarness,
+    by_name,
+    launch_of,
+    spark_launch_of,
+)
 from penstock_operator.fleet import WorkerState, WorkerStillThereError
 
 
@@ -31,6 +39,20 @@ def test_a_started_worker_is_listed_as_running(harness: FleetHarness) -> None:
     assert [(w.worker, w.uid, w.attempt, w.state, w.ending, w.cores) for w in seen] == [
         ("w0", "w0-2", 2, WorkerState.RUNNING, "", None)
     ]
+
+
+def test_a_spark_worker_is_a_member_like_any_other(harness: FleetHarness) -> None:
+    harness.start("w0")
+    harness.fleet.start(spark_launch_of("w0-beside"))
+    assert [(w.worker, w.uid, w.state) for w in harness.fleet.workers()] == [
+        ("w0", "w0-0", WorkerState.RUNNING),
+        ("w0-beside", "w0-beside-0", WorkerState.RUNNING),
+    ]
+    with pytest.raises(WorkerStillThereError):
+        harness.fleet.start(spark_launch_of("w0-beside"))
+    harness.kill("w0-beside")
+    harness.until("w0-beside", WorkerState.ENDED)
+    assert by_name(harness.fleet)["w0"].state is WorkerState.RUNNING
 
 
 def test_workers_are_listed_by_name(harness: FleetHarness) -> None:

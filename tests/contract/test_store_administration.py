@@ -155,6 +155,20 @@ def test_an_assignment_lists_only_shards_whose_home_is_this_store(scene: Scene) 
     )
 
 
+def test_an_assignment_says_which_tasks_are_remote(scene: Scene) -> None:
+    scene.open("s1")
+    workers = tuple((name, "node-1", "host-1", f"uid-{name}") for name in ("w1", "w2"))
+    executors = (("mid@w1", "w1", 3), ("mid@w2", "w2", 1))
+    remote = (("mid@w1", "node-2", 1), ("mid@w1", "node-3", 1))
+    assert scene.store.call(Publish("mid", 1, 1, workers, executors, (), remote)) is Answer.OK
+    (first,) = scene.store.call(Assignment("w1")).executors
+    (second,) = scene.store.call(Assignment("w2")).executors
+    assert (first.tasks, first.remote) == (3, (("node-2", 1), ("node-3", 1)))
+    assert (second.tasks, second.remote) == (1, ())
+    assert scene.store.call(Publish("mid", 2, 1, workers, executors, ())) is Answer.OK
+    assert [executor.remote for executor in scene.store.call(Assignment("w1")).executors] == [()]
+
+
 def test_an_assignment_of_a_worker_that_no_map_names_is_empty(scene: Scene) -> None:
     scene.open()
     scene.publish("mid")

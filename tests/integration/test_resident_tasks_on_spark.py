@@ -12,6 +12,7 @@ from penstock.dataflow.plan import Fanout, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.port import Bounds, Owner
 from penstock_worker.resident_tasks import ResidentTasks
+from penstock_worker.spark_places import OnlyHome
 from penstock_worker.task_launch import TaskLaunch
 
 pytestmark = pytest.mark.integration
@@ -27,7 +28,7 @@ def test_a_task_that_raises_ends_and_says_why(spark: SparkSession, tmp_path: Pat
     )  # fmt: skip
     owner = Owner("count-w0", "u/1/0", "count-w0.0.1")
     told = threading.Event()
-    tasks = ResidentTasks(spark.sparkContext, told.set)
+    tasks = ResidentTasks(spark.sparkContext, OnlyHome(spark.sparkContext), told.set)
     try:
         task = tasks.start(
             TaskLaunch("t", "unix:///nowhere", "w0", owner, 0, stage, str(tmp_path), False, Bounds())

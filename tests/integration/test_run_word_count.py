@@ -7,13 +7,20 @@ import os
 import random
 import shutil
 import signal
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from run_harness import Run, kill_with_records_waiting, process_tree, read_rows, wait_for, write_texts
+from run_harness import (
+    Run,
+    assert_counted_exactly_once,
+    kill_with_records_waiting,
+    process_tree,
+    read_rows,
+    wait_for,
+    write_texts,
+)
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
 SHARDS = 64
@@ -41,16 +48,6 @@ def start(runs: list[Run], folder: Path, *arguments: str, **env: str) -> Run:
     runs.append(run)
     run.start()
     return run
-
-
-def assert_counted_exactly_once(folder: Path, expected: Counter[str]) -> None:
-    """Every row of the sink is there once, and a word's rows lead up to its total."""
-    totals: dict[str, list[int]] = {}
-    for row in read_rows(folder / "out"):
-        totals.setdefault(str(row["word"]), []).append(int(str(row["total"])))
-    assert {word: max(found) for word, found in totals.items()} == dict(expected)
-    for word, found in totals.items():
-        assert found == sorted(set(found)), f"{word}: rows out of order or twice"
 
 
 def paced(lines_per_s: int) -> tuple[str, str]:

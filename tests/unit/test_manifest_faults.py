@@ -317,10 +317,21 @@ def test_durability_replicated_is_refused_by_name() -> None:
     )
 
 
-def test_remote_tasks_are_refused_by_name() -> None:
-    assert the_fault(("durability: Process", "remoteTasks: Allowed")) == (
-        "spec.remoteTasks: tasks on other nodes are not there yet; give Never, or leave it out"
-    )
+def test_remote_tasks_are_for_a_local_run_as_yet() -> None:
+    text = changed(("durability: Process", "remoteTasks: Allowed"))
+    assert faults_of(text) == []
+    assert faults_of(text, runtime="cluster") == [
+        "spec.remoteTasks: Allowed is for penstock run only as yet: the operator makes no Spark workers; "
+        "give Never"
+    ]
+
+
+def test_remote_tasks_need_a_processor() -> None:
+    lines = WORD_COUNT.partition("  - name: words")[0].replace("durability: Process", "remoteTasks: Allowed")
+    assert faults_of(lines + "  - {name: out, inputs: [lines], sink: {console: {}}}\n") == [
+        "spec.remoteTasks: Allowed needs an operator with a processor: sources and their steps stay at home; "
+        "give Never"
+    ]
 
 
 def test_code_in_a_config_map_is_for_a_cluster() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from penstock.store.port import Bounds, Owner
 from penstock_worker import resident_tasks, standby
 from penstock_worker.resident_task import ResidentTask
 from penstock_worker.resident_tasks import ResidentTasks
+from penstock_worker.spark_places import OnlyHome
 from penstock_worker.standby import StandbyLaunch
 from penstock_worker.standby_rule import BUSY_SHARE, CALM_S, REFILL_S, WARM_AFTER_S
 from penstock_worker.task_launch import TaskLaunch
@@ -73,7 +75,8 @@ class Scene:
         monkeypatch.setattr(resident_tasks, "run_resident_task", self.ran.append)
         self.session = Session()
         self.now_s = 0.0
-        self.tasks = ResidentTasks(cast("SparkContext", self.session), lambda: None, lambda: self.now_s)
+        context = cast("SparkContext", self.session)
+        self.tasks = ResidentTasks(context, OnlyHome(context), lambda: None, lambda: self.now_s)
 
     def wait_standby(self) -> None:
         """Until somebody waits at the door."""
@@ -105,6 +108,14 @@ def test_without_anybody_who_stands_by_a_task_is_a_job_of_its_own(scene: Scene) 
     scene.run(0)
     assert scene.session.jobs == [launch(0)]
     assert scene.ran == [launch(0)]
+
+
+def test_a_task_for_a_node_that_is_away_ends_and_says_so(scene: Scene) -> None:
+    assert [scene.tasks.can_start(node) for node in ("", "n1")] == [True, False]
+    task = scene.tasks.start(replace(launch(0), node="n1"))
+    assert task.ended.wait(WITHIN_S)
+    assert task.error == "the session runs no tasks on node n1: it was started without remote tasks"
+    assert scene.ran == []
 
 
 def test_in_a_worker_with_time_to_spare_nobody_stands_by(scene: Scene) -> None:

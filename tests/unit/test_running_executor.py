@@ -20,12 +20,15 @@ class Harness:
     def __init__(self) -> None:
         self.started: list[ResidentTask] = []
         self.cancelled: list[ResidentTask] = []
-        self.executor = RunningExecutor("count-w0", "count", self._start, self.cancelled.append)
+        self.away: set[str] = set()
+        self.executor = RunningExecutor(
+            "count-w0", "count", self._start, self.cancelled.append, lambda node: node not in self.away
+        )
 
-    def _start(self, index: int) -> ResidentTask:
+    def _start(self, index: int, node: str) -> ResidentTask:
         ready = f"r{len(self.started)}"
         owner = Owner("count-w0", "u/1/1", ready)
-        launch = TaskLaunch("t", "unix:///x", "w0", owner, index, STAGE, "/", False, Bounds())
+        launch = TaskLaunch("t", "unix:///x", "w0", owner, index, STAGE, "/", False, Bounds(), node=node)
         task = ResidentTask(launch, ready)
         assert isinstance(task.ended, threading.Event)
         self.started.append(task)
@@ -186,3 +189,52 @@ def test_how_busy_tasks_are_counts_the_shards_whose_load_is_known(harness: Harne
     loads[SHARDS[0]] = None
     assert harness.executor.busy_share(loads) == pytest.approx(0.7)
     assert harness.executor.busy_share(dict.fromkeys(SHARDS)) == 0.0
+
+
+def test_remote_tasks_start_on_their_node_and_get_their_share(harness: Harness):
+    harness.executor.assign(3, SHARDS, (("n1", 2),))
+    harness.turn(0)
+    assert sorted(task.launch.node for task in harness.started) == ["", "n1", "n1"]
+    assert sorted(harness.tasks_of().values()) == [2, 3, 3]
+
+
+def test_a_task_of_a_node_that_is_away_waits_for_it_and_the_others_have_its_shards(harness: Harness):
+    harness.away.add("n1")
+    harness.executor.assign(2, SHARDS, (("n1", 1),))
+    harness.turn(0)
+    assert [task.launch.node for task in harness.started] == [""]
+    assert harness.tasks_of() == {"r0": 8}
+    harness.away.clear()
+    harness.turn(S)
+    harness.turn(2 * S)
+    assert harness.tasks_of() == {"r0": 4, "r1": 4}
+
+
+def test_a_remote_task_that_is_taken_back_leaves_its_shards_to_one_at_home(harness: Harness):
+    harness.executor.assign(2, SHARDS, (("n1", 1),))
+    harness.turn(0)
+    harness.executor.assign(2, SHARDS)
+    harness.turn(S)
+    harness.turn(2 * S)
+    remote = next(task for task in harness.started if task.launch.node)
+    assert sum(not task.launch.node for task in harness.started) == 2
+    assert remote.launch.owner.ready not in harness.tasks_of()
+    assert sorted(harness.tasks_of().values()) == [4, 4]
+
+
+def test_remote_tasks_that_fail_do_not_make_the_executor_a_failed_one(harness: Harness):
+    harness.executor.assign(2, SHARDS, (("n1", 1),))
+    for at_s in range(0, 60, 10):
+        harness.turn(at_s * S)
+        for task in harness.started:
+            if task.launch.node:
+                task.error = "its node went away"
+                task.ended.set()
+    assert len(harness.started) > 4
+    assert (harness.executor.failures_max, harness.executor.last_error) == (0, "")
+
+
+def test_where_there_are_more_tasks_than_shards_remote_ones_go_first(harness: Harness):
+    harness.executor.assign(3, SHARDS[:2], (("n1", 1),))
+    harness.turn(0)
+    assert [task.launch.node for task in harness.started] == ["", ""]

@@ -27,7 +27,7 @@ SCHEDULE = OperatorSchedule(
     version=7,
     term=2,
     workers=(WorkerPlace("w1", "node-b", "10.0.0.2", "u1"), WorkerPlace("w0", "node-a", "10.0.0.1", "u0")),
-    executors=(ExecutorPlace("count-w0", "w0", 2), ExecutorPlace("count-w1", "w1", 0)),
+    executors=(ExecutorPlace("count-w0", "w0", 2, (("node-b", 1),)), ExecutorPlace("count-w1", "w1", 0)),
     shards={
         "count/0": ShardPlace("count-w0", "node-a"),
         "count/1": ShardPlace("count-w0", "node-a"),

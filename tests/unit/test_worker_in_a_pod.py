@@ -105,6 +105,9 @@ class PlainTasks:
         self.started: list[ResidentTask] = []
         self.busy_shares: list[float] = []
 
+    def can_start(self, node: str) -> bool:
+        return not node
+
     def start(self, launch: TaskLaunch) -> ResidentTask:
         self.started.append(ResidentTask(launch, launch.name))
         return self.started[-1]

@@ -79,12 +79,15 @@ def _run(launch: WorkerLaunch) -> int:
     announcer = _announcer(launch, plan, clock)
     if announcer is not None:
         announcer.start()
-    session = start_session(plan, launch.worker)
+    session = start_session(plan, launch)
     vitals.resting("it is not enrolled yet")
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
-    resident = ResidentTasks(session.sparkContext, watch.wake)
-    process = MainProcess(launch, plan, store, resident, watch, collector, clock, vitals, announcer)
+    resident = ResidentTasks(session.spark.sparkContext, session.places, watch.wake)
+    spark_master = session.master.url if session.master is not None else ""
+    process = MainProcess(
+        launch, plan, store, resident, watch, collector, clock, vitals, announcer, spark_master
+    )
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: process.request_stop())
     watch.start()
@@ -96,7 +99,7 @@ def _run(launch: WorkerLaunch) -> int:
         if announcer is not None:
             announcer.stop()
         store.close()
-        session.stop()
+        session.spark.stop()
     return 0
 
 

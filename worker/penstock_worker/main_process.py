@@ -80,6 +80,7 @@ class MainProcess:
         clock: Clock,
         vitals: Vitals,
         announcer: SourceAnnouncer | None = None,
+        spark_master: str = "",
     ) -> None:
         self._launch = launch
         self._plan = plan
@@ -90,6 +91,7 @@ class MainProcess:
         self._clock = clock
         self._vitals = vitals
         self._announcer = announcer
+        self._spark_master = spark_master
         self._stays = launch.runtime == "cluster"
         self._start_ms = launch.start_ms
         self._enrolled = False
@@ -237,18 +239,18 @@ class MainProcess:
             if now is None or executor.operator in failures:
                 executor.stop()
             else:
-                executor.assign(now.tasks, now.shards)
+                executor.assign(now.tasks, now.shards, now.remote)
 
     def _new_executor(self, executor: AssignedExecutor) -> RunningExecutor:
         stage = self._plan.stage(executor.operator)
 
-        def start(index: int) -> ResidentTask:
+        def start(index: int, node: str) -> ResidentTask:
             self._starts += 1
             ready = f"{executor.executor}.{index}.{self._starts}.{self._incarnation}"
             return self._resident.start(
                 TaskLaunch(
                     topology_uid=self._launch.topology_uid,
-                    store_url=self._launch.store_url,
+                    store_url=(node and self._launch.remote_store_url) or self._launch.store_url,
                     worker=self._launch.worker,
                     owner=Owner(executor.executor, self._incarnation, ready),
                     task=index,
@@ -257,10 +259,14 @@ class MainProcess:
                     durable=self._plan.durability != "Process",
                     bounds=Bounds(),
                     template=self._launch.template,
+                    node=node,
                 )
             )
 
-        return RunningExecutor(executor.executor, executor.operator, start, self._resident.cancel)
+        resident = self._resident
+        return RunningExecutor(
+            executor.executor, executor.operator, start, resident.cancel, resident.can_start
+        )
 
     def _shards_of(self, executor: str) -> tuple[str, ...]:
         assigned = self._assigned.get(executor)
@@ -330,6 +336,7 @@ class MainProcess:
             at_us=self._clock.now_us(),
             tasks={name: executor.running for name, executor in self._executors.items()},
             sources=self._announcer.announced if self._announcer is not None else (),
+            spark_master=self._spark_master,
         )
         self._store.call(PutMetrics(((worker_row_name(self._launch.worker), pack(row)),)))
 

@@ -23,6 +23,9 @@ class ResidentTask:
 class TaskStarter(Protocol):
     """Starts and ends resident tasks of one session."""
 
+    def can_start(self, node: str) -> bool:
+        """Whether a task on `node` could be started now; "" is the worker's own."""
+
     def start(self, launch: TaskLaunch) -> ResidentTask: ...
 
     def cancel(self, task: ResidentTask) -> None: ...

@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from penstock_worker.resident_task import ResidentTask
+from penstock_worker.spark_places import PlaceAway, Places
 from penstock_worker.standby import StandbyDoor, StandbyLaunch, hand_over, run_standby_task
 from penstock_worker.standby_rule import StandbyRule
 from penstock_worker.task import run_resident_task
@@ -41,10 +42,12 @@ class ResidentTasks:
     def __init__(
         self,
         context: SparkContext,
+        places: Places,
         wake: Callable[[], None],
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
+        self._places = places
         self._monotonic_s = monotonic_s
         self._rule = StandbyRule(monotonic_s())
         self._wake = wake
@@ -85,10 +88,15 @@ class ResidentTasks:
         if self._door is not None:
             self._door.close()
 
+    def can_start(self, node: str) -> bool:
+        return self._places.has(node)
+
     def start(self, launch: TaskLaunch) -> ResidentTask:
         """Launch a task; returns at once."""
-        self._rule.started(self._monotonic_s())
-        task = self._start_in_standby(launch)
+        task = None
+        if not launch.node:
+            self._rule.started(self._monotonic_s())
+            task = self._start_in_standby(launch)
         if task is not None:
             return task
         with self._lock:
@@ -123,7 +131,7 @@ class ResidentTasks:
 
     def _keep(self, given: StandbyLaunch, standby: _Standby) -> None:
         """One standby's job, and what it was given to run in it."""
-        error = self._job(standby.group, given, run_standby_task)
+        error = self._job(standby.group, given, "", run_standby_task)
         with self._lock:
             del self._standbys[given.number]
             standby.is_over = True
@@ -135,17 +143,19 @@ class ResidentTasks:
         self._end(task, error)
 
     def _run(self, task: ResidentTask) -> None:
-        self._end(task, self._job(task.group, task.launch, run_resident_task))
+        self._end(task, self._job(task.group, task.launch, task.launch.node, run_resident_task))
 
-    def _job(self, group: str, given: object, entry: Callable[..., None]) -> str:
+    def _job(self, group: str, given: object, node: str, entry: Callable[..., None]) -> str:
         """Run a job of one partition to its end. Why it did not end well, "" when it did."""
         try:
             # In pinned thread mode the group is this thread's own.
             self._context.setJobGroup(group, f"resident task {group}", interruptOnCancel=True)
-            self._context.parallelize([given], 1).foreach(entry)
+            self._places.one(given, node).foreach(entry)
         except (Py4JError, PySparkException) as error:
             # What the task itself has raised comes as the second.
             return _cause(error)
+        except PlaceAway as away:
+            return str(away)
         return ""
 
     def _end(self, task: ResidentTask, error: str) -> None:

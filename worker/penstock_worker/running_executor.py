@@ -3,14 +3,17 @@
 The main process calls `assign` when the schedule changed and `turn` every cycle. Shards go only to tasks
 that are up (a starting one would let them wait), unless no task is up at all. A task that leaves is
 first named no longer, so that it retires by itself after its batch; if it does not, it is
-cancelled after the delay (N-Storm IV.A, delayed kill).
+cancelled after the delay (N-Storm IV.A, delayed kill). A task's place is on the worker's own node, or on
+another one (Elasticutor's remote tasks); one on a node that is away waits for it, and its shards are the
+others'.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from penstock.control.elasticutor.intra_executor_balance import Balance, rebalance
 from penstock_worker.resident_task import ResidentTask
@@ -24,8 +27,9 @@ HEALTHY_AFTER_US = 30_000_000
 
 @dataclass(slots=True)
 class _Slot:
-    """A task's place in the executor: outlives the starts of the task in it."""
+    """A task's place in the executor: outlives the starts of the task in it. `node` is "" at home."""
 
+    node: str = ""
     task: ResidentTask | None = None
     started_us: int = 0
     up: bool = False
@@ -36,35 +40,43 @@ class _Slot:
 
 
 class RunningExecutor:
-    """`start(index)` launches a resident task for a slot, `cancel(task)` kills one."""
+    """`start(index, node)` launches a resident task for a slot, `cancel(task)` kills one; `can_start(node)`
+    says whether the node is there."""
 
     def __init__(
         self,
         name: str,
         operator: str,
-        start: Callable[[int], ResidentTask],
+        start: Callable[[int, str], ResidentTask],
         cancel: Callable[[ResidentTask], None],
+        can_start: Callable[[str], bool],
     ) -> None:
         self.name = name
         self.operator = operator
         self._start = start
         self._cancel = cancel
+        self._can_start = can_start
         self._slots: dict[int, _Slot] = {}
         self._shards: tuple[str, ...] = ()
-        self._wanted = 0
+        self._wanted: dict[str, int] = {}
         self._mapping: dict[str, int] = {}
         self._able: set[int] = set()
         self.last_balance: Balance[int] | None = None
 
     # --- what the schedule says ---------------------------------------------------------------
 
-    def assign(self, tasks: int, shards: tuple[str, ...]) -> None:
-        """`tasks` is the schedule's number; more tasks than shards would have nothing to run.
+    def assign(self, tasks: int, shards: tuple[str, ...], remote: Sequence[tuple[str, int]] = ()) -> None:
+        """`tasks` is the schedule's number, `remote` says how many of them are on which other node; more
+        tasks than shards would have nothing to run, and remote ones go first.
 
         An executor without shards keeps its tasks: it is one that is to take shards over in a moment, and
         they should not wait for a task to start.
         """
-        self._wanted = min(tasks, len(shards)) if shards else tasks
+        surplus = max(0, tasks - len(shards)) if shards else 0
+        self._wanted = {}
+        for node, there in (*remote, ("", tasks - sum(there for _, there in remote))):
+            self._wanted[node] = max(0, there - surplus)
+            surplus = max(0, surplus - there)
         self._shards = shards
 
     def stop(self) -> None:
@@ -107,15 +119,21 @@ class RunningExecutor:
             _LOG.warning("task %s.%d ended (%s); starts again", self.name, index, task.error or "retired")
 
     def _size(self, now_us: int) -> None:
-        staying = sorted(index for index, slot in self._slots.items() if slot.leaving_us is None)
-        for index in staying[self._wanted :]:
-            self._slots[index].leaving_us = now_us
-        free = (index for index in range(len(self._slots) + self._wanted) if index not in self._slots)
-        for _ in range(self._wanted - len(staying)):
-            self._slots[next(free)] = _Slot()
+        staying: dict[str, list[int]] = {node: [] for node in self._wanted}
+        for index, slot in sorted(self._slots.items()):
+            if slot.leaving_us is None:
+                staying.setdefault(slot.node, []).append(index)
+        free = (index for index in count() if index not in self._slots)
+        for node, indices in staying.items():
+            wanted = self._wanted.get(node, 0)
+            for index in indices[wanted:]:
+                self._slots[index].leaving_us = now_us
+            for _ in range(wanted - len(indices)):
+                self._slots[next(free)] = _Slot(node)
         for index, slot in list(self._slots.items()):
-            if slot.leaving_us is None and slot.task is None and now_us >= slot.restart_us:
-                slot.task = self._start(index)
+            is_due = slot.leaving_us is None and slot.task is None and now_us >= slot.restart_us
+            if is_due and self._can_start(slot.node):
+                slot.task = self._start(index, slot.node)
                 slot.started_us = now_us
             elif slot.leaving_us is not None and slot.task is None:
                 del self._slots[index]
@@ -127,7 +145,7 @@ class RunningExecutor:
         able = [i for i, s in standing.items() if s.up] or list(standing)
         if not able:
             # None is wanted, or all are about to start again in their slots: what they had stays theirs.
-            kept = self._shards if self._wanted else ()
+            kept = self._shards if any(self._wanted.values()) else ()
             self._mapping = {shard: i for shard, i in self._mapping.items() if shard in kept}
             return
         changed = set(able) != self._able
@@ -180,11 +198,12 @@ class RunningExecutor:
 
     @property
     def failures_max(self) -> int:
-        """Most failed starts in a row of one slot."""
-        return max((slot.failures for slot in self._slots.values()), default=0)
+        """Most failed starts in a row of one slot at home: without those elsewhere the executor goes on."""
+        return max((slot.failures for slot in self._slots.values() if not slot.node), default=0)
 
     @property
     def last_error(self) -> str:
-        """Why a task ended last, of the slot that failed most; "" when none did."""
-        failed = max(self._slots.values(), key=lambda slot: slot.failures, default=None)
+        """Why a task at home ended last, of the slot that failed most; "" when none did."""
+        at_home = (slot for slot in self._slots.values() if not slot.node)
+        failed = max(at_home, key=lambda slot: slot.failures, default=None)
         return failed.error if failed else ""

@@ -1,38 +1,33 @@
-"""The worker's one Spark session: `local[slots]`, small, quiet, and with our daemon for tasks.
+"""The worker's one Spark session: small, quiet, and with our daemon for tasks. It is `local[slots]`, or with
+remote tasks on the worker's own standalone master.
 
-A slot is no core: it only admits a resident task. The JVM's settings are for a driver that schedules a
-handful of long tasks: serial collector, client compiler, small stacks and code cache. With the
-defaults the JVM alone is about 200 MiB larger.
+A slot is no core: it only admits a resident task. Neighbours: `spark_cluster` is that master, `spark_places`
+says where tasks run.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from penstock.api.spark_worker_launch import spark_secret
+from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
-from penstock_worker.spark_environment import nameless_user_options
+from penstock_worker.spark_cluster import MASTER_PORT, OwnMaster, start_master
+from penstock_worker.spark_environment import JVM_OPTIONS, nameless_user_options, scratch_folder
+from penstock_worker.spark_places import OnlyHome, Places, SparkPlaces
 
 DATAFRAME_JOBS_MAX = 2
 """Slots beside those of resident tasks, for jobs on DataFrames."""
 TASK_SLOTS_MIN = 256
 """More than a worker's cores are worth: `tasks` and `cores` of a topology change, the session stays."""
-_JVM_OPTIONS = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:CICompilerCount=1",
-    "-XX:ReservedCodeCacheSize=64m",
-    "-Xss512k",
-    # The JVM begins with a 64th of the machine's memory, and Spark's start touches all of its young part.
-    "-Xms64m",
-    "-XX:MaxNewSize=32m",
-    "-XX:MinHeapFreeRatio=10",
-    "-XX:MaxHeapFreeRatio=20",
-)
+_LOOPBACK = "127.0.0.1"
 HEAP_MIB = 512
 """Spark refuses a heap under 450 MiB; what the driver really touches is about 100."""
 
@@ -42,31 +37,55 @@ def slots(plan: Plan) -> int:
     return max(TASK_SLOTS_MIN, sum(stage.tasks.max for stage in plan.stages)) + DATAFRAME_JOBS_MAX
 
 
-def start_session(plan: Plan, worker: str) -> SparkSession:
+@dataclass(frozen=True, slots=True)
+class WorkerSession:
+    """`master` is None for a session that is all in one process."""
+
+    spark: SparkSession
+    places: Places
+    master: OwnMaster | None = None
+
+
+def start_session(plan: Plan, launch: WorkerLaunch) -> WorkerSession:
     """Start the JVM and the session; takes about 6 s on two cores. Raises PermanentError without a JVM."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    options = (*_JVM_OPTIONS, *nameless_user_options())
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    options = " ".join((*JVM_OPTIONS, *nameless_user_options()))
     os.environ["PYSPARK_SUBMIT_ARGS"] = (
-        f"--driver-memory {HEAP_MIB}m --driver-java-options '{' '.join(options)}' pyspark-shell"
+        f"--driver-memory {HEAP_MIB}m --driver-java-options '{options}' pyspark-shell"
     )
+    name = f"penstock {plan.topology} {launch.worker}"
+    try:
+        if not plan.remote_tasks:
+            local = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
+            spark = _session(f"local[{slots(plan)}]", name, local)
+            return WorkerSession(spark, OnlyHome(spark.sparkContext))
+        port = MASTER_PORT if launch.runtime == "cluster" else 0
+        secret = spark_secret(launch.spark_key_file, launch.uid)
+        folder = scratch_folder(launch.spark_folder)
+        master = start_master(launch.spark_host, port, secret, slots(plan), folder)
+        spark = _session(master.url, name, master.settings(options))
+    except PySparkRuntimeError as error:
+        raise PermanentError(f"Spark does not start; what it wrote stands above ({error})") from error
+    places = SparkPlaces(spark.sparkContext)
+    places.await_home()
+    return WorkerSession(spark, places, master)
+
+
+def _session(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
     builder = (
-        SparkSession.builder.master(f"local[{slots(plan)}]")
-        .appName(f"penstock {plan.topology} {worker}")
+        SparkSession.builder.master(master)
+        .appName(name)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.scheduler.mode", "FAIR")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
         .config("spark.python.daemon.module", "penstock_worker.task_daemon")
         .config("spark.python.worker.reuse", "false")
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.sql.shuffle.partitions", "1")
+        .config(map=dict(settings))
     )
-    try:
-        session: SparkSession = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise PermanentError(f"Spark does not start; what it wrote stands above ({error})") from error
+    session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session

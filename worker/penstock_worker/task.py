@@ -20,6 +20,7 @@ from penstock_worker.keyed_stage import KeyedStage
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.source_stage import SourceStage
 from penstock_worker.sources import open_reader
+from penstock_worker.spark_places import check_place
 from penstock_worker.stage_work import StageWork
 from penstock_worker.state.cache import StateCache
 from penstock_worker.steps import FanoutRunner
@@ -32,7 +33,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def run_resident_task(launch: TaskLaunch) -> None:
-    """Run one task until it retires. Raises PermanentError when it cannot work at all."""
+    """Run one task until it retires. Raises PermanentError when it cannot work at all, Misplaced when it is
+    not where it should be."""
+    check_place(launch.node)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)

@@ -24,6 +24,8 @@ class TaskLaunch:
     bounds: Bounds
     template: str = ""
     """Of the worker's code; its failures are reported under it."""
+    node: str = ""
+    """Where it runs, when not on its worker's own node."""
 
     @property
     def executor(self) -> str:

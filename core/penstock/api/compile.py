@@ -69,6 +69,7 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
             warm=workers.warm,
             tasks_each=max(1, cpu_millis(workers.cores.max) // cpu_millis(spec.task_cpu)),
         ),
+        remote_tasks=spec.remote_tasks == "Allowed",
     )
 
 

@@ -102,7 +102,8 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     """Check a Topology's `spec` (a plain document). Never raises for what a user can write."""
     graph = Graph()
     operators = list(_operators(spec.get("operators")))
-    _check_what_holds_for_all(spec, operators, runtime, graph.faults)
+    _check_code_and_durability(spec, operators, runtime, graph.faults)
+    _check_remote_tasks(spec, operators, runtime, graph.faults)
     for operator in operators:
         _check_role(operator, graph.faults)
     _check_names(operators, graph)
@@ -135,15 +136,12 @@ def _operators(listing: object) -> Iterator[Operator]:
 # --- one operator --------------------------------------------------------------------------------
 
 
-def _check_what_holds_for_all(
+def _check_code_and_durability(
     spec: Mapping[str, Any], operators: Sequence[Operator], runtime: Runtime, faults: list[Fault]
 ) -> None:
     if spec.get("durability") == "Replicated":
         message = "Replicated comes with replication, which is not there yet; give Process or Disk"
         faults.append(Fault("spec.durability", message))
-    if spec.get("remoteTasks") == "Allowed":
-        message = "tasks on other nodes are not there yet; give Never, or leave it out"
-        faults.append(Fault("spec.remoteTasks", message))
     code = spec.get("code")
     users = [operator for operator in operators if operator.role in ("map", "processor")]
     if code is None and users:
@@ -155,6 +153,21 @@ def _check_what_holds_for_all(
         if runtime == "local" and code.get("configMap") is not None:
             message = "a ConfigMap is read in a cluster only; for a local run give code: {module: NAME}"
             faults.append(Fault("spec.code.configMap", message))
+
+
+def _check_remote_tasks(
+    spec: Mapping[str, Any], operators: Sequence[Operator], runtime: Runtime, faults: list[Fault]
+) -> None:
+    if spec.get("remoteTasks") != "Allowed":
+        return
+    if runtime == "cluster":
+        message = "Allowed is for penstock run only as yet: the operator makes no Spark workers; give Never"
+        faults.append(Fault("spec.remoteTasks", message))
+    elif not any(operator.role == "processor" for operator in operators):
+        message = (
+            "Allowed needs an operator with a processor: sources and their steps stay at home; give Never"
+        )
+        faults.append(Fault("spec.remoteTasks", message))
 
 
 def _check_role(operator: Operator, faults: list[Fault]) -> None:

@@ -37,6 +37,13 @@ class ScheduledWorker(Document):
     uid: Annotated[str, StringConstraints(min_length=1, max_length=128)]
 
 
+class RemoteTasks(Document):
+    """Tasks that run on another node than their worker's."""
+
+    node: ObjectName
+    tasks: Annotated[int, Field(ge=1, le=TASKS_MAX)]
+
+
 class ScheduledExecutor(Document):
     """One share of the operator in a worker, with so many tasks."""
 
@@ -44,6 +51,8 @@ class ScheduledExecutor(Document):
     worker: ObjectName
     node: ObjectName
     tasks: Annotated[int, Field(ge=0, le=TASKS_MAX)]
+    remote: Annotated[tuple[RemoteTasks, ...], keyed_list(16, "node")] = ()
+    """Those among `tasks` that run on other nodes; their shards stay at home."""
 
 
 class ScheduledStore(Document):

@@ -69,15 +69,7 @@ def to_spec(
             {"name": place.name, "node": place.node, "host": place.host, "uid": place.uid}
             for place in schedule.workers
         ],
-        "executors": [
-            {
-                "name": place.name,
-                "worker": place.worker,
-                "node": node_of[place.worker],
-                "tasks": place.tasks,
-            }
-            for place in schedule.executors
-        ],
+        "executors": [_executor_fields(place, node_of) for place in schedule.executors],
         "shards": list(_assignments(schedule.shards)),
         "stores": [
             {"id": place.id, "node": place.node, "address": place.address} for place in schedule.stores
@@ -160,8 +152,21 @@ def _worker(place: ScheduledWorker) -> WorkerPlace:
     return WorkerPlace(place.name, place.node, place.host, place.uid)
 
 
+def _executor_fields(place: ExecutorPlace, node_of: Mapping[str, str]) -> dict[str, Any]:
+    fields = {
+        "name": place.name,
+        "worker": place.worker,
+        "node": node_of[place.worker],
+        "tasks": place.tasks,
+    }
+    if place.remote:
+        fields["remote"] = [{"node": node, "tasks": tasks} for node, tasks in place.remote]
+    return fields
+
+
 def _executor(place: ScheduledExecutor) -> ExecutorPlace:
-    return ExecutorPlace(place.name, place.worker, place.tasks)
+    remote = tuple(sorted((of.node, of.tasks) for of in place.remote))
+    return ExecutorPlace(place.name, place.worker, place.tasks, remote)
 
 
 def _store(place: ScheduledStore) -> StorePlace:

@@ -404,7 +404,7 @@ class TopologySpec(Document):
             ),
             (
                 "!has(self.remoteTasks) || self.remoteTasks != 'Allowed'",
-                "remoteTasks: Allowed is not there yet; use Never",
+                "remoteTasks Allowed is for penstock run only as yet; use Never",
             ),
         )
     )
@@ -415,7 +415,8 @@ class TopologySpec(Document):
     the loss of a node. Without it Process in `penstock run`, Disk in a cluster."""
     workers: WorkersSpec = WorkersSpec()
     remote_tasks: Literal["Never", "Allowed"] = "Never"
-    """Whether a worker may run tasks on another node when its own is full. Allowed is refused as yet."""
+    """Whether a worker may run tasks on another node when its own is full: Allowed is for `penstock run`
+    only as yet."""
     task_cpu: Cpu = "1"
     """What one task asks of its pod, in cores or slices such as 200m."""
     store_memory: StoreMemory = "256Mi"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from penstock.api.graph import Runtime
+from penstock.api.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
 from penstock.errors import PermanentError
 
 ENV_TOPOLOGY_UID = "PENSTOCK_TOPOLOGY_UID"
@@ -23,6 +24,7 @@ ENV_STORE_ID = "PENSTOCK_STORE_ID"
 ENV_STORE_URL = "PENSTOCK_STORE_URL"
 ENV_METRICS_PORT = "PENSTOCK_METRICS_PORT"
 ENV_TEMPLATE = "PENSTOCK_TEMPLATE"
+ENV_REMOTE_STORE_URL = "PENSTOCK_REMOTE_STORE_URL"
 _NEEDED = (
     ENV_TOPOLOGY_UID,
     ENV_MANIFEST,
@@ -61,6 +63,14 @@ class WorkerLaunch(BaseModel):
     """In a cluster a worker that is not wanted waits, instead of leaving: its pod would be started again."""
     template: str = ""
     """What the worker was made from, in a cluster: a failure of other code is none of its business."""
+    spark_host: str = "127.0.0.1"
+    """With remote tasks: where its Spark master listens,"""
+    spark_key_file: str = ""
+    """what its secret is derived from,"""
+    spark_folder: str = ""
+    """where its executor's files and logs are ("": a new folder),"""
+    remote_store_url: str = ""
+    """and where they find its node's store; "" where `store_url` leads there from everywhere."""
 
 
 def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
@@ -87,4 +97,7 @@ def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
         metrics_port=int(port),
         runtime="cluster",
         template=environment.get(ENV_TEMPLATE, ""),
+        spark_host=environment.get(ENV_HOST, "127.0.0.1"),
+        spark_key_file=environment.get(ENV_KEY_FILE, ""),
+        remote_store_url=environment.get(ENV_REMOTE_STORE_URL, ""),
     )

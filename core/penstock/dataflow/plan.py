@@ -142,6 +142,8 @@ class Plan:
     memory_bytes: int
     stages: tuple[Stage, ...]
     workers: WorkerRange = WorkerRange()
+    remote_tasks: bool = False
+    """Whether tasks may run on other nodes than their worker's."""
 
     def stage(self, operator: str) -> Stage:
         """The stage of `operator`. KeyError when there is none."""

@@ -59,6 +59,8 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True):
     """executor -> resident tasks that run now."""
     sources: tuple[str, ...] = ()
     """The sources whose partitions it has announced (`PartitionsRow`)."""
+    spark_master: str = ""
+    """Where Spark workers on other nodes join it (spark://host:port); "" without remote tasks."""
 
 
 class PartitionsRow(msgspec.Struct, frozen=True, array_like=True):

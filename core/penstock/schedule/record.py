@@ -23,11 +23,20 @@ class WorkerPlace:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPlace:
-    """An operator's share of one worker. `tasks` may be 0: it holds its shards and runs none."""
+    """An operator's share of one worker. `tasks` may be 0: it holds its shards and runs none.
+
+    `remote` says which of its tasks run on other nodes than the worker's (Elasticutor 3.1): (node, tasks), in
+    order of nodes. Their shards' home stays where it is.
+    """
 
     name: str
     worker: str
     tasks: int
+    remote: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def tasks_at_home(self) -> int:
+        return self.tasks - sum(count for _, count in self.remote)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +107,10 @@ class OperatorSchedule:
                 raise ValueError(f"executor {executor.name} is in worker {executor.worker}, which is unknown")
             if executor.tasks < 0:
                 raise ValueError(f"executor {executor.name} has {executor.tasks} tasks")
+            if any(count < 1 for _, count in executor.remote) or executor.tasks_at_home < 0:
+                raise ValueError(
+                    f"executor {executor.name} has {executor.tasks} tasks, remote ones {executor.remote}"
+                )
         prefix = f"{self.operator}/"
         for shard, place in self.shards.items():
             if not shard.startswith(prefix):

@@ -64,6 +64,10 @@ class MemoryMaps(ABC):
             workers={worker: (node, host, uid) for worker, node, host, uid in call.workers},
             executors={executor: (worker, tasks) for executor, worker, tasks in call.executors},
             shards={shard: (executor, home) for shard, executor, home in call.shards},
+            remote={
+                executor: tuple((node, tasks) for name, node, tasks in call.remote if name == executor)
+                for executor, _, _ in call.remote
+            },
         )
         data.workers.update(new.workers)
         if old is not None:
@@ -113,6 +117,7 @@ class MemoryMaps(ABC):
                 version=schedule.version,
                 tasks=tasks,
                 shards=shards,
+                remote=schedule.remote.get(executor, ()),
             )
             for operator, schedule in sorted(data.schedules.items())
             for executor, (worker, tasks) in sorted((schedule.executors | schedule.keepers).items())

@@ -219,6 +219,7 @@ class PublishedSchedule:
     workers: dict[str, tuple[str, str, str]]
     executors: dict[str, tuple[str, int]]
     shards: dict[str, tuple[str, str]]
+    remote: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     keepers: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def place_of(self, executor: str) -> tuple[str, int] | None:

@@ -167,6 +167,7 @@ class Publish(Request[Answer]):
     `workers` is worker -> (node, host, uid) of all workers named by `executors`, and of any others
     that may be given some later;
     `executors` is executor -> (worker, tasks); `shards` is shard name -> (executor, home store).
+    `remote` is executor -> (node, tasks): those of its tasks that run on other nodes than its worker's.
     """
 
     operator: str
@@ -175,6 +176,7 @@ class Publish(Request[Answer]):
     workers: tuple[tuple[str, str, str, str], ...]
     executors: tuple[tuple[str, str, int], ...]
     shards: tuple[tuple[str, str, str], ...]
+    remote: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -528,11 +530,14 @@ class Assignment(Request["WorkerAssignment"]):
 
 @dataclass(frozen=True, slots=True)
 class AssignedExecutor:
+    """`remote` is (node, tasks) of those among `tasks` that run on another node than the worker's."""
+
     operator: str
     executor: str
     version: int
     tasks: int
     shards: tuple[str, ...]
+    remote: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

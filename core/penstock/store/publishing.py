@@ -23,4 +23,5 @@ def to_publish(schedule: OperatorSchedule) -> Publish:
         workers=tuple(sorted((w.name, w.node, w.host, w.uid) for w in schedule.workers)),
         executors=tuple(sorted((e.name, e.worker, e.tasks) for e in schedule.executors)),
         shards=tuple(sorted((shard, p.executor, p.home) for shard, p in schedule.shards.items())),
+        remote=tuple(sorted((e.name, node, tasks) for e in schedule.executors for node, tasks in e.remote)),
     )

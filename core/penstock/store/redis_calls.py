@@ -18,7 +18,6 @@ from penstock.store.port import (
     Acknowledge,
     Answer,
     Append,
-    AssignedExecutor,
     Assignment,
     Bounds,
     Claim,
@@ -56,8 +55,8 @@ from penstock.store.port import (
     Topologies,
     Wake,
     Weigh,
-    WorkerAssignment,
 )
+from penstock.store.redis_assignments import packed_workers, paired, worker_assignment
 from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
@@ -74,12 +73,8 @@ _BOUNDS = struct.Struct("<7d")
 _RECORD = struct.Struct("<16d")
 
 _encode = msgspec.msgpack.encode
-_decode_worker = msgspec.msgpack.Decoder(tuple[str, str, str]).decode
 _decode_mapping = msgspec.msgpack.Decoder(dict[str, str]).decode
 _decode_lists = msgspec.msgpack.Decoder(frozenset[str]).decode
-_decode_assigned = msgspec.msgpack.Decoder(
-    tuple[int, list[tuple[str, int, dict[str, tuple[str, ...]]]]]
-).decode
 
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
 
@@ -131,7 +126,7 @@ class RedisCalls:
             Outgoing: _CallForm(self._outgoing, _pairs),
             ReadOutbox: _CallForm(self._read_outbox, _waiting),
             Acknowledge: _CallForm(self._acknowledge, _answer),
-            Assignment: _CallForm(self._assignment, _worker_assignment),
+            Assignment: _CallForm(self._assignment, worker_assignment),
             SetTasks: _CallForm(self._set_tasks, _answer),
             Tasks: _CallForm(self._tasks, _task_map),
             PutMetrics: _CallForm(self._put_metrics, _answer),
@@ -183,17 +178,7 @@ class RedisCalls:
         return (*self._heads["enroll"], call.worker, call.uid, call.start_ms, call.attempt)
 
     def _publish(self, call: Publish) -> Command:
-        shards_of: dict[str, dict[str, list[str]]] = {executor: {} for executor, _, _ in call.executors}
-        for shard, executor, home in sorted(call.shards):
-            shards_of.setdefault(executor, {}).setdefault(home, []).append(shard)
-        arguments: list[bytes | str] = []
-        for worker, node, host, uid in call.workers:
-            executors = [
-                (executor, tasks, shards_of[executor])
-                for executor, runs_on, tasks in sorted(call.executors)
-                if runs_on == worker
-            ]
-            arguments += (worker, _encode((node, host, uid)), _encode((call.version, executors)))
+        arguments: list[bytes | str] = list(packed_workers(call))
         for executor, worker, tasks in call.executors:
             arguments += (executor, _encode((worker, tasks)))
         for shard, executor, home in call.shards:
@@ -486,11 +471,7 @@ def _chunk(_: Scan, reply: Any) -> tuple[str, list[tuple[bytes, bytes]]] | Answe
     if isinstance(reply, bytes):
         return _ANSWERS[reply]
     cursor, flat = reply
-    return cursor.decode(), _paired(flat)
-
-
-def _paired(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
-    return list(zip(flat[::2], flat[1::2], strict=True))
+    return cursor.decode(), paired(flat)
 
 
 def _texts(_: Failures, reply: dict[bytes, bytes]) -> dict[str, str]:
@@ -502,7 +483,7 @@ def _rows(_: ReadMetrics, reply: dict[bytes, bytes]) -> dict[str, bytes]:
 
 
 def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:
-    return [(producer.decode(), target.decode()) for producer, target in _paired(reply)]
+    return [(producer.decode(), target.decode()) for producer, target in paired(reply)]
 
 
 def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes]]:
@@ -511,34 +492,6 @@ def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes
         placed_us, rows, _ = field.split(b":")
         answer.append((int(id_[:-2]), int(placed_us), int(rows), payload))
     return answer
-
-
-def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
-    retracted, generation, packed_worker, flat, store_id, flat_leaving, flat_keepers = reply
-    here = store_id.decode()
-    leaving: dict[str, list[str]] = {}
-    for shard, keeper in _paired(flat_leaving):
-        leaving.setdefault(keeper.decode(), []).append(shard.decode())
-    keepers: dict[bytes, list[tuple[str, int, dict[str, tuple[str, ...]]]]] = {}
-    for operator, name, tasks in zip(*(flat_keepers[at::3] for at in range(3)), strict=True):
-        if name.decode() in leaving:
-            keepers.setdefault(operator, []).append((name.decode(), tasks, {}))
-    executors = [
-        AssignedExecutor(
-            operator.decode(),
-            executor,
-            version,
-            tasks,
-            tuple(sorted((*shards_at.get(here, ()), *leaving.get(executor, ())))),
-        )
-        for operator, packed in sorted(_paired(flat))
-        for version, assigned in (_decode_assigned(packed),)
-        for executor, tasks, shards_at in sorted([*assigned, *keepers.get(operator, ())])
-    ]
-    uid = "" if packed_worker is None else _decode_worker(packed_worker)[2]
-    if retracted:
-        return WorkerAssignment("", True, generation, ())
-    return WorkerAssignment(uid, False, generation, tuple(executors))
 
 
 def _task_map(_: Tasks, reply: list[Any]) -> TaskMap:
@@ -587,5 +540,5 @@ def _weights(_: Weigh, reply: list[int]) -> list[int | None]:
 
 def _snapshot(_: StateSnapshot, reply: list[Any]) -> dict[tuple[bytes, bytes], bytes]:
     return {
-        (reply[at], field): value for at in range(0, len(reply), 2) for field, value in _paired(reply[at + 1])
+        (reply[at], field): value for at in range(0, len(reply), 2) for field, value in paired(reply[at + 1])
     }

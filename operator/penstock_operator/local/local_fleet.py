@@ -20,9 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock_operator.fleet import (
     FleetWorker,
+    Launch,
     WorkerNotStartedError,
     WorkerState,
     WorkerStillThereError,
@@ -39,9 +40,13 @@ def worker_command(launch_file: Path) -> Sequence[str]:
     return [sys.executable, "-m", "penstock_worker", str(launch_file)]
 
 
+def spark_worker_command(launch_file: Path) -> Sequence[str]:
+    return [sys.executable, "-m", "penstock_worker.spark_worker", str(launch_file)]
+
+
 @dataclass
 class _Worker:
-    launch: WorkerLaunch
+    launch: Launch
     process: subprocess.Popen[bytes]
     log_start: int
     """Where this attempt begins in the log file."""
@@ -55,7 +60,8 @@ class _Worker:
 class LocalFleet:
     """Keeps the port `Fleet`. `folder` gets a launch file and a log file per worker.
 
-    `token` marks this run's processes. `command` turns a launch file into the process to start.
+    `token` marks this run's processes. `command` turns a launch file into the process to start,
+    `spark_command` that of a Spark worker.
     """
 
     def __init__(
@@ -64,15 +70,17 @@ class LocalFleet:
         token: str,
         command: Callable[[Path], Sequence[str]] = worker_command,
         clock_s: Callable[[], float] = time.monotonic,
+        spark_command: Callable[[Path], Sequence[str]] = spark_worker_command,
     ) -> None:
         self._folder = folder
         self._token = token
         self._command = command
+        self._spark_command = spark_command
         self._clock_s = clock_s
         self._workers: dict[str, _Worker] = {}
         _adopt_orphans()
 
-    def start(self, launch: WorkerLaunch) -> None:
+    def start(self, launch: Launch) -> None:
         before = self._workers.get(launch.worker)
         if before is not None and before.process.poll() is None:
             raise WorkerStillThereError(f"worker {launch.worker} still runs as process {before.process.pid}")
@@ -148,7 +156,8 @@ class LocalFleet:
             time.sleep(0.01)
             self.workers()
 
-    def _spawn(self, launch: WorkerLaunch, *, is_first: bool) -> _Worker:
+    def _spawn(self, launch: Launch, *, is_first: bool) -> _Worker:
+        command = self._spark_command if isinstance(launch, SparkWorkerLaunch) else self._command
         launch_file = self._folder / f"{launch.worker}.json"
         launch_file.write_text(launch.model_dump_json(indent=2), encoding="utf-8")
         log_file = self.log_file(launch.worker)
@@ -156,7 +165,7 @@ class LocalFleet:
         with log_file.open("wb" if fresh else "ab") as log:
             log_start = log.tell()
             process = subprocess.Popen(
-                self._command(launch_file),
+                command(launch_file),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -165,7 +174,7 @@ class LocalFleet:
             )
         return _Worker(launch, process, log_start)
 
-    def _mark(self, launch: WorkerLaunch) -> str:
+    def _mark(self, launch: Launch) -> str:
         return f"{self._token}/worker/{launch.uid}/{launch.attempt}/"
 
     def _seen(self, name: str) -> FleetWorker:

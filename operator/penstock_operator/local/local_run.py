@@ -50,6 +50,7 @@ from penstock_operator.local.run_state import (
     RunState,
     Say,
     Seen,
+    StartSparkWorker,
     StartWorker,
     StopWorker,
     WorkerCare,
@@ -129,7 +130,7 @@ class LocalRun:
         store: NodeStore,
         keeper: StoreKeeper,
         fleet: Fleet,
-        launch: Callable[[StartWorker], None],
+        launch: Callable[[StartWorker | StartSparkWorker], None],
         output: RunOutput,
         ticks: Ticks,
         *,
@@ -304,7 +305,7 @@ class LocalRun:
         match action:
             case PublishSchedules(schedules):
                 self._store.pipeline([to_publish(schedule) for schedule in schedules])
-            case StartWorker():
+            case StartWorker() | StartSparkWorker():
                 if self._state.phase not in (Phase.STOPPING, Phase.ENDED):
                     self._launch(action)
             case StopWorker(worker, grace_s):

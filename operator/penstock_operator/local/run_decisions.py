@@ -25,11 +25,11 @@ from penstock.schedule.placement import (
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.plan_outline import is_source
+from penstock_operator.local.run_publishing import publish_changed, publish_first
 from penstock_operator.local.run_state import (
     Action,
     Decision,
     Phase,
-    PublishSchedules,
     Result,
     RunState,
     Say,
@@ -39,6 +39,7 @@ from penstock_operator.local.run_state import (
     WorkerCare,
     worker_uid,
 )
+from penstock_operator.local.spark_worker_care import keep_spark_workers
 
 RESTART_DELAYS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)
 """Before the first, second, ... start after deaths that came one upon the other."""
@@ -61,7 +62,8 @@ _NOTHING_LOST = "Nothing is lost: mend what is wrong and run again; that goes on
 def begin(state: RunState) -> Decision:
     """Publish the first schedules and start all workers."""
     starts = (StartWorker(care.name, care.uid, care.attempt) for care in state.workers.values())
-    return Decision(state, (PublishSchedules(tuple(state.schedules.values())), *starts))
+    state, published = publish_first(state)
+    return Decision(state, (*published, *starts))
 
 
 def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
@@ -75,6 +77,7 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     turn.start_again()
     turn.notice_work()
     turn.keep_warm()
+    turn.keep_remote()
     turn.watch_end()
     turn.watch_stopped()
     return Decision(turn.state, tuple(turn.actions))
@@ -262,7 +265,8 @@ class _Turn:
         self._stop_workers(grace_s)
 
     def _stop_workers(self, grace_s: float) -> None:
-        self.actions.extend(StopWorker(name, grace_s) for name in self.state.workers)
+        beside = (care.name for care in self.state.spark_workers.values())
+        self.actions.extend(StopWorker(name, grace_s) for name in (*self.state.workers, *beside))
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -460,22 +464,19 @@ class _Turn:
         )
         self._publish(forget_worker(self.state.schedules, care.name))
 
+    def keep_remote(self) -> None:
+        if self._is_ending:
+            return
+        rows = [row for _, row in self._current_rows()]
+        self.state, actions = keep_spark_workers(self.state, rows, self.seen.fleet, self.now_s)
+        self.actions += actions
+
     def _keep(self, care: WorkerCare) -> None:
         self.state = replace(self.state, workers={**self.state.workers, care.name: care})
 
     def _publish(self, schedules: Mapping[str, OperatorSchedule]) -> None:
-        """Take new schedules, and publish those that changed; versions only grow."""
-        kept = dict(self.state.schedules)
-        changed = []
-        for name, new in schedules.items():
-            before = kept[name]
-            if new == before:
-                continue
-            kept[name] = new if new.version > before.version else replace(new, version=before.version + 1)
-            changed.append(kept[name])
-        self.state = replace(self.state, schedules=kept)
-        if changed:
-            self.actions.append(PublishSchedules(tuple(changed)))
+        self.state, actions = publish_changed(self.state, schedules)
+        self.actions += actions
 
     def _current_rows(self) -> list[tuple[WorkerCare, WorkerRow]]:
         """Rows of the starts that count; older ones are last words."""

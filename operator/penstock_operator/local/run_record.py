@@ -156,6 +156,14 @@ class StateDirectory:
         path.write_text(text, encoding="utf-8")
         return path
 
+    def write_spark_key(self, key: str) -> Path:
+        """For this user's eyes only: who has it may join the workers' Spark masters."""
+        path = (self.folder / "spark-key").absolute()
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(key)
+        return path
+
     def remove_state(self, sink_files: Iterable[Path]) -> int:
         """Forget everything, and remove these files; answers how many of them there were.
 

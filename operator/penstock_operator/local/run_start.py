@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.control.streamswitch.treat import single_tasks
@@ -41,10 +42,17 @@ from penstock_operator.local.run_record import (
     StateUnusableError,
     decide_start,
 )
-from penstock_operator.local.run_state import RunState, StartWorker, WorkerCare, worker_uid
+from penstock_operator.local.run_state import (
+    RunState,
+    StartSparkWorker,
+    StartWorker,
+    WorkerCare,
+    worker_uid,
+)
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.local.sentinel import Sentinel
 from penstock_operator.local.sla_picture import draw
+from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.ticks import SystemTicks
 from penstock_operator.local.topology_identity import identity_of
 from penstock_operator.sla.loop import SlaLoop
@@ -110,8 +118,13 @@ def run_topology(
         stack.callback(fleet.close)
         stack.callback(output.close)
         manifest = directory.write_manifest(request.manifest_text)
+        key_file = directory.write_spark_key(secrets.token_hex(32)) if plan.remote_tasks else None
 
-        def launch(action: StartWorker) -> None:
+        def launch(action: StartWorker | StartSparkWorker) -> None:
+            if isinstance(action, StartSparkWorker):
+                folder = directory.workers_folder.absolute() / f"{action.name}-spark"
+                fleet.start(_spark_worker_launch(action, key_file, folder))
+                return
             number = int(action.worker.removeprefix("w"))
             fleet.start(
                 WorkerLaunch(
@@ -125,6 +138,8 @@ def run_topology(
                     store_id=STORE_ID,
                     store_url=server.url,
                     metrics_port=None if request.metrics_port is None else request.metrics_port + number,
+                    spark_key_file=str(key_file or ""),
+                    spark_folder=str(directory.workers_folder.absolute() / f"{action.worker}-spark"),
                 )
             )
 
@@ -149,6 +164,20 @@ def run_topology(
             run.tell(_promised(promise))
         summary = run.run()
         return replace(summary, slas=tuple(_with_picture(sla, directory.folder) for sla in summary.slas))
+
+
+def _spark_worker_launch(action: StartSparkWorker, key_file: Path | None, folder: Path) -> SparkWorkerLaunch:
+    return SparkWorkerLaunch(
+        worker=action.name,
+        uid=f"{action.home_uid}-{BESIDE}",
+        attempt=action.attempt,
+        master=action.master,
+        node=BESIDE,
+        host="127.0.0.1",
+        key_file=str(key_file or ""),
+        home_uid=action.home_uid,
+        folder=str(folder),
+    )
 
 
 @contextmanager

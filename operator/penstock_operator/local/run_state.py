@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from penstock.control.remote_tasks import Remote
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule
@@ -55,6 +56,19 @@ class WorkerCare:
 
 
 @dataclass(frozen=True, slots=True)
+class SparkWorkerCare:
+    """The Spark worker beside one worker: its last start. `home_uid` is the start of the worker that it
+    joined; `ended_at_s` is set once it is over, `idle_since_s` while no task is wanted there."""
+
+    name: str
+    attempt: int
+    home_uid: str
+    is_leaving: bool = False
+    idle_since_s: float | None = None
+    ended_at_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Backlog:
     """What still waits, over all shards. While `generation` and `commits` (the sum of the shards' commit
     numbers) stay, no shard worked."""
@@ -76,7 +90,9 @@ class RunState:
 
     `working_since_s` is when the first task ran, and `time_limit_s` counts from there. `message` says why a
     run failed; `log_of` names the worker whose last lines belong to it. `wanted_until_s` is until when
-    another worker is wanted, `attempts` the last start of each worker that has left.
+    another worker is wanted, `attempts` the last start of each worker that has left. `schedules` say nothing
+    of remote tasks: these are in `remote`, and go along when schedules are published; `spark_workers` run
+    them, by worker.
     """
 
     plan: Plan
@@ -96,6 +112,8 @@ class RunState:
     log_of: str = ""
     wanted_until_s: float = 0.0
     attempts: Mapping[str, int] = field(default_factory=dict)
+    remote: Remote = field(default_factory=dict)
+    spark_workers: Mapping[str, SparkWorkerCare] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +146,16 @@ class StartWorker:
 
 
 @dataclass(frozen=True, slots=True)
+class StartSparkWorker:
+    """Beside the worker whose uid is `home_uid`, to join its Spark `master`."""
+
+    name: str
+    attempt: int
+    home_uid: str
+    master: str
+
+
+@dataclass(frozen=True, slots=True)
 class StopWorker:
     worker: str
     grace_s: float
@@ -141,7 +169,7 @@ class Say:
     is_trouble: bool = False
 
 
-Action = PublishSchedules | StartWorker | StopWorker | Say
+Action = PublishSchedules | StartWorker | StartSparkWorker | StopWorker | Say
 
 
 @dataclass(frozen=True, slots=True)
