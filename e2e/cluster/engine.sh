@@ -33,7 +33,14 @@ up() {
         install -m 755 "$e2e_root/cluster/runc_without_resource.py" "$engine/runc_without_resource"
         arguments+=(--add-runtime "softened=$engine/runc_without_resource" --default-runtime softened)
     fi
-    setsid dockerd "${arguments[@]}" >>"$engine/dockerd.log" 2>&1 </dev/null &
+    (
+        # Open files of who calls this, such as a lock, are not the engine's to keep.
+        for path in /proc/"$BASHPID"/fd/*; do
+            descriptor=${path##*/}
+            ((descriptor <= 2)) || eval "exec $descriptor>&-"
+        done
+        exec setsid dockerd "${arguments[@]}" >>"$engine/dockerd.log" 2>&1 </dev/null
+    ) &
     echo "$!" >"$engine/pid"
     local deadline=$((SECONDS + wait_s))
     until DOCKER_HOST=unix://$engine_socket docker version >/dev/null 2>&1; do
