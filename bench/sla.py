@@ -171,6 +171,11 @@ def _stock_exchange(options: argparse.Namespace) -> tuple[Table, dict[str, Any]]
         key = (STATIC, float(arguments[0])) if function is stock_exchange_static else _key(arguments[0])
         for sla, outcome in answer.items():
             outcomes[sla, *key].append(outcome)
+    if not limits[BASELINE] or (BASELINE, SWITCH, COMPARED[SWITCH]) not in outcomes:
+        sys.exit(
+            f"{answered} of {len(todo)} runs are there, and the tables need the bounds and Switch(0.2) under "
+            f"{BASELINE}: give it more --minutes"
+        )
     shown = [sla for sla in SLAS if limits[sla]]
     points = {
         sla: [

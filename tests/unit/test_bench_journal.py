@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from bench import sla
+import pytest
+from bench import journal, sla
 from bench.journal import Journal
 from bench.sla_trials import in_processes, stock_exchange_trial
 
@@ -64,3 +66,12 @@ def test_a_bench_in_pieces_runs_the_margins_and_policies_that_are_asked_for() ->
         ("drs", 0.2),
     ]
     assert [(policy, margin) for at, policy, margin in found if at == sla.SLAS[2]] == under_the_first
+
+
+def test_a_bench_without_time_says_what_its_tables_need(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench.sla", "--stock-only", "--seed", "9", "--minutes", "0"])
+    monkeypatch.setattr(journal, "FOLDER", tmp_path)
+    with pytest.raises(SystemExit, match=r"0 of 16 runs are there.*give it more --minutes"):
+        sla.main()
