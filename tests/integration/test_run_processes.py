@@ -173,6 +173,8 @@ def test_nothing_outlives_a_killed_run_when_there_is_no_next_one(commands: Comma
 def test_two_runs_do_not_share_a_state_directory(commands: Commands) -> None:
     first = commands.start()
     first.wait_for_rows(1)
+    # It stands still, so that it does not end before the other one looks; the fixture kills it.
+    first.process.send_signal(signal.SIGSTOP)
     second = commands.start()
     assert second.end() == 3
     assert f"Process {first.process.pid} runs this topology already" in second.told()
