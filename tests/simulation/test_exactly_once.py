@@ -62,8 +62,8 @@ def test_every_promise_holds_whatever_fails_and_moves(kind: str, first: int) -> 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug: str) -> None:
-    caught = next((seed for seed in range(400) if simulate(seed, BUGS[bug]).broken), None)
-    assert caught is not None, f"400 seeds do not show the bug {bug!r}"
+    caught = next((seed for seed in range(1_000) if simulate(seed, BUGS[bug]).broken), None)
+    assert caught is not None, f"1 000 seeds do not show the bug {bug!r}"
 
 
 def test_without_faults_nobody_is_fenced_and_nothing_is_claimed_twice() -> None:

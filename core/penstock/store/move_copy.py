@@ -5,7 +5,8 @@ Neighbours: `mover` drives whole moves with it, `moves` has the calls and why th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -71,8 +72,24 @@ class End:
 
     def calls(self, calls: Sequence[Request[Any]]) -> list[Any]:
         """In one round trip."""
-        try:
+        with self._translated():
             return self.store.pipeline(calls)
+
+    def ask(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
+        """Send calls, and hear their answers later: meanwhile the other end works."""
+        with self._translated():
+            answers = self.store.post(calls)
+
+        def hear() -> list[Any]:
+            with self._translated():
+                return answers()
+
+        return hear
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
         except StoreUnreachable as error:
             raise Blocked(self.unreachable) from error
         except StoreFull as error:
@@ -117,7 +134,11 @@ def _is_little(at: Round) -> bool:
 
 @dataclass(slots=True)
 class Copy:
-    """The copy of a shard, chunk by chunk; `installed` is what the target said last."""
+    """The copy of a shard, chunk by chunk; `installed` is what the target said last.
+
+    While the target takes a chunk the source reads what comes after it: the `following` one, or, where a
+    round ends, how far the copy is (`looking`).
+    """
 
     sight: Sight
     source: End
@@ -125,6 +146,8 @@ class Copy:
     move: Move
     installed: Installed
     chunk: Chunk | None = None
+    following: Callable[[], list[Any]] | None = None
+    looking: Callable[[], list[Any]] | None = None
 
     def rounds(self, at: Round, version: int, chunks_max: int) -> None:
         """Go on with the pre-copy, `at` this round; the step is COPY when it is frozen."""
@@ -137,46 +160,64 @@ class Copy:
                     self.chunk = _exported(source.call(Freeze(shard, move, version, self.installed.resume)))
                     self.sight.step = MoveStep.COPY
                     return
-                answer = source.call(NextRound(shard, move, self.installed.resume))
+                resume = self.installed.resume
+                answer, first = source.calls((NextRound(shard, move, resume), Export(shard, move, resume)))
                 if answer is not Answer.OK and answer is not Answer.DONE:
                     raise Overtaken
+                self.chunk = _exported(first)
                 at = Round(at.number + 1, at.noted, 0, noted_fits=False)
             elif left == 0:
                 return
             else:
                 left -= 1
-                self._one_more()
+                self._one_more(goes_on=left > 0)
                 if self.installed.rounds == at.number:
                     at = self._look()
 
     def _look(self) -> Round:
-        state = self.source.state(self.sight.shard)
+        asked, self.looking = self.looking, None
+        (state,) = asked() if asked else (self.source.state(self.sight.shard),)
         if state is None or state.move != self.move or state.round is None:
             raise Overtaken
-        return state.round
+        at: Round = state.round
+        return at
 
     def rest(self, chunks_max: int) -> None:
         """Copy what is left of a frozen shard; the step is DEPART when the target says that it has all."""
-        for _ in range(chunks_max):
+        for left in reversed(range(chunks_max)):
             if self.installed.complete:
                 break
             before = self.sight.copied_bytes
-            self._one_more()
+            self._one_more(goes_on=left > 0)
             self.sight.paused_bytes += self.sight.copied_bytes - before
             self.sight.paused_chunks += 1
         if self.installed.complete:
             self.sight.step = MoveStep.DEPART
 
-    def _one_more(self) -> None:
-        """A chunk more; the same one again while the target clears what it had before."""
-        shard, move = self.sight.shard, self.move
+    def _one_more(self, *, goes_on: bool) -> None:
+        """A chunk more; the same one again while the target clears what it had before.
+
+        `goes_on`: another one will be wanted after it, if there is one.
+        """
+        shard, move, before = self.sight.shard, self.move, self.installed
         if self.chunk is None:
-            self.chunk = _exported(self.source.call(Export(shard, move, self.installed.resume)))
-        before = self.installed
-        self.installed = _taken(self.target.call(Install(shard, move, before.chunks + 1, self.chunk)))
+            asked, self.following = self.following, None
+            (answer,) = asked() if asked else self.source.calls((Export(shard, move, before.resume),))
+            self.chunk = _exported(answer)
+        chunk = self.chunk
+        if chunk.is_last or self.following or self.looking:
+            pass
+        elif chunk.rounds > before.rounds:
+            self.looking = self.source.ask((ReadMove(shard),))
+        elif goes_on:
+            self.following = self.source.ask((Export(shard, move, chunk.resume),))
+        self.installed = _taken(self.target.call(Install(shard, move, before.chunks + 1, chunk)))
         if self.installed != before:
-            self.sight.copied_bytes += len(self.chunk.payload)
+            self.sight.copied_bytes += len(chunk.payload)
             self.chunk = None
+            if self.installed.resume != chunk.resume:
+                # another driver has been here
+                self.following = self.looking = None
 
 
 def _exported(answer: Chunk | Answer | Moved) -> Chunk:
