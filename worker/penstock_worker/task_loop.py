@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 from penstock.dataflow.plan import Processor
 from penstock.store.failure_names import failure_name
@@ -32,7 +33,6 @@ from penstock.store.port import (
     Measure,
     NodeStore,
     ReportFailure,
-    Request,
     StoreUnreachable,
     Tasks,
     WaitReady,
@@ -44,6 +44,7 @@ from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.stage_work import Rest, StageWork, Work, WorkFailed
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_metrics import TaskMetrics
+from penstock_worker.tellings import Tellings
 
 _LOG = logging.getLogger(__name__)
 
@@ -53,14 +54,9 @@ REFRESH_US = 1_000_000
 """The task map is read this often even when no control token came."""
 NAMED_WITHIN_US = 600_000_000
 """A task that no map names within this time retires: its main process has no use for it."""
-ACKNOWLEDGE_US = 100_000
-"""What was written to sinks is acknowledged this often: an acknowledgement stands for all before it."""
-ACKNOWLEDGED_AT_ONCE = 16
-ACKNOWLEDGE_GAP_US = 5_000
-"""So many at a time, with such a gap: acknowledging all shards at once would hold up what comes next."""
-SYNC_LOOK_US = 20_000
-"""While sink files are being synced, so often is looked whether they are."""
 RECLAIM_US = 50_000
+AWAITED_MAX = 16
+"""So many shards that are on their way here are claimed along with a fetch."""
 LINGER_US = 900_000
 """A shard that another task is to run is worked on until that one claims it, at most so long."""
 AWAY_US = 50_000
@@ -127,11 +123,13 @@ class TaskLoop:
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
         self._stranding = StrandingWatch(launch.bounds, source=not isinstance(launch.stage.head, Processor))
+        self._awaited: list[Claim] = []
+        """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
         """Owned shards that others are to run, and until when they are worked on here."""
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
-        self._written: dict[tuple[str, str], Acknowledge] = {}
-        self._acknowledge_us = 0
+        self._tellings = Tellings(sinks, metrics)
+        self._is_token_kept = False
         self._refresh_us = 0
         self._away_told_us = 0
         self._started_us = clock.monotonic_us()
@@ -172,15 +170,17 @@ class TaskLoop:
             if self._wait() and not self._named:
                 self._look_for_name()
             return
-        fetched = self._exchange()
+        fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
-            if fetched.control:
-                self.refresh({shard.shard for shard in fetched.shards})
+            has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
-            if not work:
+            if work:
+                fetched = self._work_through(work)
+            elif has_more:
+                fetched = self._exchange()
+            else:
                 break
-            fetched = self._work_through(work)
         if not self.retired and not self._halted:
             self._send_told()
             self._wait()
@@ -259,14 +259,24 @@ class TaskLoop:
             return None
         return worked
 
-    def _exchange(self) -> Fetched | None:
-        """One round trip without commits: what is to be told, and the next fetch."""
-        return self._finish(self._post([], fetch=True))
+    def _exchange(self) -> Fetched:
+        """One round trip without commits: what is to be told, claims of shards that may have come by now, and
+        the next fetch, which brings what waits for them."""
+        claims, self._awaited = self._awaited[:AWAITED_MAX], []
+        answers = self._post([], claims, fetch=True).answers()
+        fetched = cast("Fetched", answers.pop())
+        if self._take_up(claims, answers) and fetched.shards and fetched.control:
+            # The token told of them, most likely: the map is read when their first batch is done.
+            self._is_token_kept = True
+            return replace(fetched, control=False)
+        return fetched
 
-    def _post(self, done: list[tuple[OwnedShard, Work]], *, fetch: bool = False) -> _Posted:
-        """Send what is to be told, the commits, and a fetch if that is wanted."""
-        told = self._take_told()
-        calls = [*told, *(work.commit for _, work in done)]
+    def _post(
+        self, done: list[tuple[OwnedShard, Work]], claims: Sequence[Claim] = (), *, fetch: bool = False
+    ) -> _Posted:
+        """Send what is to be told, claims, the commits, and a fetch if that is wanted."""
+        told = self._tellings.take(self._clock.now_us())
+        calls = [*told, *claims, *(work.commit for _, work in done)]
         if fetch:
             calls.append(Fetch(self._launch.owner.ready, self._size.bytes, self._size.shards))
         answers = self._store.post(calls)
@@ -277,6 +287,9 @@ class TaskLoop:
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None
         self._settle(posted.done, answers)
+        if fetched is not None and self._is_token_kept:
+            self._is_token_kept = False
+            return replace(fetched, control=True)
         return fetched
 
     def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
@@ -295,7 +308,7 @@ class TaskLoop:
     def _write(self, owned: OwnedShard, placed: list[tuple[str, int, bytes]]) -> None:
         try:
             for acknowledge, payloads in self._sinks.write(owned, placed):
-                self._written[acknowledge.producer, acknowledge.target] = acknowledge
+                self._tellings.written(acknowledge)
                 self._count_written(acknowledge, payloads)
         except WorkFailed as error:
             self._failed(owned, str(error))
@@ -304,29 +317,8 @@ class TaskLoop:
         stamps = self._sinks.timestamps(payloads)
         self._metrics.written(acknowledge.target, stamps, self._clock.now_us())
 
-    def _take_told(self) -> list[Request[Any]]:
-        """What the store should hear of but nobody waits for: written outputs, and metrics, when due.
-
-        An acknowledgement stands for all before it, so only the last of each pair is sent, now and then.
-        """
-        now_us = self._clock.now_us()
-        told: list[Request[Any]] = []
-        if now_us >= self._acknowledge_us:
-            written = [self._written.pop(pair) for pair in list(self._written)[:ACKNOWLEDGED_AT_ONCE]]
-            told.extend(self._sinks.tellable(written))
-            self._acknowledge_us = now_us + self._acknowledge_pause_us()
-        rows = self._metrics.due(now_us)
-        if rows is not None:
-            told.append(rows)
-        return told
-
-    def _acknowledge_pause_us(self) -> int:
-        if self._written:
-            return ACKNOWLEDGE_GAP_US
-        return SYNC_LOOK_US if self._sinks.is_syncing else ACKNOWLEDGE_US
-
     def _send_told(self) -> None:
-        told = self._take_told()
+        told = self._tellings.take(self._clock.now_us())
         if told:
             self._store.pipeline(told)
 
@@ -356,11 +348,9 @@ class TaskLoop:
         """
         wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
         now_us = self._clock.now_us()
-        untold_us = self._metrics.wait_us(now_us)
+        untold_us = self._tellings.wait_us(now_us)
         if untold_us is not None:
             wait_us = min(wait_us, untold_us)
-        if self._written or self._sinks.is_syncing:
-            wait_us = min(wait_us, self._acknowledge_us - now_us)
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
@@ -369,11 +359,11 @@ class TaskLoop:
 
     # --- ownership --------------------------------------------------------------------------
 
-    def refresh(self, in_hand: Collection[str] = ()) -> None:
+    def refresh(self, in_hand: Collection[str] = ()) -> bool:
         """Read the task map; claim what is ours, release what fell off the ready list or is another task's.
 
         The latter only when that one has claimed it, or `LINGER_US` have passed: nobody waits for a handover.
-        `in_hand` names shards that were fetched and not worked yet.
+        `in_hand` names shards that were fetched and not worked yet. True when some were claimed.
         """
         now_us = self._clock.monotonic_us()
         self._refresh_us = now_us + REFRESH_US
@@ -393,7 +383,7 @@ class TaskLoop:
             replaced = answer.incarnation not in ("", self._launch.owner.incarnation)
             if self._named or replaced or now_us - self._started_us > NAMED_WITHIN_US:
                 self._retire()
-            return
+            return False
         self._named = True
         for shard, seen in zip(shards, counters, strict=True):
             held = shard in in_hand or shard in self._resting
@@ -402,26 +392,30 @@ class TaskLoop:
                 self._release(shard)
         if not is_named and not self._leaving:
             self._retire()
-            return
-        if not self._halted:
-            self._claim(sorted(mine - self._owned.keys()), answer.version)
+            return False
+        if self._halted:
+            return False
+        owner = self._launch.owner
+        claims = [Claim(shard, owner, answer.version) for shard in sorted(mine - self._owned.keys())]
+        return self._take_up(claims, self._store.pipeline(claims))
 
     def _linger(self, given: Collection[str], now_us: int) -> None:
         """Note since when owned shards are others'; forget those that have waited long enough."""
         until_us = {shard: self._leaving.get(shard, now_us + LINGER_US) for shard in given}
         self._leaving = {shard: at_us for shard, at_us in until_us.items() if at_us > now_us}
 
-    def _claim(self, shards: list[str], version: int) -> None:
-        if not shards:
-            return
-        owner = self._launch.owner
-        answers = self._store.pipeline([Claim(shard, owner, version) for shard in shards])
-        for shard, answer in zip(shards, answers, strict=True):
+    def _take_up(self, claims: Sequence[Claim], answers: Sequence[Any]) -> bool:
+        """Adopt what was granted; True when something was."""
+        self._awaited = []
+        for claim, answer in zip(claims, answers, strict=True):
             if isinstance(answer, Claimed):
-                self._adopt(OwnedShard(shard, answer))
-            else:
-                # The schedule or a move is ahead of the map that we read; the next one will fit.
-                self._refresh_soon()
+                self._adopt(OwnedShard(claim.shard, answer))
+                continue
+            # The schedule or a move is ahead of the map that we read; the next one will fit.
+            self._refresh_soon()
+            if answer is not Answer.STALE:
+                self._awaited.append(claim)
+        return any(isinstance(answer, Claimed) for answer in answers)
 
     def _adopt(self, owned: OwnedShard) -> None:
         self._metrics.adopted(owned, self._clock.now_us())
@@ -455,7 +449,8 @@ class TaskLoop:
     def _drop_all(self) -> None:
         for shard in list(self._owned):
             self._release(shard)
-        self._written.clear()
+        self._awaited = []
+        self._tellings.forget()
         self._refresh_us = 0
 
     def _failed(self, owned: OwnedShard, message: str) -> None:
@@ -469,8 +464,6 @@ class TaskLoop:
 
     def _retire(self) -> None:
         self.retired = True
-        written, self._written = self._written, {}
-        told = self._sinks.tellable(written.values())
-        self._store.pipeline([*told, self._metrics.rows(self._clock.now_us())])
+        self._store.pipeline(self._tellings.take_all(self._clock.now_us()))
         for shard in list(self._owned):
             self._release(shard)

@@ -135,12 +135,15 @@ class Farewell:
         return len(self.missed) > len(self.retract)
 
 
+NOBODY_GOES = Farewell({}, ())
+
+
 def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str, int]) -> Farewell:
     """A topology is gone when a complete list lacks it that was begun after it was first missed.
 
     So neither a watch that lost its way nor one odd answer takes away anybody's state.
     """
     if not snapshot.listing or snapshot.topology_uids is None:
-        return Farewell({}, ())
+        return NOBODY_GOES
     now = {uid: missed.get(uid, snapshot.listing) for uid in in_store if uid not in snapshot.topology_uids}
     return Farewell(now, tuple(sorted(uid for uid, listing in now.items() if snapshot.listing > listing)))

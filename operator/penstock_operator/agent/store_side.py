@@ -28,7 +28,7 @@ from penstock.store.port import (
 )
 from penstock.store.publishing import to_publish
 from penstock_operator.agent import decisions
-from penstock_operator.agent.decisions import Standing
+from penstock_operator.agent.decisions import NOBODY_GOES, Standing
 from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
 from penstock_operator.agent.store_keeper import OpenedStore
 
@@ -106,13 +106,19 @@ class StoreSide:
         if opened != self._opened:
             self._begin(opened)
         topologies = decisions.by_topology(snapshot)
+        # what an earlier agent remembered does not say what has been confirmed
+        may_create = snapshot.listing > 0
+        seen = {
+            uid: self._bring_up(uid, schedules, may_create=may_create)
+            for uid, schedules in topologies.items()
+        }
         for uid, schedules in topologies.items():
-            # what an earlier agent remembered does not say what has been confirmed
-            self._bring_up(uid, schedules, may_create=snapshot.listing > 0)
-        for uid, schedules in topologies.items():
-            self._look(uid, schedules, snapshot, now_s)
-        farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
-        self._missed = farewell.missed
+            self._look(uid, schedules, snapshot, now_s, seen[uid])
+        farewell = NOBODY_GOES
+        if all(statuses is None for statuses in seen.values()):
+            # else shards may have to move, which does not wait for this; the next turn does it
+            farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
+            self._missed = farewell.missed
         gone = tuple(uid for uid in farewell.retract if self._retract(uid))
         for uid in self._topologies.keys() - topologies.keys():
             del self._topologies[uid]
@@ -165,8 +171,14 @@ class StoreSide:
 
     # --- records and maps
 
-    def _bring_up(self, uid: str, schedules: Sequence[SeenSchedule], *, may_create: bool) -> None:
-        """Create what is born here, publish what may be published."""
+    def _bring_up(
+        self, uid: str, schedules: Sequence[SeenSchedule], *, may_create: bool
+    ) -> dict[str, ShardStatus] | None:
+        """Create what is born here, publish what may be published.
+
+        Answers the status of all records of the topology after that; None when nothing was published, or when
+        they are too many to be asked for along with it.
+        """
         store = self._store(uid)
         to_create: list[tuple[SeenSchedule, str]] = []
         to_publish_now: list[SeenSchedule] = []
@@ -181,21 +193,23 @@ class StoreSide:
             calls = [Create(shard, source=seen.schedule.is_source) for seen, shard in part]
             if Answer.UNKNOWN in store.pipeline(calls):
                 self._refuse(uid)
-                return
+                return None
         for seen in {seen.name: seen for seen, _ in to_create}.values():
             self._note(seen, created=seen.schedule.version)
             _LOG.info("%s: made %d shards", seen.name, sum(one.name == seen.name for one, _ in to_create))
-        if to_publish_now:
-            answers = store.pipeline([to_publish(seen.schedule) for seen in to_publish_now])
-            for seen, answer in zip(to_publish_now, answers, strict=True):
-                if answer is Answer.UNKNOWN:
-                    self._refuse(uid)
-                    return
-                if answer is Answer.STALE:
-                    _LOG.warning(
-                        "%s: the store has a newer version than %d", seen.name, seen.schedule.version
-                    )
-                self._note(seen, published=seen.schedule.version)
+        if not to_publish_now:
+            return None
+        shards = tuple(decisions.homes_of(seen.schedule for seen in schedules))
+        looks = [Measure(shards)] if len(shards) <= _MEASURED_AT_ONCE else []
+        answers = store.pipeline([*(to_publish(seen.schedule) for seen in to_publish_now), *looks])
+        for seen, answer in zip(to_publish_now, answers, strict=False):
+            if answer is Answer.UNKNOWN:
+                self._refuse(uid)
+                return None
+            if answer is Answer.STALE:
+                _LOG.warning("%s: the store has a newer version than %d", seen.name, seen.schedule.version)
+            self._note(seen, published=seen.schedule.version)
+        return _statuses_of(shards, answers[-1]) if looks else None
 
     def _refuse(self, uid: str) -> None:
         if uid not in self._refused:
@@ -246,10 +260,18 @@ class StoreSide:
 
     # --- what is here
 
-    def _look(self, uid: str, schedules: Sequence[SeenSchedule], snapshot: Snapshot, now_s: float) -> None:
+    def _look(
+        self,
+        uid: str,
+        schedules: Sequence[SeenSchedule],
+        snapshot: Snapshot,
+        now_s: float,
+        statuses: dict[str, ShardStatus] | None,
+    ) -> None:
         """Find out which shards have to leave, and which are missing.
 
         All records after a change and now and then, else only those that were not as they should be.
+        `statuses`: of all records, where they have been asked for since the change.
         """
         known = self._topologies.setdefault(uid, _Topology())
         versions = tuple((seen.name, self._standing_of(seen).published) for seen in schedules)
@@ -269,7 +291,8 @@ class StoreSide:
             if self._standing_of(seen).published >= seen.schedule.version
             for shard in seen.schedule.shards
         }
-        statuses = self._statuses(uid, self._store_id, names)
+        if statuses is None:
+            statuses = self._statuses(uid, self._store_id, names)
         for shard in names:
             known.due.pop(shard, None)
         known.due.update(moves_due(self._store_id, known.homes, statuses))
@@ -315,10 +338,7 @@ class StoreSide:
         found: dict[str, ShardStatus] = {}
         for first in range(0, len(shards), _MEASURED_AT_ONCE):
             chunk = tuple(shards[first : first + _MEASURED_AT_ONCE])
-            counters: list[ShardCounters | None] = store.call(Measure(chunk))
-            found.update(
-                {shard: one.status for shard, one in zip(chunk, counters, strict=True) if one is not None}
-            )
+            found.update(_statuses_of(chunk, store.call(Measure(chunk))))
         return found
 
     def _moves(self, topologies: Mapping[str, Sequence[SeenSchedule]]) -> list[DueMove]:
@@ -330,6 +350,10 @@ class StoreSide:
             for shard, kind in known.due.items()
             if shard in seen.schedule.shards
         ]
+
+
+def _statuses_of(shards: Sequence[str], counters: Sequence[ShardCounters | None]) -> dict[str, ShardStatus]:
+    return {shard: one.status for shard, one in zip(shards, counters, strict=True) if one is not None}
 
 
 def unknown_address(store_id: str) -> StoreUnreachable:
