@@ -40,6 +40,21 @@ class Told:
         self._store.close()
 
 
+class Taking(Told):
+    """Keeps where each chunk ends that its store takes."""
+
+    def __init__(self, store: NodeStore, taken: list[bytes]) -> None:
+        super().__init__(store, [])
+        self._taken = taken
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        answers = super().pipeline(calls)
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(call, Install) and answer.chunks == call.number:
+                self._taken.append(call.chunk.resume)
+        return answers
+
+
 @pytest.fixture
 def moving(backend: Backend) -> MoveScene:
     """A shard of many chunks that is to go from s1 to s2."""
@@ -75,17 +90,20 @@ def test_nothing_is_read_that_this_call_will_not_copy(moving: MoveScene) -> None
 
 def test_what_was_read_ahead_is_forgotten_when_another_driver_was_further(moving: MoveScene) -> None:
     before = moving.a.store.call(StateSnapshot(X))
-    taken = 0
+    taken: list[bytes] = []
+    target = Taking(moving.b.store, taken)
+    tries = 0
 
     def another_driver() -> None:
-        nonlocal taken
-        taken += 1
-        if taken == 2:
-            drive(moving, moving.a.store, moving.b.store, chunks_max=3)
+        nonlocal tries
+        tries += 1
+        if tries == 2:
+            drive(moving, moving.a.store, target, chunks_max=3)
 
-    target = StoreMeanwhile(moving.b.store, Install, another_driver)
-    while drive(moving, moving.a.store, target) is not MoveStep.DONE:
-        assert taken < 1_000
+    while drive(moving, moving.a.store, StoreMeanwhile(target, Install, another_driver)) is not MoveStep.DONE:
+        assert tries < 1_000
+    assert len(taken) > 5
+    assert len(set(taken)) == len(taken), "no part is copied twice"
     moving.claim(X)
     assert moving.b.store.call(StateSnapshot(X)) == before
 
