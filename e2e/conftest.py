@@ -31,6 +31,7 @@ ORDER = (
     "word_count",
     "life",
     "process_faults",
+    "moves",
     "node_faults",
     "release",
     "refused",
