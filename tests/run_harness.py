@@ -184,8 +184,10 @@ class Run:
         """Entries in the inboxes of an operator; of executors whose name ends in `executors` only."""
         return sum(c.inbox_entries for c in self.counters(operator, shards) if c.executor.endswith(executors))
 
-    def completed(self, operator: str, shards: int) -> int:
-        return sum(c.completed_rows for c in self.counters(operator, shards))
+    def completed(self, operator: str, shards: int, executors: str = "") -> int:
+        """Rows that an operator has worked off; of executors whose name ends in `executors` only."""
+        counters = self.counters(operator, shards)
+        return sum(c.completed_rows for c in counters if c.executor.endswith(executors))
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
@@ -195,8 +197,8 @@ def process_tree(pid: int) -> list[psutil.Process]:
 
 @contextmanager
 def input_held(run: Run, source: str) -> Iterator[None]:
-    """The tasks that now read a source stand still meanwhile, so that input is left afterwards, however long
-    the machine takes for what is awaited."""
+    """The tasks that now read a source stand still meanwhile: input is left, however long the machine takes
+    for what is awaited. A paced source gives all that fell due by then at once."""
     pids = [row.pid for row in run.tasks(source)]
     assert pids, f"no task reads {source} yet"
     for pid in pids:
