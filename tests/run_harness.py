@@ -62,7 +62,7 @@ def assert_counted_exactly_once(folder: Path, expected: Counter[str]) -> None:
         assert found == sorted(set(found)), f"{word}: rows out of order or twice"
 
 
-def wait_for(what: str, found: Callable[[], bool], seconds: float = 60) -> None:
+def wait_for(what: str, found: Callable[[], bool], seconds: float = 120) -> None:
     """Poll for a state that no event announces; fails with its name when it does not come."""
     deadline = time.monotonic() + seconds
     while not found():
