@@ -9,9 +9,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=e2e/cluster/common.sh
 source e2e/cluster/common.sh
 readonly none_chosen=5 # what pytest answers when no test was
-brought_up= prepared=
+brought_up= images= prepared=
 
 take_away() {
+    if [[ -n $images ]]; then kill "$images" || true; fi
     if [[ ${KEEP:-} == 1 ]]; then return; fi
     if [[ -n $brought_up ]]; then
         e2e/cluster/down.sh
@@ -27,7 +28,17 @@ cluster_runs() {
 
 trap take_away EXIT
 cluster_runs || brought_up=yes
-e2e/ready.sh
+e2e/cluster/up.sh engine
+# Bringing up the cluster is mostly waiting, making the images is mostly work.
+e2e/provide_images.sh build >"$state/images.log" 2>&1 &
+images=$!
+e2e/cluster/up.sh
+made=yes
+wait "$images" || made=
+images=
+cat "$state/images.log"
+[[ -n $made ]] || fail "the images could not be made, see above."
+e2e/provide_images.sh load
 rm -rf artifacts/e2e
 prepared=yes
 step "chart installed" .venv/bin/python -m e2e.prepare

@@ -5,8 +5,7 @@
 #   plain    a Docker engine runs and can pull images: kind as it is, with its own node image, pinned
 #   offline  otherwise: everything is built from Go modules and Debian packages
 #
-# PENSTOCK_E2E_WAY=plain or =offline takes the choice away. `up.sh engine` ends when a Docker engine runs, `up.sh
-# image` when the nodes' image is there too: what takes a machine its first quarter of an hour.
+# PENSTOCK_E2E_WAY=plain or =offline takes the choice away. `up.sh engine` ends when a Docker engine runs.
 set -euo pipefail
 
 # shellcheck source=e2e/cluster/common.sh
@@ -101,8 +100,6 @@ raise_inotify_limit() {
         echo "$least_inotify_instances" >"$file"
     fi
 }
-
-cluster_exists() { docker inspect "${nodes[@]}" >/dev/null 2>&1; }
 
 create_cluster() {
     if ! kind create cluster --name "$cluster_name" --config "$state/kind.yaml" --kubeconfig "$kubeconfig" \
@@ -206,15 +203,12 @@ if [[ ${1:-} == engine ]]; then exit; fi
 use_own_engine
 step "tools: kind, kubectl, helm, kubeconform" provide_tools
 export KUBECONFIG=$kubeconfig
-if ! cluster_exists; then
-    if [[ $way == offline ]]; then step "programs of the nodes" provide_node_tools; fi
-    step "node image" provide_image
-fi
-if [[ ${1:-} == image ]]; then exit; fi
-if cluster_exists; then
+if docker inspect "${nodes[@]}" >/dev/null 2>&1; then
     step "the cluster exists: its nodes run" start_nodes
     kind export kubeconfig --name "$cluster_name" --kubeconfig "$kubeconfig" --quiet
 else
+    if [[ $way == offline ]]; then step "programs of the nodes" provide_node_tools; fi
+    step "node image" provide_image
     raise_inotify_limit
     kind delete cluster --name "$cluster_name" --quiet 2>/dev/null
     write_configuration
