@@ -199,8 +199,8 @@ def process_tree(pid: int) -> list[psutil.Process]:
 def input_held(run: Run, source: str) -> Iterator[None]:
     """The tasks that now read a source stand still meanwhile: input is left, however long the machine takes
     for what is awaited. A paced source gives all that fell due by then at once."""
+    wait_for(f"a task that reads {source}", lambda: bool(run.tasks(source)))
     pids = [row.pid for row in run.tasks(source)]
-    assert pids, f"no task reads {source} yet"
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:

@@ -52,7 +52,6 @@ def test_every_trade_is_made_and_told_of_exactly_once_while_a_worker_is_killed(
     run = Run(folder / "topology.yaml", folder / "state", ("--workers", "2"))
     runs.append(run)
     run.start()
-    wait_for("a task that reads orders", lambda: bool(run.tasks("lines")))
     with input_held(run, "lines"):
         wait_for("a second worker", lambda: run.worker("w1") is not None)
     wait_for("orders that it has worked on", lambda: run.completed("auction", SHARDS, "w1") > 0)

@@ -15,6 +15,7 @@ import pytest
 from run_harness import (
     Run,
     assert_counted_exactly_once,
+    input_held,
     kill_with_records_waiting,
     process_tree,
     read_rows,
@@ -71,6 +72,8 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
         assert seen > 0
         assert run.process is not None
         assert run.process.poll() is None, "the input ended before the kill"
+    with input_held(run, "lines"):
+        wait_for("the last victim again", lambda: run.worker("w1") is not None)
     assert run.finish() == 0, run.output
     assert_counted_exactly_once(folder, expected)
     assert run.summary["restarts"] == {"w0": 1, "w1": 2}
