@@ -13,8 +13,8 @@ from move_scene import MoveScene
 from penstock.store.move_progress import MoveObstacle, MoveStep
 from penstock.store.mover import MoveKind
 from penstock.store.moves import Install, Thaw
-from penstock.store.port import NodeStore, ShardStatus, StoreUnreachable
-from penstock_operator.agent.moving import LET_GO_S, MoveDriver
+from penstock.store.port import NodeStore, ShardStatus, StateWrite, StoreUnreachable
+from penstock_operator.agent.moving import LET_GO_S, PRECOPY_SHARE, MoveDriver
 from penstock_operator.agent.store_side import DueMove
 from store_backends import MemoryBackend, StoreMeanwhile
 
@@ -34,13 +34,21 @@ class Scene:
         self.tried_when_let_go: Queue[int] = Queue()
         self.arrived: Queue[tuple[str, str, str]] = Queue()
         self.finished = threading.Event()
+        self.rests: list[tuple[float, ShardStatus]] = []
+        """(seconds, the shard's status at home then), each time that the driver let others work."""
         self.driver = MoveDriver(
             "s1",
             self._open,
             lambda *told: self.arrived.put(told),
             self.finished.set,
             itertools.count().__next__,
+            lambda seconds: self.rests.append((seconds, self.moving.a.measure(X).status)),
         )
+
+    def hold(self, keys: int) -> None:
+        """Give the shard state, before anything moves."""
+        for number in range(keys):
+            self.moving.a.commit(X, state=[StateWrite(b"", b"k%d" % number, b"v")])
 
     def _open(self, store_id: str, _: str) -> NodeStore:
         store = self.moving.at[store_id].store
@@ -86,6 +94,17 @@ def test_a_shard_whose_move_is_stuck_is_let_go_and_moves_when_it_can(scene: Scen
     scene.away = False
     assert scene.finished.wait(WAIT_S)
     assert scene.moving.b.measure(X).status is ShardStatus.ACTIVE
+
+
+def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_still_waits_for_none(
+    scene: Scene,
+) -> None:
+    scene.hold(60)
+    scene.begin()
+    assert scene.finished.wait(WAIT_S)
+    worked_s = 1.0
+    assert scene.rests == [(worked_s / PRECOPY_SHARE - worked_s, ShardStatus.COPYING)] * len(scene.rests)
+    assert len(scene.rests) > 5
 
 
 def test_what_is_not_wanted_any_more_is_forgotten(scene: Scene) -> None:
