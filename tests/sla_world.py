@@ -18,7 +18,9 @@ from penstock.store.port import ShardCounters
 from penstock_operator.cluster.actions import Action, WriteSchedule
 from penstock_operator.cluster.apply import Applier, Outcome
 from penstock_operator.cluster.cluster_api import LATENCY_SLAS, Object
+from penstock_operator.cluster.core_budget import CoreBudget
 from penstock_operator.cluster.memory_cluster import MemoryCluster
+from penstock_operator.cluster.mirror import Mirror
 from penstock_operator.cluster.observed import Observed, ObservedTopology, StoreReading
 from penstock_operator.cluster.sla_ground import SlaGround
 from penstock_operator.cluster.sla_keeper import SlaKeeper, SlaScene, SlaTools
@@ -71,6 +73,8 @@ class SlaWorld(World):
         self.woken = 0
         self.slas = MemoryCluster(clock_s=lambda: self.now_s, namespace="streams")
         self.ground = SlaGround()
+        self.core_budget = CoreBudget(None, Mirror(lambda *_: None))
+        """Of the namespace; another one holds with the next leader."""
         self.keeper = self._new_keeper()
         self._look = 0
         self._parsed: tuple[object, ObservedTopology] | None = None
@@ -89,6 +93,7 @@ class SlaWorld(World):
                 wall_us=lambda: int(self.at_s * 1e6),
                 scene=self._scene,
                 schedules=lambda: tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
+                budget=self.core_budget,
                 wake=self._wake,
                 unread=lambda _: None,
             )

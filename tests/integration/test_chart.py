@@ -36,6 +36,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "images.store.repository=redis",
         "images.pullSecrets={one,two}",
         "store.priorityClassName=stores",
+        "maxCores=7500m",
         "store.tolerations[0].key=a,store.tolerations[0].operator=Exists",
         "store.nodeSelector.disk=ssd",
         "operator.tolerations[0].key=a,operator.tolerations[0].operator=Exists",
@@ -177,6 +178,7 @@ def test_the_operator_understands_its_configuration(settings: str) -> None:
     assert (config.fullname, config.namespace) == ("penstock", NAMESPACE)
     assert config.images.operator == "penstock-operator:0.1.0"
     assert config.store.durability == ("Disk" if settings == "disk" else "Process")
+    assert config.cores_max == (7.5 if settings == "everything" else None)
     made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects(settings)}
     for kind, name in (
         ("Secret", config.store.auth_secret),
@@ -341,6 +343,7 @@ def test_monitors_are_made_when_asked_for() -> None:
         ("images.pullPolicy=Sometimes", "pullPolicy"),
         ("fullnameOverride=Not_A_Name", "fullnameOverride"),
         ("uninstall.timeoutSeconds=0", "timeoutSeconds"),
+        ("maxCores=many", "maxCores"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(setting: str, complaint: str) -> None:

@@ -146,6 +146,8 @@ class LatencySLAStatus(Document):
     predicted_latency: Annotated[str, StringConstraints(max_length=32)] | None = None
     success_rate: Annotated[float, Field(ge=0, le=1)] | None = None
     """Share of the windows of the last five minutes that kept the bound."""
+    success_rate_since_start: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The same since this operator process took over."""
     tasks: Annotated[int, Field(ge=0)] | None = None
     """Tasks of all operators in scope."""
     executors: Annotated[int, Field(ge=0)] | None = None

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from penstock.api.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory
+from penstock.api.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory, cpu_millis
 from penstock.api.faults import Fault, InvalidManifest, schema_faults, shown
 from penstock.api.pod_settings import ImageName, Labels, PullPolicy, PullSecrets, Tolerations
 from penstock.api.yaml_text import read_documents
@@ -95,6 +95,13 @@ class OperatorConfig(Document):
     store: StoreConfig
     agent: AgentConfig = AgentConfig()
     worker: WorkerConfig = WorkerConfig()
+    max_cores: Cpu | None = None
+    """What all tasks of the namespace may ask for together before LatencySLAs add no more."""
+
+    @property
+    def cores_max(self) -> float | None:
+        """`max_cores` as a number."""
+        return None if self.max_cores is None else cpu_millis(self.max_cores) / 1000
 
 
 def load_operator_config(path: Path) -> OperatorConfig:

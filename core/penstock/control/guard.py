@@ -172,10 +172,8 @@ class Guard:
             after = tasks_after(snapshot, decision)[decision.operator]
             if after > seen.tasks if seen.tasks < limits.min else after < seen.tasks:
                 return decision
-        spare = math.inf
-        if self._scope.cores_max is not None:
-            free = self._scope.cores_max - self._scope.cores_used(tasks) + _CORES_EPSILON
-            spare = free / self._scope.cores_of(decision.operator)
+        free = self._scope.cores_allowed(snapshot.cores_max) - self._scope.cores_used(tasks) + _CORES_EPSILON
+        spare = free / self._scope.cores_of(decision.operator)
         wanted = wanted_tasks(seen, limits, spare)
         actions = back_into_bounds(seen, wanted, self._name_executor)
         few = seen.tasks < limits.min
@@ -228,7 +226,7 @@ class Guard:
         blocked = None if _is_down(snapshot, after) else watch.is_blocked(decision)
         if blocked is not None:
             return "guard-blocked", blocked
-        over = self._over_bounds(tasks, after)
+        over = self._over_bounds(tasks, after, snapshot.cores_max)
         if over is not None:
             return "guard-bounds", over
         is_due = decision.rule == "back-into-bounds"
@@ -238,8 +236,9 @@ class Guard:
                 return "guard-scale-in", too_soon
         return None
 
-    def _over_bounds(self, tasks: Mapping[str, int], after: Mapping[str, int]) -> str | None:
-        """A change that leads out of bounds, or further out. One that leads back is let through."""
+    def _over_bounds(self, tasks: Mapping[str, int], after: Mapping[str, int], left: float) -> str | None:
+        """A change that leads out of bounds, or further out. One that leads back is let through. Others leave
+        `left` cores."""
         for operator, count in after.items():
             limits = self._scope.limits.get(operator)
             if limits is None:
@@ -248,11 +247,12 @@ class Guard:
                 return f"{operator} may have {counted(limits.max, 'task')} at most"
             if count < limits.min and count < tasks[operator]:
                 return f"{operator} must have {counted(limits.min, 'task')} at least"
-        if self._scope.cores_max is None:
-            return None
+        most = self._scope.cores_allowed(left)
         now, then = self._scope.cores_used(tasks), self._scope.cores_used({**tasks, **after})
-        if then > self._scope.cores_max + _CORES_EPSILON and then > now + _CORES_EPSILON:
-            return f"the budget is {self._scope.cores_max:g} cores, and {now:g} are in use"
+        if then > most + _CORES_EPSILON and then > now + _CORES_EPSILON:
+            own = most == self._scope.cores_max
+            budget = f"the budget is {most:g} cores" if own else f"others leave {most:g} cores of maxCores"
+            return f"{budget}, and {now:g} are in use"
         return None
 
     def _with_bounds(self, decision: Decision) -> Decision:

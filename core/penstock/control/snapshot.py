@@ -7,6 +7,7 @@ the simulator from virtual time: a policy cannot tell which.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -67,13 +68,15 @@ class OperatorSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TopologySnapshot:
-    """All operators in scope at `at_us`. `nodes` is node -> cores it has for tasks (c_i)."""
+    """All operators in scope at `at_us`. `nodes` is node -> cores it has for tasks (c_i); `cores_max` is what
+    others leave to the operators together, of a budget that they share."""
 
     at_us: int
     operators: Mapping[str, OperatorSnapshot]
     nodes: Mapping[str, int] = field(default_factory=dict)
     edges: tuple[tuple[str, str], ...] = ()
     """(upstream, downstream) among the operators."""
+    cores_max: float = math.inf
 
     @property
     def tasks(self) -> dict[str, int]:

@@ -71,20 +71,23 @@ def bounds_us(
     if not edges:
         whole = sum(weights.values())
         return {operator: latency_us * weight / whole for operator, weight in weights.items()}
-    order = _in_order(weights, edges)
-    before, after = dict(weights), dict(weights)
-    for operator in order:
-        for upstream, downstream in edges:
-            if upstream == operator:
-                before[downstream] = max(before[downstream], before[operator] + weights[downstream])
-    for operator in reversed(order):
-        for upstream, downstream in edges:
-            if downstream == operator:
-                after[upstream] = max(after[upstream], after[operator] + weights[upstream])
+    before = heaviest_until(weights, edges)
+    after = heaviest_until(weights, tuple((downstream, upstream) for upstream, downstream in edges))
     return {
         operator: latency_us * weight / (before[operator] + after[operator] - weight)
         for operator, weight in weights.items()
     }
+
+
+def heaviest_until(weights: Mapping[str, float], edges: tuple[tuple[str, str], ...]) -> dict[str, float]:
+    """Operator -> the sum of weights along the heaviest path of `edges` that ends with it. ValueError for
+    edges in a circle, or to operators without weight."""
+    sums = dict(weights)
+    for operator in _in_order(weights, edges):
+        for upstream, downstream in edges:
+            if upstream == operator:
+                sums[downstream] = max(sums[downstream], sums[operator] + weights[downstream])
+    return sums
 
 
 @dataclass(slots=True)

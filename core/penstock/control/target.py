@@ -59,6 +59,10 @@ class Scope:
         """Cores that one task of `operator` asks for."""
         return self.task_cpu.get(operator, 1.0)
 
+    def cores_allowed(self, left: float) -> float:
+        """Cores that all tasks in scope may ask for where others leave `left`; math.inf without a budget."""
+        return left if self.cores_max is None else min(self.cores_max, left)
+
     def limits_of(self, operator: str) -> TaskLimits:
         """Its limits; without any it has one task at least, and as many as one likes."""
         return self.limits.get(operator, _NO_LIMITS)

@@ -38,6 +38,7 @@ from penstock_operator.cluster.cluster_api import (
     uid_of,
 )
 from penstock_operator.cluster.cluster_picture import ClusterPicture, TopologyLook, code_map
+from penstock_operator.cluster.core_budget import CoreBudget
 from penstock_operator.cluster.decide import decide
 from penstock_operator.cluster.events import event_object
 from penstock_operator.cluster.identity import state_identity
@@ -153,6 +154,7 @@ class Reconciler:
         self._clocks = clocks
         self._metrics = metrics
         self.mirror = Mirror(self._changed)
+        self._budget = CoreBudget(config.cores_max, self.mirror)
         self._picture = ClusterPicture(cluster, self.mirror, config)
         self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
         self._topologies: dict[str, _Work] = {}
@@ -437,6 +439,7 @@ class Reconciler:
             wall_us=lambda: int(self._clocks.wall_s() * 1e6),
             scene=lambda: self._sla_scene(name, work),
             schedules=lambda: self._picture.schedules_of(name),
+            budget=self._budget,
             wake=lambda: self._wake(name),
             unread=self._metrics.unread,
         )

@@ -21,6 +21,7 @@ from penstock.schedule.replan import mark_born, placed_beside
 from penstock_operator.cluster.actions import WriteSchedule
 from penstock_operator.cluster.apply import Applier
 from penstock_operator.cluster.cluster_api import LATENCY_SLAS, ClusterApi, Object
+from penstock_operator.cluster.core_budget import CoreBudget
 from penstock_operator.cluster.identity import stage_identity, state_identity
 from penstock_operator.cluster.manifests.schedule_object import schedule_object
 from penstock_operator.cluster.names import schedule_name
@@ -78,6 +79,7 @@ class SlaTools:
     wall_us: Callable[[], int]
     scene: Callable[[], SlaScene]
     schedules: Callable[[], tuple[ObservedSchedule, ...]]
+    budget: CoreBudget
     wake: Callable[[], None]
     unread: Callable[[str], None]
 
@@ -243,16 +245,20 @@ class SlaKeeper:
     async def _examine(
         self, loop: SlaLoop, look: SlaLook, topology: ObservedTopology, scene: SlaScene
     ) -> SlaLook:
-        turn = loop.examine(look)
+        scope, name = loop.promise.scope, topology.name
+        # Nothing is awaited from here until what is asked for is promised.
+        turn = loop.examine(replace(look, cores_max=self._tools.budget.left_to(name, scope.targets)))
         shown = next(one for one in self._shown.values() if one.loop is loop)
         shown.told += turn.events
         if turn.lacks_room:
             shown.lacked_us = look.at_us
         elif turn.schedules:
             shown.lacked_us = None
-        for schedule in turn.schedules:
-            if not await self._write(schedule, topology, scene):
-                loop.refused(schedule.operator)
+        asked = {one.operator: one.tasks * scope.cores_of(one.operator) for one in turn.schedules}
+        with self._tools.budget.promised(name, asked):
+            for schedule in turn.schedules:
+                if not await self._write(schedule, topology, scene):
+                    loop.refused(schedule.operator)
         if not turn.schedules:
             return look
         return placed(look, self._tools.schedules(), self._tools.scene().ground)

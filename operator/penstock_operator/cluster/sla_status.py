@@ -99,6 +99,7 @@ def _figures(line: SlaLine) -> dict[str, Any]:
         "latency": None if line.mean_ms is None else latency_text(line.mean_ms),
         "predictedLatency": None if line.expected_ms is None else latency_text(line.expected_ms),
         "successRate": None if line.success_recent is None else round(line.success_recent, 4),
+        "successRateSinceStart": None if line.success is None else round(line.success, 4),
         "tasks": line.tasks,
         "executors": line.executors,
         "meanTasks": None if line.mean_tasks is None else round(line.mean_tasks, 2),

@@ -23,6 +23,7 @@ from penstock.control.policy import Policy
 from penstock.control.samples.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
+from penstock.control.split_sla import heaviest_until
 from penstock.control.streamswitch.treat import (
     ActionRefused,
     Advance,
@@ -203,6 +204,7 @@ class SlaLoop:
             },
             nodes=look.nodes,
             edges=self._edges,
+            cores_max=look.cores_max,
         )
         schedules += self._split(look, snapshot)
         published = {schedule.operator for schedule in schedules}
@@ -482,11 +484,12 @@ class SlaLoop:
 
     def line(self) -> SlaLine:
         """How it stands."""
-        judged = [kept.judged for kept in self._operators.values() if kept.judged is not None]
-        means = [one.mean_us for one in judged if one.mean_us is not None]
-        worsts = [one.worst_us for one in judged if one.worst_us is not None]
+        by_name = {name: kept.judged for name, kept in self._operators.items() if kept.judged is not None}
+        judged = list(by_name.values())
+        mean_us = self._along_paths({name: one.mean_us for name, one in by_name.items()})
+        worst_us = self._along_paths({name: one.worst_us for name, one in by_name.items()})
         windows = sum(one.judged for one in judged)
-        expected = max(self._expected_us.values(), default=None)
+        expected = self._along_paths(self._expected_us)
         return SlaLine(
             name=self.promise.name,
             about=self.promise.operator or "end to end",
@@ -494,8 +497,8 @@ class SlaLoop:
             dry_run=self.promise.dry_run,
             bound_ms=self.promise.latency_us / 1000,
             window_ms=self.promise.window_us / 1000,
-            mean_ms=sum(means) / 1000 if means else None,
-            worst_ms=max(worsts) / 1000 if worsts else None,
+            mean_ms=None if mean_us is None else mean_us / 1000,
+            worst_ms=None if worst_us is None else worst_us / 1000,
             expected_ms=None if expected is None else expected / 1000,
             met=all(one.kept == one.judged for one in judged) if windows else None,
             success_recent=_mean(kept.judge.success_recent() for kept in self._operators.values()),
@@ -506,6 +509,15 @@ class SlaLoop:
             last_decision=self._last_decision,
             conditions=dict(self._conditions),
         )
+
+    def _along_paths(self, values: Mapping[str, float | None]) -> float | None:
+        """The greatest sum of the operators' values along a path; who has none adds nothing. None when nobody
+        has one."""
+        known = {name: value for name, value in values.items() if value is not None}
+        if not known:
+            return None
+        sums = heaviest_until({name: known.get(name, 0.0) for name in self._operators}, self._edges)
+        return max(sums.values())
 
     def summary(self) -> SlaSummary:
         """What it came to."""

@@ -15,7 +15,8 @@ from penstock_operator import quantities
 class SlaLine:
     """Latencies in milliseconds over the last window: `mean_ms` of all rows, `worst_ms` of the worst shard,
     None when nothing was completed. `expected_ms` is the worst expected by the policy, math.inf when it never
-    catches up. Success is a share, None before a window was judged. `conditions` hold now."""
+    catches up. Over several operators they are sums along the path where that is most. Success is a share,
+    None before a window was judged. `conditions` hold now."""
 
     name: str
     about: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ class SlaLook:
     -> when each of its tasks spoke last; `room` is worker -> tasks that may still be put there; `taken` are
     the names of all executors; `warm` workers are used when no other has room. `held` says in words why
     nothing may be done now, "" when it may; `busy` why nothing new may be begun, while what is under way goes
-    on."""
+    on. `cores_max`: what others leave to the operators in scope, of a budget that they share."""
 
     at_us: int
     counters: Mapping[str, Mapping[str, ShardCounters | None]]
@@ -36,6 +37,7 @@ class SlaLook:
     warm: frozenset[str] = frozenset()
     held: str = ""
     busy: str = ""
+    cores_max: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,10 @@ def test_the_budget_is_for_all_operators_and_counts_what_was_granted_a_moment_ag
     assert first.treatment is Treatment.SCALE_OUT
     assert (second.treatment, second.rule) == (Treatment.HOLD, "guard-bounds")
     assert second.reason.startswith("the budget is 3 cores, and 3 are in use")
+    wide = replace(scope, cores_max=None)
+    first, second = Guard(script, wide).decide(TopologySnapshot(SLOT_US, operators, cores_max=3.0))
+    assert first.treatment is Treatment.SCALE_OUT
+    assert second.reason.startswith("others leave 3 cores of maxCores, and 3 are in use")
 
 
 def test_cores_assigned_count_as_tasks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -180,17 +181,20 @@ def test_limits_hold_in_both_directions() -> None:
     assert lonely.reason == "2 executors, all good, and no fewer are allowed"
 
 
-def test_the_budget_of_cores_counts_all_operators() -> None:
+@pytest.mark.parametrize(("own", "left"), [(3.0, math.inf), (None, 3.0), (4.0, 3.0), (3.0, 4.0)])
+def test_the_budget_of_cores_counts_all_operators(own: float | None, left: float) -> None:
     feeds = {name: ten_on("E1") for name in ("a", "b", "c")}
     targets = dict.fromkeys(feeds, TARGET)
     limits = dict.fromkeys(feeds, TaskLimits(1, 9))
-    policy = StreamSwitch(Scope(targets, limits, cores_max=3.0, task_cpu={"a": 0.5, "b": 0.5, "c": 1.0}))
+    policy = StreamSwitch(Scope(targets, limits, cores_max=own, task_cpu={"a": 0.5, "b": 0.5, "c": 1.0}))
     for slot in range(11):
         for feed in feeds.values():
             for i in range(10):
                 feed.add(f"s{i}", 9, 9, 140_000.0, 1000)
         decisions = policy.decide(
-            TopologySnapshot(slot * SLOT_US, {name: feed.seen() for name, feed in feeds.items()})
+            TopologySnapshot(
+                slot * SLOT_US, {name: feed.seen() for name, feed in feeds.items()}, cores_max=left
+            )
         )
     # Two cores are in use; half a one more each for a and b is all there is.
     assert [decision.treatment for decision in decisions] == [

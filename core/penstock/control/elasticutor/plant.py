@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,7 +40,7 @@ class Plant:
 def plant_of(load: Load, scope: Scope) -> Plant:
     snapshot = load.snapshot
     sizes = tuple(_core_milli(scope, each.operator) for each in load.operators)
-    budget = math.inf if scope.cores_max is None else scope.cores_max * MILLI
+    budget = scope.cores_allowed(snapshot.cores_max) * MILLI
     if not snapshot.nodes:
         count = len(load.executors)
         return Plant(

@@ -129,10 +129,8 @@ def _spare(snapshot: TopologySnapshot, operator: OperatorSnapshot, scope: Scope)
     """Tasks that the operator may have on top of those it has."""
     limits = scope.limits.get(operator.operator)
     spare = math.inf if limits is None else limits.max - operator.tasks
-    if scope.cores_max is None:
-        return spare
-    free = scope.cores_max - scope.cores_used(snapshot.tasks)
-    return min(spare, math.floor(free / scope.cores_of(operator.operator)))
+    free = scope.cores_allowed(snapshot.cores_max) - scope.cores_used(snapshot.tasks)
+    return spare if free == math.inf else min(spare, math.floor(free / scope.cores_of(operator.operator)))
 
 
 def _shares(look: OperatorLook, totals: Floats) -> tuple[tuple[tuple[str, float], ...], ...]:

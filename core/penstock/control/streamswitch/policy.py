@@ -208,9 +208,7 @@ class StreamSwitch:
         return Told(at_us, names, arrival_per_s, service_per_s, np.asarray(are_good.all(axis=-1)))
 
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
-        if self._scope.cores_max is None:
-            return math.inf
-        return self._scope.cores_max - self._scope.cores_used(snapshot.tasks)
+        return self._scope.cores_allowed(snapshot.cores_max) - self._scope.cores_used(snapshot.tasks)
 
     def _decide(
         self, snapshot: TopologySnapshot, operator: str, target: LatencyTarget, cores_free: float
