@@ -240,6 +240,8 @@ class World:
         self.last: Decision | None = None
         self.config = CONFIG
         self.agents_work = True
+        self.moves_go_on = True
+        """Shards that are to leave a store do."""
         self.start_takes_s: int | None = 2
         self.have_volumes = False
         self.renewal = RenewalMemory()
@@ -512,7 +514,7 @@ class World:
                 store.applied[schedule.operator] = schedule.version
                 for shard in sorted(store.held & schedule.shards.keys()):
                     home = schedule.shards[shard].home
-                    is_target_up = self._is_store_there(home)
+                    is_target_up = self.moves_go_on and self._is_store_there(home)
                     if home != name and is_target_up and self.stores[home].applied.get(schedule.operator):
                         store.held.discard(shard)
                         self.stores[home].held.add(shard)

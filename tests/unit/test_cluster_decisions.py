@@ -391,6 +391,24 @@ def test_while_a_store_has_not_applied_a_version_only_the_dead_are_treated() -> 
     assert world.is_whole()
 
 
+def test_nothing_new_is_decided_while_shards_are_on_their_way() -> None:
+    world = started()
+    world.moves_go_on = False
+    world.nodes["node-a"].schedulable = False
+    world.edit(spec__workers__min=3)
+    world.run(8)
+    assert world.status["shardsMoving"] > 0
+    assert "shards of count leave node node-a" in world.message("Progressing")
+    version = world.schedules["words.count"].schedule.version
+    world.edit(spec__operators__2__tasks={"min": 4, "max": 8})
+    world.run(20)
+    assert world.schedules["words.count"].schedule.version == version
+    world.moves_go_on = True
+    world.run(20)
+    assert world.status["shardsMoving"] == 0
+    assert sum(world.tasks("count").values()) == 4
+
+
 def test_what_does_not_settle_holds_nothing_up_for_ever() -> None:
     world = started()
     world.agents_work = False
@@ -500,6 +518,38 @@ def test_a_resize_that_its_node_can_never_give_sends_the_worker_elsewhere() -> N
     pod.resize = Resize.INFEASIBLE
     world.run(25)
     assert "words-w0" in world.deleted
+    assert world.is_whole()
+
+
+def test_a_resize_that_is_put_off_is_waited_for_and_then_its_shards_move_elsewhere() -> None:
+    world = World(nodes=3)
+    world.run(15)
+    pod = world.pods["words-w0"]
+    pod.resize = Resize.DEFERRED
+    world.run(25)
+    pod.resize = Resize.NONE
+    world.run(1)
+    pod.resize = Resize.DEFERRED
+    world.run(25)
+    assert world.deleted == [], "a node that has the cores in time keeps its worker"
+    world.run(30)
+    assert world.deleted == ["words-w0"]
+    assert "words-w0" not in world.tasks("count")
+    assert len(world.ready_pods()) == 2
+    assert world.is_whole()
+    reasons = {event.message for event in world.events if event.reason == "WorkerRemoved"}
+    assert reasons == {"worker words-w0 is removed: node node-a does not give it its cores"}
+
+
+def test_where_there_is_no_other_room_a_resize_is_waited_for_on_and_on() -> None:
+    world = World(nodes=1)
+    world.run(20)
+    before = world.uids()
+    world.nodes["node-a"].cpu_millis = sum(pod.cpu_millis for pod in world.pods.values())
+    for pod in world.pods.values():
+        pod.resize = Resize.DEFERRED
+    world.run(200)
+    assert world.uids() == before
     assert world.is_whole()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from cluster_world import manifest
+from core_budgets import budget_of, schedule, topology
 from penstock.api.latency_sla import LatencySLAStatus
 from penstock_operator.cluster.cluster_api import EVENTS
 from penstock_operator.cluster.observed import SlaGrip
@@ -158,6 +159,46 @@ def test_a_budget_bounds_the_tasks() -> None:
     assert [one["rule"] for one in world.sla_status()["decisions"]][:1] == ["at-limit"]
 
 
+def test_the_budget_of_the_namespace_bounds_the_tasks_of_all_topologies() -> None:
+    world = started()
+    world.core_budget, _ = budget_of(6.0, [topology("other")], schedule("other.calculator", "other", 4, 1))
+    world.new_leader()
+    left: list[float] = []
+    world.at_write = lambda: left.append(world.core_budget.left_to("other", {"calculator"}))
+    world.load_per_s = 700
+    world.run(40)
+    assert tasks(world) == 4, "the other topology has 4 tasks of half a core"
+    assert world.sla_status()["decisions"][0]["rule"] == "at-limit"
+    assert 2.0 == min(left) <= max(left) <= 4.0, "what is being written is not the other one's"
+
+
+def test_more_than_all_tasks_can_serve_is_told_as_infeasible() -> None:
+    world = started()
+    world.load_per_s = 3000
+    world.run(20)
+    assert world.sla_condition("Infeasible") == ("True", "Infeasible")
+    (told,) = [one for one in world.sla_status()["conditions"] if one["type"] == "Infeasible"]
+    assert "the most allowed" in told["message"]
+    assert "Infeasible" in reasons(world)
+    assert tasks(world) == 8, "the best that can be done"
+
+
+def test_nothing_is_decided_over_shards_that_are_on_their_way() -> None:
+    world = started(spec__workers__min=2, spec__operators__2__tasks={"min": 1, "max": 8, "initial": 2})
+    world.moves_go_on = False
+    world.nodes["node-a"].schedulable = False
+    world.run(8)
+    assert world.ground.busy.endswith("leave node node-a")
+    version = world.schedules["words.count"].schedule.version
+    world.load_per_s = 600
+    world.run(20)
+    assert world.schedules["words.count"].schedule.version == version
+    world.moves_go_on = True
+    world.run(20)
+    assert tasks(world) > 2
+    assert world.is_whole()
+
+
 def test_a_lost_worker_leaves_its_executors_to_the_living() -> None:
     world = started(spec__workers__min=2, spec__operators__2__tasks={"min": 1, "max": 8, "initial": 2})
     world.load_per_s = 180
@@ -215,8 +256,11 @@ def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they
     assert status["observedGeneration"] == 1
     assert status["met"] is True
     assert status["latency"].endswith("ms")
+    assert status["predictedLatency"].endswith("ms")
     assert status["tasks"] == status["executors"] == tasks(world)
+    assert 1 < status["meanTasks"] < status["tasks"]
     assert 0 < status["successRate"] < 1
+    assert 0 < status["successRateSinceStart"] < 1
     assert status["lastDecision"].startswith("count: ")
     assert status["lastScaled"]
     assert world.sla_condition("SLAMet") == ("True", "WithinBound")

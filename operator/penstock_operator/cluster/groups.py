@@ -112,7 +112,8 @@ def _placed(
         if spares:
             active.append(_nearest_spare(spares, active, leaver.node))
             gone = [leaver]
-        elif not has_room and len(active) > 1:
+        elif not has_room and len(active) > 1 and (leaver.is_cordoned or not leaver.is_current):
+            # One that only lacks cores is better off than all would be on fewer nodes.
             gone = [leaver]
         treatment, reason = _handover(leaver)
     staying = tuple(worker for worker in active if worker not in gone)
@@ -122,6 +123,8 @@ def _placed(
 def _handover(worker: Worker) -> tuple[str, str]:
     if worker.is_cordoned:
         return f"worker {worker.name} leaves node {worker.node}, which is cordoned", "Evacuating"
+    if worker.lacks_cores:
+        return f"worker {worker.name} leaves node {worker.node}, which does not give it its cores", "NoCores"
     return f"worker {worker.name} is replaced: what it was made from has changed", "RollingTemplate"
 
 
@@ -250,7 +253,11 @@ def avoids(node: str) -> str:
 
 
 def _why_outdated(worker: Worker) -> str:
-    return f"node {worker.node} is cordoned" if worker.is_cordoned else "what it was made from has changed"
+    if worker.is_cordoned:
+        return f"node {worker.node} is cordoned"
+    if worker.lacks_cores:
+        return f"node {worker.node} does not give it its cores"
+    return "what it was made from has changed"
 
 
 def _counts(worker: Worker) -> bool:

@@ -169,6 +169,7 @@ class Turn:
         created = str((self.observed.topology.manifest.get("metadata") or {}).get("creationTimestamp", ""))
         first = served_before(self.observed.needs, name, self.topology.spec.priority, created)
         avoided = {n.name for n in self.observed.nodes if self.since.recalls(avoids(n.name), AVOID_S)}
+        avoided |= {worker.node for worker in self.workers if worker.lacks_cores}
         return NodeRooms(self.observed.nodes, self.observed.stores, self.rules, counts, first, avoided)
 
     def size_for(self, group: Group, *, is_spare: bool = False) -> Size:

@@ -29,8 +29,11 @@ UNREADY_GRACE_S = 3.0
 """A worker that ran before; a container's restart costs a Spark start, and others can take over at once."""
 STARTUP_GRACE_S = 90.0
 """A pod's first start: its image may have to be pulled."""
+DEFERRED_GRACE_S = 30.0
+"""A node that has not the cores that a pod asks for may have them once another one has left."""
 ROW_AGE_US_MAX = 5_000_000
 """A worker writes its row every second; a fresh one shows that it lives, whatever its probe says."""
+_FAILED = (Resize.INFEASIBLE, Resize.ERROR)
 _ENDED = ("Failed", "Succeeded")
 _STARTING_REASONS = ("", "ContainerCreating", "PodInitializing", "Unschedulable")
 
@@ -46,8 +49,9 @@ class WorkerState(StrEnum):
 class Worker:
     """One worker: a pod, or a name in a Schedule whose pod is not there.
 
-    `is_current`: of the template as it is now, and of a size that its node can give. `executors`, `shards`
-    and `tasks` are counts over all Schedules.
+    `is_current`: of the template as it is now, and of a size that its node can give. `lacks_cores`: its node
+    does not give it those that it asks for, and perhaps never will.
+    `executors`, `shards` and `tasks` are counts over all Schedules.
     """
 
     name: str
@@ -60,6 +64,7 @@ class Worker:
     executors: int = 0
     shards: int = 0
     tasks: int = 0
+    lacks_cores: bool = False
 
     @property
     def index(self) -> int:
@@ -77,7 +82,7 @@ class Worker:
     @property
     def must_go(self) -> bool:
         """It runs, and should run elsewhere or anew."""
-        return not self.is_current or self.is_cordoned
+        return not self.is_current or self.is_cordoned or self.lacks_cores
 
 
 @dataclass(slots=True)
@@ -128,7 +133,6 @@ def judge_workers(
         node = pod.node if pod is not None else place.node if place is not None else ""
         holding = holdings.get(name, _Holding())
         operator = (pod.labels if pod is not None else {}).get(LABEL_OPERATOR, "")
-        has_failed_resize = pod is not None and pod.resize in (Resize.INFEASIBLE, Resize.ERROR)
         workers.append(
             Worker(
                 name=name,
@@ -137,14 +141,22 @@ def judge_workers(
                 state=judge.state(name, pod, node, holds_executors=holding.executors > 0),
                 pod=pod,
                 is_current=pod is None
-                or (template_hash in (None, pod.template_hash) and not has_failed_resize),
+                or (template_hash in (None, pod.template_hash) and pod.resize not in _FAILED),
                 is_cordoned=node in cordoned,
                 executors=holding.executors,
                 shards=holding.shards,
                 tasks=holding.tasks,
+                lacks_cores=pod is not None and _lacks_cores(pod, since),
             )
         )
     return tuple(workers)
+
+
+def _lacks_cores(pod: ObservedPod, since: SinceWhen) -> bool:
+    """Whether a resize has come to nothing, or has been put off for too long."""
+    if pod.resize is Resize.DEFERRED:
+        return since.lasts_s(f"deferred:{pod.uid}") >= DEFERRED_GRACE_S
+    return pod.resize in _FAILED
 
 
 def worker_place(worker: Worker, schedules: Sequence[ObservedSchedule]) -> WorkerPlace:
