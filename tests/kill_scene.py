@@ -150,6 +150,18 @@ class KillScene:
             )
             self.api.put(f"words-{operator}", to_spec(schedule, "words", UID))
 
+    def wait_applied(self) -> None:
+        """Until both nodes have told that they have the newest Schedules."""
+
+        def applied() -> bool:
+            return all(
+                self.api.applied(f"words-{operator}").get(node, {}).get("version") == self.version
+                for operator in ("src", *TARGETS)
+                for node in NODES
+            )
+
+        eventually(applied, "both nodes have applied the schedules")
+
     # --- a move, step by step
 
     @contextmanager

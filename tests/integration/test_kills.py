@@ -164,6 +164,27 @@ def test_a_move_ends_with_one_owner_and_exact_totals_whoever_is_struck_at_whatev
         scene.settle()
 
 
+@pytest.mark.parametrize("step", Step, ids=str)
+def test_a_move_goes_on_to_its_end_while_there_is_neither_operator_nor_api_server(
+    standing: Standing, step: Step
+) -> None:
+    """An operator does nothing but by the API server."""
+    with standing.scene() as (scene, number):
+        shard = TARGETS["mid"][number % 4]
+        source = scene.home(shard)
+        with scene.held_at(step, shard, source):
+            scene.give(shard, to=next(worker for worker, node in WORKERS.items() if node != source))
+            scene.publish()
+            scene.wait_applied()
+            scene.wait_recorded(step, shard, source)
+            scene.api.go_away()
+        try:
+            scene.wait_at_home()
+        finally:
+            scene.api.come_back()
+        scene.settle()
+
+
 @pytest.mark.parametrize("new", ["the node's other worker", "a worker of another node"])
 def test_an_owner_that_was_stopped_for_longer_than_the_delayed_kill_commits_nothing(
     standing: Standing, new: str

@@ -1,22 +1,25 @@
-"""The agent's driver of moves, on stores in memory: whom it tells, and when it lets a shard go."""
+"""The agent's driver of moves, on stores in memory: whom it tells, how many it makes at once, when it lets a
+shard go or takes it back."""
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import Queue
+from typing import Any
 
 import pytest
 
 from move_scene import MoveScene
 from penstock.store.move_progress import MoveObstacle, MoveStep
 from penstock.store.mover import MoveKind
-from penstock.store.moves import Install, Thaw
-from penstock.store.port import NodeStore, ShardStatus, StateWrite, StoreUnreachable
-from penstock_operator.agent.moving import LET_GO_S, PRECOPY_SHARE, MoveDriver
+from penstock.store.moves import Chunk, Freeze, Install, Thaw
+from penstock.store.port import NodeStore, Request, ShardStatus, StateSnapshot, StateWrite, StoreUnreachable
+from penstock_operator.agent.moving import LET_GO_S, MOVES_AT_ONCE, PRECOPY_SHARE, MoveDriver
 from penstock_operator.agent.store_side import DueMove
 from store_backends import MemoryBackend, StoreMeanwhile
+from store_scenario import SHARDS
 
 X = "mid/0"
 KEY = ("t1", X)
@@ -113,3 +116,124 @@ def test_what_is_not_wanted_any_more_is_forgotten(scene: Scene) -> None:
     scene.tried_when_let_go.get(timeout=WAIT_S)
     scene.driver.want([])
     assert scene.driver.progress() == {}
+
+
+# --- several moves, and their end before it is reached ------------------------------------------------
+
+
+class Door:
+    """Where chunks come in: while it is shut nobody gets past."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._is_open = False
+        self._waiting = 0
+
+    def pass_through(self) -> None:
+        with self._changed:
+            self._waiting += 1
+            self._changed.notify_all()
+            assert self._changed.wait_for(lambda: self._is_open, WAIT_S)
+            self._waiting -= 1
+
+    def await_waiting(self, count: int, timeout_s: float = WAIT_S) -> bool:
+        """Whether so many wait, now or before the time is over."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._waiting >= count, timeout_s)
+
+    def open(self) -> None:
+        with self._changed:
+            self._is_open = True
+            self._changed.notify_all()
+
+
+class OneAtATime(StoreMeanwhile):
+    """The twin is one thread's; a driver has several."""
+
+    lock = threading.Lock()
+
+    def __init__(self, store: NodeStore, kind: type, do: Callable[[], object], frozen: list[str]) -> None:
+        super().__init__(store, kind, do)
+        self.frozen = frozen
+
+    def call(self, call: Request[Any]) -> Any:
+        if isinstance(call, self._kind):
+            self._do()
+        with self.lock:
+            answer = self._store.call(call)
+        if isinstance(call, Freeze) and isinstance(answer, Chunk):
+            self.frozen.append(call.shard)
+        return answer
+
+
+@pytest.fixture
+def door() -> Door:
+    return Door()
+
+
+@pytest.fixture
+def moving() -> MoveScene:
+    return MoveScene(MemoryBackend())
+
+
+@pytest.fixture
+def frozen() -> list[str]:
+    """Shards that were stopped for their move."""
+    return []
+
+
+@pytest.fixture
+def ended() -> threading.Semaphore:
+    """Released at the end of each move."""
+    return threading.Semaphore(0)
+
+
+@pytest.fixture
+def driver(
+    moving: MoveScene, door: Door, frozen: list[str], ended: threading.Semaphore
+) -> Iterator[MoveDriver]:
+    def open_store(store_id: str, _: str) -> NodeStore:
+        store = moving.at[store_id].store
+        if store_id == "s2":
+            return OneAtATime(store, Install, door.pass_through, frozen)
+        return OneAtATime(store, Thaw, lambda: None, frozen)
+
+    driver = MoveDriver("s1", open_store, lambda *_: None, ended.release)
+    driver.start()
+    yield driver
+    door.open()
+    driver.stop()
+    driver.join(WAIT_S)
+
+
+def test_so_many_moves_go_on_side_by_side_and_no_more(
+    driver: MoveDriver, moving: MoveScene, door: Door, frozen: list[str], ended: threading.Semaphore
+) -> None:
+    moving.send_all_away()
+    assert len(SHARDS) > MOVES_AT_ONCE > 1
+    driver.want([DueMove("t1", shard, MoveKind.MOVE, "s2", moving.version) for shard in SHARDS])
+    assert door.await_waiting(MOVES_AT_ONCE), "they do not wait for each other"
+    assert not door.await_waiting(MOVES_AT_ONCE + 1, timeout_s=0.3), "the rest waits for one of them to end"
+    door.open()
+    assert all(ended.acquire(timeout=WAIT_S) for _ in SHARDS)
+    assert [moving.status(shard) for shard in SHARDS] == [["moved", "active"]] * len(SHARDS)
+    assert sorted(frozen) == sorted(SHARDS)
+
+
+def test_a_schedule_that_names_the_old_home_again_takes_a_move_back_while_it_is_copied(
+    driver: MoveDriver, moving: MoveScene, door: Door, frozen: list[str], ended: threading.Semaphore
+) -> None:
+    state = {(b"", b"k%d" % n): b"v" for n in range(30)}
+    moving.a.commit(X, state=[StateWrite(*name, value) for name, value in state.items()])
+    moving.send_home(X, "s2")
+    driver.want([DueMove(*KEY, MoveKind.MOVE, "s2", moving.version)])
+    assert door.await_waiting(1)
+    assert moving.status(X)[0] == "copying"
+    moving.send_home(X, "s1")
+    driver.want([DueMove(*KEY, MoveKind.BACK, "s1", moving.version)])
+    door.open()
+    assert ended.acquire(timeout=WAIT_S)
+    assert moving.status(X) == ["active", "moved"]
+    assert frozen == []
+    assert moving.a.store.call(StateSnapshot(X)) == state
+    moving.a.commit(X, state=[StateWrite(b"", b"k1", b"went on")])
