@@ -124,7 +124,8 @@ def test_many_equal_shards_always_get_below_theta(tasks: int, shards_per_task: i
 def test_each_round_takes_the_move_that_lowers_delta_most() -> None:
     load = {"o/0": 0.35, "o/1": 0.5, "o/2": 0.1, "o/3": 0.05}
     balance = rebalance(names(4), {"o/0": 0, "o/1": 0, "o/2": 0, "o/3": 1}, [0, 1], load)
-    # Moving 0.35 would leave 0.6 against 0.4, moving 0.5 leaves 0.45 against 0.55.
+    # Section 3.1: delta is the greatest load over the mean, 0.95 / 0.5. Moving 0.35 would leave 0.6 against
+    # 0.4, moving 0.5 leaves 0.45 against 0.55: 0.55 / 0.5.
     assert balance.moves == (("o/1", 0, 1),)
     assert balance.imbalance_before == pytest.approx(1.9)
     assert balance.imbalance_after == pytest.approx(1.1)

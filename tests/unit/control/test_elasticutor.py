@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from penstock.control.decision import AssignCores, Decision, Health, Treatment
 from penstock.control.elasticutor.core_assignment import THRESHOLD_BYTES_PER_S
 from penstock.control.elasticutor.policy import Elasticutor, Settings, naive_ec
+from penstock.control.guard import Guard
 from penstock.control.samples.sample_columns import SampleColumns
 from penstock.control.samples.sample_table import (
     ARRIVED,
@@ -46,9 +47,11 @@ class Plant:
         service_us: float = 10_000,
         state_bytes: int | None = 1_000,
         bytes_per_row: Mapping[str, int] | None = None,
+        cores_max: float = math.inf,
     ) -> None:
         self.now_us = 0
         self.nodes = nodes
+        self.cores_max = cores_max
         self.service_us = service_us
         self.state_bytes = state_bytes
         self.bytes_per_row = bytes_per_row or {}
@@ -76,6 +79,7 @@ class Plant:
             {name: self._operator(name) for name in self.operators},
             self.nodes,
             tuple(zip(self.operators, self.operators[1:], strict=False)),
+            self.cores_max,
         )
 
     def _operator(self, operator: str) -> OperatorSnapshot:
@@ -295,6 +299,9 @@ def test_limits_and_budget_hold() -> None:
     plant = Plant({"n0": 16}, {"count": ["n0"]})
     settled(Elasticutor(scope("count", cores_max=2, task_cpu={"count": 0.5})), plant, {"count-0": 450})
     assert plant.total("count-0") == 4
+    plant = Plant({"n0": 16}, {"count": ["n0"]}, cores_max=2.0)
+    settled(Elasticutor(scope("count", task_cpu={"count": 0.5})), plant, {"count-0": 450})
+    assert plant.total("count-0") == 4, "what others leave of a budget that they share"
 
 
 def test_the_lower_limit_is_filled() -> None:
@@ -404,6 +411,35 @@ def test_an_even_load_is_decided_upon_once(rates: list[float]) -> None:
     for _ in range(10):
         plant.run(1, loads)
         assert not any(decision.actions for decision in policy.decide(plant.snapshot()))
+
+
+CALM_S = 5
+"""What had too many cores for so long gives some back."""
+
+
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(20, 400), min_size=2, max_size=6))
+@settings(deadline=None, max_examples=30)
+def test_under_random_loads_no_core_that_was_given_back_is_soon_asked_for_again(
+    seed: int, phases: list[int]
+) -> None:
+    """Unless more arrives than in the time before it was given back."""
+    random = np.random.default_rng(seed)
+    plant = Plant({"n0": 64}, {"count": ["n0"]})
+    of = scope("count")
+    policy = Guard(Elasticutor(of), of)
+    rates: list[int] = []
+    given_back: int | None = None
+    for level in phases:
+        for _ in range(int(random.integers(5, 40))):
+            rates.append(int(random.poisson(level)))
+            plant.run(1, {"count-0": rates[-1]})
+            before = plant.total("count-0")
+            plant.carry_out(policy.decide(plant.snapshot()))
+            after = plant.total("count-0")
+            if after < before:
+                given_back = len(rates)
+            elif after > before and given_back is not None and len(rates) - given_back <= CALM_S:
+                assert rates[-1] > max(rates[max(given_back - CALM_S, 0) : given_back])
 
 
 # --- tables and rates ----------------------------------------------------------------------------------

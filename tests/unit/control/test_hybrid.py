@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import pairwise
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from penstock.control.decision import (
     Action,
@@ -18,9 +22,12 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.elasticutor.policy import Elasticutor
+from penstock.control.guard import Guard, GuardRules
 from penstock.control.hybrid.plans import Settings
 from penstock.control.hybrid.policy import Hybrid
+from penstock.control.policy import Policy
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
+from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
 S = 1_000_000
@@ -38,6 +45,7 @@ class Operator:
         self.assignment = {f"o/{name}.{k}": name for name in executors for k in range(shards)}
         self.rows = dict.fromkeys(self.assignment, 0)
         self.treated = False
+        self.cores_max = math.inf
 
     def run(self, seconds: int, per_s: Mapping[str, int]) -> None:
         """Let `seconds` pass with so many rows a second for each shard of the executors that were there at
@@ -57,7 +65,7 @@ class Operator:
             for name, cores in self.cores.items()
         )
         operator = OperatorSnapshot("o", executors, dict(self.assignment), samples, self.treated)
-        return TopologySnapshot(self.now_us, {"o": operator}, self.nodes)
+        return TopologySnapshot(self.now_us, {"o": operator}, self.nodes, cores_max=self.cores_max)
 
     def carry_out(self, decision: Decision) -> None:
         """Executors, shards and cores as decided."""
@@ -86,7 +94,7 @@ def scope(limits: TaskLimits | None = None) -> Scope:
     )
 
 
-def run(policy: Hybrid, operator: Operator, seconds: int, per_s: Mapping[str, int]) -> list[Decision]:
+def run(policy: Policy, operator: Operator, seconds: int, per_s: Mapping[str, int]) -> list[Decision]:
     """A look a second; each decision is carried out."""
     made = []
     for _ in range(seconds):
@@ -169,6 +177,14 @@ def test_a_split_stays_within_the_limits() -> None:
     assert not any(decision.treatment is Treatment.REPARTITION for decision in made)
 
 
+def test_a_split_stays_within_what_others_leave_of_a_budget() -> None:
+    operator = Operator({"n0": 4, "n1": 8}, {"a": "n0"})
+    operator.cores_max = 1.0
+    made = run(hybrid(), operator, 25, {"a": 750})
+    assert operator.cores == {"a": {"n0": 1}}
+    assert not any(decision.treatment is Treatment.REPARTITION for decision in made)
+
+
 def test_one_thing_at_a_slow_moment_and_none_before() -> None:
     operator = Operator({"n0": 4, "n1": 4, "n2": 4}, {"a": "n0"})
     made = run(hybrid(), operator, 40, {"a": 1100})
@@ -246,3 +262,22 @@ def test_nothing_is_repartitioned_while_a_treatment_is_under_way() -> None:
 def test_the_slow_time_scale_is_ten_seconds_and_up() -> None:
     with pytest.raises(ValueError, match="slow time scale"):
         Settings(every_us=9 * S)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+@settings(deadline=None, max_examples=25)
+def test_under_random_loads_nothing_swings(seed: int, phases: int) -> None:
+    """As it is live, with both parents and the guard: it comes to rest under any load that stays, and on the
+    way there executors are changed on the slow time scale alone."""
+    random = np.random.default_rng(seed)
+    operator = Operator({"n0": 4, "n1": 4, "n2": 4}, {"a": "n0", "b": "n1", "c": "n2"})
+    of = scope(TaskLimits(1, 12))
+    inner = Hybrid(of, Elasticutor(of), StreamSwitch(of, one_at_a_time=True))
+    policy = Guard(inner, of, GuardRules(scale_in_after_us=2 * S))
+    for _ in range(phases):
+        loads = dict(zip("abc", random.integers(0, 400, 3).tolist(), strict=True))
+        made = run(policy, operator, 150, loads)
+        changed = [at for at, one in enumerate(made) if one.treatment is Treatment.REPARTITION]
+        assert all(later - earlier >= 10 for earlier, later in pairwise(changed))
+        assert not any(one.actions for one in made[-30:]), loads
+        assert 1 <= sum(sum(cores.values()) for cores in operator.cores.values()) <= 12
