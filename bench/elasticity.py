@@ -137,6 +137,8 @@ def main() -> None:
             for value, outcomes in of.items()
         }
     omega = dict(chosen[0].settings(full=options.full))
+    shown = {policy: micro[policy, omega[f"{OMEGA_SHOWN:g}"]] for policy in POLICIES}
+    paper().print(_transients_table(shown))
     RESULTS.mkdir(exist_ok=True)
     elasticity_plot.draw(
         RESULTS / "elasticity.png",
@@ -151,7 +153,7 @@ def main() -> None:
             ]
             for policy in POLICIES
         },
-        {TITLES[policy]: micro[policy, omega[f"{OMEGA_SHOWN:g}"]].per_second for policy in POLICIES},
+        {TITLES[policy]: outcome.per_second for policy, outcome in shown.items()},
         {
             TITLES[policy]: (outcome.throughput_per_s, outcome.p99_latency_ms)
             for policy, outcome in stock.items()
@@ -166,6 +168,7 @@ def main() -> None:
             "seconds": options.seconds,
             "stock_seconds": options.stock_seconds,
             **figures,
+            "transients_s": {policy: list(outcome.transients_s) for policy, outcome in shown.items()},
             "stock_exchange": {
                 policy: {
                     **_figures(stock[policy]),
@@ -229,6 +232,17 @@ def _micro_table(experiment: Experiment, outcomes: Mapping[str, Mapping[str, Out
                 str(outcome.switches),
                 f"{outcome.switching_ms:.0f} ms" if outcome.switches else "",
             )
+    return table
+
+
+def _transients_table(outcomes: Mapping[str, Outcome]) -> Table:
+    title = f"short of throughput after each shuffle, omega = {OMEGA_SHOWN:g}"
+    table = Table(title=title, title_justify="left")
+    _columns(table, ("policy",), ("seconds", "the paper"))
+    published = {RESOURCE_CENTRIC: "10 to 20", ELASTICUTOR: "1 to 3"}
+    for policy, outcome in outcomes.items():
+        told = ", ".join(f"{seconds:.1f}" for seconds in outcome.transients_s)
+        table.add_row(TITLES[policy], told, published.get(policy, ""))
     return table
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from bench.transients import transients_s
 from bench.workloads import market_clearing, shuffled_keys
 from bench.workloads.market_clearing import Stage
 from bench.workloads.shuffled_keys import (
@@ -83,6 +84,8 @@ class Outcome:
     mean_tasks: float
     per_second: tuple[float, ...]
     """Throughput of each second, the warm-up included."""
+    transients_s: tuple[float, ...]
+    """How long throughput was short after each shuffle: see `transients`."""
 
 
 def micro_trial(policy: str, setting: Setting, seconds: float, seed: int) -> Outcome:
@@ -116,7 +119,8 @@ def micro_trial(policy: str, setting: Setting, seconds: float, seed: int) -> Out
         (operator,), nodes=dict.fromkeys(names, NODE_CORES), bandwidth_bytes_per_s=NETWORK_BYTES_PER_S
     )
     result = _run(topology, {CALCULATOR: rows}, policy, seed)
-    return _outcome(result, [result.operators[CALCULATOR]], [])
+    shuffled = shuffled_keys.shuffles(setting, WARM_UP_S + seconds)
+    return _outcome(result, [result.operators[CALCULATOR]], [], shuffled)
 
 
 def stock_exchange_trial(policy: str, nodes: int, seconds: float, seed: int) -> Outcome:
@@ -138,7 +142,7 @@ def stock_exchange_trial(policy: str, nodes: int, seconds: float, seed: int) -> 
     )
     result = _run(topology, {stages[0].name: rows}, policy, seed)
     first, *behind = (result.operators[stage.name] for stage in stages)
-    return _outcome(result, [first], behind)
+    return _outcome(result, [first], behind, [])
 
 
 def executors_of(policy: str, stages: Sequence[Stage], nodes: int) -> list[tuple[int, int]]:
@@ -229,7 +233,9 @@ def _run(topology: SimulatedTopology, rows: Mapping[str, NDArray[np.int64]], pol
     )
 
 
-def _outcome(result: Run, first: Sequence[OperatorRun], behind: Sequence[OperatorRun]) -> Outcome:
+def _outcome(
+    result: Run, first: Sequence[OperatorRun], behind: Sequence[OperatorRun], shuffled: Sequence[int]
+) -> Outcome:
     begin = round(WARM_UP_S * 1e6 / result.slot_us)
     seconds = result.duration_us / 1e6 - WARM_UP_S
     done = sum(of.completed for of in first)
@@ -260,6 +266,7 @@ def _outcome(result: Run, first: Sequence[OperatorRun], behind: Sequence[Operato
         remote_mb_per_s=sum(of.remote_bytes for of in every) / (result.duration_us / 1e6) / _MB,
         mean_tasks=sum(float(of.tasks[begin:].mean()) for of in every),
         per_second=tuple((done[: len(done) // slots * slots].reshape(-1, slots).sum(axis=1)).tolist()),
+        transients_s=transients_s(done, result.slot_us / 1e6, shuffled),
     )
 
 

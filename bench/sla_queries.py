@@ -216,6 +216,7 @@ def _query_result(
         "scale-in",
         "load-balance",
         "switching",
+        "mixed",
     ):
         table.add_column(heading, justify="left" if heading in ("varied", "value") else "right")
     rows = []
@@ -228,6 +229,8 @@ def _query_result(
             "load_balances": float(np.mean([o.treatments.get("load-balance", 0) for o in of])),
             "switching_s": float(np.mean([o.switching_s for o in of])),
         }
+        if setting.query.mixed_share:
+            figures["mixed_share"] = float(np.mean([o.mixed_share for o in of]))
         table.add_row(
             setting.varied,
             setting.value,
@@ -235,6 +238,7 @@ def _query_result(
             f"{figures['mean_executors']:.2f}",
             *(f"{figures[name]:.0f}" for name in ("scale_outs", "scale_ins", "load_balances")),
             f"{figures['switching_s']:.0f} s",
+            f"{figures['mixed_share']:.0%}" if setting.query.mixed_share else "",
         )
         rounded = {name: round(value, 5) for name, value in figures.items()}
         rows.append({"varied": setting.varied, "value": setting.value, **rounded})

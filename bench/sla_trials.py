@@ -90,12 +90,13 @@ class Trial:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`success` is the share of kept windows of each shard; `treatments` how many of each kind were carried
-    out."""
+    out; `mixed_share` how much of the executors were of the other kind, where there are two."""
 
     success: tuple[float, ...]
     mean_executors: float
     treatments: Mapping[str, int]
     switching_s: float
+    mixed_share: float
 
     @property
     def success_rate(self) -> float:
@@ -269,9 +270,11 @@ def outcome_of(result: Run, success: NDArray[np.float64], warm_up_s: float = 0.0
         for decision in result.decisions
         if decision.actions and decision.at_us >= warm_up_s * 1e6
     )
+    executors = sum(float(of.tasks[begin:].mean()) for of in result.operators.values())
+    mixed = sum(float(of.mixed_tasks[begin:].mean()) for of in result.operators.values())
     return Outcome(
         success=tuple(success.tolist()),
-        mean_executors=sum(float(of.tasks[begin:].mean()) for of in result.operators.values()),
+        mean_executors=executors,
         treatments=dict(kinds),
         switching_s=sum(
             switch.switching_us / 1e6
@@ -279,6 +282,7 @@ def outcome_of(result: Run, success: NDArray[np.float64], warm_up_s: float = 0.0
             for switch in of.switches
             if switch.asked_us >= warm_up_s * 1e6
         ),
+        mixed_share=mixed / executors,
     )
 
 

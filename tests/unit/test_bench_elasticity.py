@@ -18,6 +18,7 @@ from bench.elasticity_trials import (
     micro_trial,
     stock_exchange_trial,
 )
+from bench.transients import transients_s
 from bench.workloads import market_clearing, shuffled_keys
 from bench.workloads.shuffled_keys import KEYS, NODE_CORES, SLOT_MS, WARM_UP_S, Setting
 
@@ -115,3 +116,15 @@ def test_every_experiment_has_the_papers_policies_and_its_short_run_is_part_of_t
     for experiment in experiments(8):
         assert set(experiment.short) <= set(experiment.full)
         assert {STATIC, RESOURCE_CENTRIC, ELASTICUTOR} <= set(experiment.policies)
+
+
+def test_a_transient_is_the_time_in_which_a_second_has_less_than_nine_tenths_of_what_it_comes_to() -> None:
+    # 10 rows a slot of 100 ms; none for 2 s from slot 50 on, half of them for 3 s from slot 200 on.
+    rows = np.full(300, 10.0)
+    rows[50:70] = 0
+    rows[200:230] = 5
+    # A window of ten slots is below 90 rows once it holds two empty ones, or three halved ones, until as many
+    # are left in it.
+    assert transients_s(rows, 0.1, [50, 200]) == (pytest.approx(2.7), pytest.approx(3.5))
+    assert transients_s(rows, 0.1, [100]) == (pytest.approx(3.5),)
+    assert transients_s(rows, 0.1, []) == ()

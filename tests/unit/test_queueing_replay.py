@@ -230,6 +230,8 @@ def test_a_slower_executor_takes_longer() -> None:
     found = go(operator(speeds=SpeedMix(0.5, 1.0)), even(1, 100)).operators["o"]
     # 4 rows of 10 ms a slot: load 0.4, M/D/1.
     assert found.mean_latency_us == pytest.approx(10_000 * (1 + 0.5 * 0.4 / 0.6), rel=0.01)
+    assert found.mixed_tasks.tolist() == found.tasks.tolist()
+    assert not go(operator(), even(1, 100)).operators["o"].mixed_tasks.any()
 
 
 def test_tasks_of_an_executor_share_its_shards_and_are_balanced() -> None:

@@ -275,7 +275,8 @@ class OperatorRun:
     `success` is [shards], the share of windows (t - T, t], one at every slot t >= T, in which the shard's SLA
     held: see `success.met`. `completed` and `latency_sum_us` are [slots, shards] by slot of completion, and
     None unless the run was asked to keep them. `latency_counts` are rows by bucket of `metrics.latency`.
-    `tasks` counts from the moment they are asked for.
+    `tasks` counts from the moment they are asked for; `mixed_tasks` are those among them whose executor's
+    speed is not 1.
     """
 
     operator: str
@@ -284,6 +285,7 @@ class OperatorRun:
     completed: FloatArray
     tasks: FloatArray
     executors: FloatArray
+    mixed_tasks: FloatArray
     latency_mean_us: FloatArray
     """Of rows completed in the slot; nan without any."""
     latency_max_us: FloatArray

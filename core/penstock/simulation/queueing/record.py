@@ -29,6 +29,7 @@ class Record:
         self.latency_max_us = np.full(slots, np.nan)
         self.task_us = np.zeros(slots)
         self.executor_us = np.zeros(slots)
+        self.mixed_us = np.zeros(slots)
         self.latency_counts = np.zeros(_BUCKETS)
         self.remote_rows = 0.0
         shape = (slots, shards) if keeps_shards else (0, shards)
@@ -97,10 +98,11 @@ class Record:
     def count_row(self, latency_us: float) -> None:
         self.latency_counts[min(bucket_of(latency_us), _BUCKETS - 1)] += 1
 
-    def cost(self, begin_us: float, end_us: float, tasks: int, executors: int) -> None:
-        """They were there from `begin_us` to `end_us`."""
+    def cost(self, begin_us: float, end_us: float, tasks: int, executors: int, mixed: int) -> None:
+        """They were there from `begin_us` to `end_us`; `mixed` are tasks of another speed than 1."""
         first, last = int(begin_us // self.slot_us), math.ceil(end_us / self.slot_us)
         edges = np.arange(first, last + 1) * float(self.slot_us)
         length = np.minimum(edges[1:], end_us) - np.maximum(edges[:-1], begin_us)
         self.task_us[first:last] += tasks * length
         self.executor_us[first:last] += executors * length
+        self.mixed_us[first:last] += mixed * length

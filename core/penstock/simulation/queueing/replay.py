@@ -139,7 +139,11 @@ class _Replay:
             done, actions = self._show(ends_us)
             for name, station in self._stations.items():
                 self._records[name].cost(
-                    now_us, float(ends_us[done - 1]), station.tasks, len(station.executors)
+                    now_us,
+                    float(ends_us[done - 1]),
+                    station.tasks,
+                    len(station.executors),
+                    station.mixed_tasks,
                 )
             self._network.settle(done)
             for name, todo in actions.items():
@@ -289,6 +293,7 @@ class _Replay:
             completed=record.completed,
             tasks=record.task_us / self._arrivals.slot_us,
             executors=record.executor_us / self._arrivals.slot_us,
+            mixed_tasks=record.mixed_us / self._arrivals.slot_us,
             latency_mean_us=mean_us,
             latency_max_us=record.latency_max_us,
             switches=tuple(station.switches),

@@ -126,6 +126,11 @@ class Station:
         return sum(executor.tasks for executor in self.executors.values())
 
     @property
+    def mixed_tasks(self) -> int:
+        """Of these, those of executors whose speed is not 1."""
+        return sum(executor.tasks for executor in self.executors.values() if executor.speed != 1.0)
+
+    @property
     def next_us(self) -> float:
         """When something happens next; inf when nothing will."""
         return self._happenings[0].at_us if self._happenings else float("inf")
