@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -341,6 +342,67 @@ def test_health_and_metrics_are_told_over_http(nodes: RedisBackend) -> None:
         assert 'penstock_operator_topologies{phase="Running"} 1.0' in text
         assert 'penstock_operator_actions_total{action="CreatePod",outcome="done"} 1.0' in text
         assert replica.health().fault == ""
+
+    tell(nodes, story)
+
+
+def hang(monkeypatch: pytest.MonkeyPatch, cluster: MemoryCluster, method: str, kind: Kind) -> asyncio.Event:
+    """From now on the method's calls about one kind have no answer, until the event is set."""
+    let_go = asyncio.Event()
+    answering = getattr(cluster, method)
+
+    async def called(about: Kind, *arguments: Any) -> Any:
+        if about == kind:
+            await let_go.wait()
+        return await answering(about, *arguments)
+
+    monkeypatch.setattr(cluster, method, called)
+    return let_go
+
+
+async def until_told(replica: Replica, holds: Callable[[str], bool]) -> None:
+    """Wait until what the replica says of its health is so."""
+    async with asyncio.timeout(30):
+        while not holds(replica.health().fault):
+            await asyncio.sleep(0.02)
+
+
+def test_a_loop_that_comes_to_no_end_makes_the_replica_unhealthy(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_operator.cluster.reconcile.STALLED_S", 1.0)
+    monkeypatch.setattr("penstock_operator.cluster.reconcile._LOOK_S_MAX", 0.1)
+
+    async def story(stage: Stage, replica: Replica) -> None:
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        let_go = hang(monkeypatch, stage.cluster, "apply_status", TOPOLOGIES)
+        edited = await stage.cluster.get(TOPOLOGIES, "words")
+        assert edited is not None
+        edited["spec"]["paused"] = True
+        assert isinstance(await stage.cluster.replace(TOPOLOGIES, edited), dict)
+        await until_told(replica, lambda fault: "the loop of topology words has not ended a turn" in fault)
+        with pytest.raises(HTTPError) as answer:
+            await asyncio.to_thread(
+                urllib.request.urlopen, f"http://127.0.0.1:{stage.port}/healthz", timeout=5
+            )
+        assert answer.value.code == 503
+        assert "topology words" in json.loads(answer.value.read())["fault"]
+        let_go.set()
+        await until_told(replica, lambda fault: not fault)
+
+    tell(nodes, story)
+
+
+def test_a_standby_that_tries_for_the_lease_no_longer_is_unhealthy(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_operator.cluster.main.STALLED_S", 0.1)
+
+    async def story(stage: Stage, replica: Replica) -> None:
+        hang(monkeypatch, stage.cluster, "get", LEASES)
+        await until_told(replica, lambda fault: "the Lease has not been tried" in fault)
+        assert replica.health().role == "standby"
 
     tell(nodes, story)
 

@@ -67,6 +67,7 @@ class Elector:
         self._seen: _Seen | None = None
         self._term: int | None = None
         self._renewed_s = 0.0
+        self._tried_s: float | None = None
 
     @property
     def term(self) -> int | None:
@@ -77,11 +78,16 @@ class Elector:
         """Whether nobody else can lead by now."""
         return self._term is not None and self._left_s() > 0
 
+    def untried_s(self) -> float:
+        """Since the last try began; 0 before the first one."""
+        return 0.0 if self._tried_s is None else self._clock_s() - self._tried_s
+
     async def try_once(self) -> int | None:
         """Take the Lease if it is free, or renew it. The term if this process leads now.
 
         LeaseLost when it led and somebody else does now, or the deadline passed; errors of the cluster.
         """
+        self._tried_s = self._clock_s()
         if self._term is not None and self._left_s() <= 0:
             raise LeaseLost(f"the Lease {self._name} was not renewed in time")
         # A time before the request is no later than when the Lease was written.

@@ -39,7 +39,7 @@ from penstock_operator.cluster.health import Health, serve
 from penstock_operator.cluster.kubernetes_cluster import connect
 from penstock_operator.cluster.lease import Elector, LeaseLost
 from penstock_operator.cluster.operator_metrics import OperatorMetrics
-from penstock_operator.cluster.reconcile import Clocks, Leadership, Readers, Reconciler
+from penstock_operator.cluster.reconcile import STALLED_S, Clocks, Leadership, Readers, Reconciler
 from penstock_operator.cluster.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.watches import Watches
 
@@ -166,6 +166,8 @@ class Replica:
 
     def health(self) -> Health:
         fault = self.reconciler.stalled() if self.reconciler is not None else ""
+        if not fault and self.elector.untried_s() > STALLED_S:
+            fault = f"the Lease has not been tried for {self.elector.untried_s():.0f} s"
         role = "standby" if self.reconciler is None else "leader"
         return Health(role, self.elector.term, self._is_ready, fault)
 
