@@ -109,8 +109,10 @@ def _read_slas(sla_file: Path | None, manifest: Path) -> tuple[tuple[LatencySLA,
 
 def _in_file(sla_file: Path, faults: Iterable[Fault]) -> list[Fault]:
     """`faults` under the name of their file."""
+    name = str(sla_file)
     return [
-        Fault(f"{sla_file}: {fault.path}" if fault.path else str(sla_file), fault.message) for fault in faults
+        Fault(name if fault.path in ("", name) else f"{name}: {fault.path}", fault.message)
+        for fault in faults
     ]
 
 
@@ -145,14 +147,20 @@ def _check_code(path: Path, overrides: Sequence[str]) -> None:
 
 def _code_faults(path: Path, overrides: Sequence[str]) -> list[Fault]:
     arguments = [argument for override in overrides for argument in ("--set", override)]
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock_worker.inspect_code", str(path), *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_INSPECT_S_MAX,
-        check=False,
-    )
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "penstock_worker.inspect_code", str(path), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_INSPECT_S_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InspectionFailedError(
+            f"The user code of {path} could not be imported within {_INSPECT_S_MAX} s: "
+            "a module should not work or wait when it is imported."
+        ) from error
     try:
         return msgspec.json.decode(ran.stdout, type=list[Fault])
     except msgspec.DecodeError as error:

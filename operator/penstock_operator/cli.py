@@ -16,13 +16,18 @@ from typing import TYPE_CHECKING
 import click
 
 from penstock.errors import PenstockError
+from penstock_operator.cli_faults import (
+    EXIT_CANNOT_RUN,
+    EXIT_FAILED,
+    EXIT_INVALID,
+    cannot_run,
+    file_faults,
+    write_faults,
+)
+from penstock_operator.cli_options import a_number, new_file, picture, seconds
 
 if TYPE_CHECKING:
     from penstock.api.faults import Fault
-
-EXIT_FAILED = 1
-EXIT_INVALID = 2
-EXIT_CANNOT_RUN = 3
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -31,27 +36,13 @@ def main() -> None:
     """Keyed stream processing that keeps a latency promise."""
 
 
-def _seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
-    from penstock.api.document import duration_us
-
-    try:
-        seconds = duration_us(text) / 1e6
-    except ValueError as error:
-        raise click.BadParameter(f"{error}", param=parameter) from error
-    if seconds <= 0:
-        raise click.BadParameter("must be longer than 0", param=parameter)
-    return seconds
-
-
 @main.command()
 @click.argument("manifest", type=click.Path(path_type=Path), metavar="TOPOLOGY.yaml")
 @click.option("--workers", type=click.IntRange(min=1), help="Number of workers, instead of the manifest's.")
 @click.option(
     "--for",
     "time_limit_s",
-    callback=_seconds,
+    callback=seconds,
     metavar="DURATION",
     help="End after this time, such as 60s or 5m, counted from when the work begins.",
 )
@@ -79,7 +70,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> 
 @click.option(
     "--log-every",
     "log_every_s",
-    callback=_seconds,
+    callback=seconds,
     default="5s",
     metavar="DURATION",
     help="Without a live view: how often to write a line.  [default: 5s]",
@@ -92,6 +83,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> 
 @click.option(
     "--json-summary",
     type=click.Path(path_type=Path, dir_okay=False),
+    callback=new_file,
     metavar="FILE",
     help="Write the summary at the end as JSON.",
 )
@@ -124,11 +116,12 @@ def run(
 
     try:
         checked = check_manifest(manifest, overrides, sla_file)
+        plan = checked.plan
     except InvalidManifest as invalid:
-        _write_faults(manifest, invalid.faults)
+        write_faults(manifest, invalid.faults)
         sys.exit(EXIT_INVALID)
     except PenstockError as error:
-        _cannot_run(error)
+        cannot_run(error)
     if checked.hint:
         click.echo(checked.hint, err=True)
     import os
@@ -139,18 +132,18 @@ def run(
     from penstock_operator.local.run_state import Result
     from penstock_operator.local.run_summary import summary_json
 
-    count = workers or checked.plan.workers_initial
+    count = workers or plan.workers_initial
     output = open_output(live=live, log_every_s=log_every_s)
     try:
         check_java(os.environ)
         if metrics_port is not None:
-            check_ports(metrics_port, max(count, checked.plan.workers.most))
+            check_ports(metrics_port, max(count, plan.workers.most))
         summary = run_topology(
             RunRequest(
-                plan=checked.plan,
+                plan=plan,
                 manifest_text=checked.text,
                 base_dir=manifest.parent,
-                state_folder=state_folder(state_dir, checked.plan.topology),
+                state_folder=state_folder(state_dir, plan.topology),
                 workers=count,
                 time_limit_s=time_limit_s,
                 fresh=fresh,
@@ -160,14 +153,11 @@ def run(
             output,
         )
     except PenstockError as error:
-        _cannot_run(error)
+        cannot_run(error)
     output.end(summary)
     if json_summary is not None:
-        try:
+        with file_faults(json_summary, "written"):
             json_summary.write_bytes(summary_json(summary))
-        except OSError as error:
-            click.echo(f"penstock: {json_summary} cannot be written: {error.strerror}.", err=True)
-            sys.exit(EXIT_CANNOT_RUN)
     if summary.result == Result.FAILED:
         sys.exit(EXIT_FAILED)
 
@@ -208,13 +198,13 @@ def validate(
     except InvalidManifest as invalid:
         faults = invalid.faults
     except PenstockError as error:
-        _cannot_run(error)
+        cannot_run(error)
     if as_json:
         import json
 
         click.echo(json.dumps([{"path": fault.path, "message": fault.message} for fault in faults], indent=2))
     elif faults:
-        _write_faults(manifest, faults)
+        write_faults(manifest, faults)
     else:
         click.echo(f"{manifest}: valid")
     if hint:
@@ -247,7 +237,8 @@ def explain(topology: str, state_dir: Path | None, last: int, as_json: bool) -> 
         click.echo(f"penstock: {error}", err=True)
         sys.exit(EXIT_INVALID)
     folder = state_dir if state_dir is not None else Path(".penstock") / name
-    records = read_decisions(folder)[-last:]
+    with file_faults(folder, "read"):
+        records = read_decisions(folder)[-last:]
     if as_json:
         click.echo(explanation_json(records), nl=False)
     elif records:
@@ -283,14 +274,21 @@ def explain(topology: str, state_dir: Path | None, last: int, as_json: bool) -> 
     help="Rows that reach the operator for each one upstream.  [default: 1]",
 )
 @click.option(
-    "--skew", type=click.FloatRange(min=0), help="Zipf exponent of the keys.  [default: the source's, or 0]"
+    "--skew",
+    type=click.FloatRange(min=0, max=10),
+    callback=a_number,
+    help="Zipf exponent of the keys.  [default: the source's, or 0]",
 )
 @click.option(
-    "--for", "length_s", callback=_seconds, metavar="DURATION", help="Instead of the trace's length."
+    "--for", "length_s", callback=seconds, metavar="DURATION", help="Instead of the trace's length."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
-    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a picture."
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=picture,
+    metavar="FILE",
+    help="Draw a picture.",
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def simulate(
@@ -320,7 +318,7 @@ def simulate(
         request = read_request(manifest, sla_file, trace_file, services, factors, skew, length_s, seed)
         answer = run_simulation(request)
     except InvalidManifest as invalid:
-        _write_faults(manifest, invalid.faults)
+        write_faults(manifest, invalid.faults)
         sys.exit(EXIT_INVALID)
     except PenstockError as error:
         click.echo(f"penstock: {error}", err=True)
@@ -333,9 +331,12 @@ def simulate(
         from rich.console import Console
 
         show(answer, Console())
-    if plot is not None and not draw(plot, answer):
-        click.echo("penstock: no picture: matplotlib is not installed; the extra dev has it.", err=True)
-        sys.exit(EXIT_CANNOT_RUN)
+    if plot is not None:
+        with file_faults(plot, "written"):
+            is_drawn = draw(plot, answer)
+        if not is_drawn:
+            click.echo("penstock: no picture: matplotlib is not installed; the extra dev has it.", err=True)
+            sys.exit(EXIT_CANNOT_RUN)
 
 
 @main.command()
@@ -360,7 +361,7 @@ def operator(config_file: Path) -> None:
     try:
         config = load_operator_config(config_file)
     except InvalidManifest as invalid:
-        _write_faults(config_file, invalid.faults)
+        write_faults(config_file, invalid.faults)
         sys.exit(EXIT_INVALID)
     from penstock_operator.cluster.main import operate
 
@@ -387,7 +388,8 @@ def crds(directory: Path | None) -> None:
     if directory is None:
         click.echo("---\n".join(crd_texts().values()), nl=False)
         return
-    write_crds(directory)
+    with file_faults(directory, "written"):
+        write_crds(directory)
     for name in crd_texts():
         click.echo(str(directory / name))
 
@@ -433,23 +435,11 @@ def uninstall(
     try:
         done = asyncio.run(work())
     except PenstockError as error:
-        _cannot_run(error)
+        cannot_run(error)
     for title in done.deleted:
         click.echo(f"deleted {title}")
     for title in done.ending:
         click.echo(f"still ending, and will end by itself: {title}")
-
-
-def _write_faults(manifest: Path, faults: tuple[Fault, ...]) -> None:
-    number = f"{len(faults)} faults" if len(faults) > 1 else "1 fault"
-    click.echo(f"{manifest} cannot be run: {number}.", err=True)
-    for fault in faults:
-        click.echo(f"  {fault}", err=True)
-
-
-def _cannot_run(error: PenstockError) -> None:
-    click.echo(f"penstock: {error}", err=True)
-    sys.exit(EXIT_CANNOT_RUN)
 
 
 if __name__ == "__main__":

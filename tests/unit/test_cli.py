@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from penstock.api.faults import Fault, InvalidManifest
 from penstock_operator import checked_manifest
-from penstock_operator.cli import EXIT_CANNOT_RUN, EXIT_INVALID, main
+from penstock_operator.cli import EXIT_CANNOT_RUN, EXIT_FAILED, EXIT_INVALID, main
 
 MANIFEST = {
     "apiVersion": "penstock.dev/v1alpha1",
@@ -141,6 +141,44 @@ def assert_one_sentence(ended: Result, told: str) -> None:
     assert ended.output.count("\n") == 1
 
 
+SLA = """
+---
+apiVersion: penstock.dev/v1alpha1
+kind: LatencySLA
+metadata: {name: quick}
+spec: {topology: lines, latency: 250ms}
+"""
+
+
+@pytest.mark.usefixtures("checked")
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("{one}---\n" + "{two}", 2), (SLA, 0)],
+    ids=["two", "none"],
+)
+def test_a_run_wants_exactly_one_topology(manifest: Path, text: str, number: int) -> None:
+    one = manifest.read_text()
+    manifest.write_text(
+        text.replace("{one}", one).replace("{two}", one.replace("name: lines", "name: other", 1))
+    )
+    ended = invoke("run", str(manifest))
+    assert ended.exit_code == EXIT_INVALID
+    assert f"exactly one Topology is wanted here; the file has {number}" in ended.output
+
+
+def test_an_sla_file_that_is_not_there_is_named_once(manifest: Path) -> None:
+    ended = invoke("run", str(manifest), "--sla", "none.yaml")
+    assert ended.exit_code == EXIT_INVALID
+    assert "  none.yaml: no such file; give the path of a manifest\n" in ended.output
+
+
+@pytest.mark.parametrize(("skew", "told"), [("nan", "is not a number"), ("1e9", "not in the range")])
+def test_a_skew_that_is_none_is_refused(manifest: Path, skew: str, told: str) -> None:
+    ended = invoke("simulate", str(manifest), "s.yaml", "--trace", "r.csv", "--skew", skew)
+    assert ended.exit_code == EXIT_INVALID
+    assert told in ended.output
+
+
 @pytest.mark.usefixtures("checked")
 def test_without_java_the_run_says_what_to_install(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -168,6 +206,57 @@ def test_a_time_limit_that_is_none_is_refused(manifest: Path, time: str) -> None
     ended = invoke("run", str(manifest), f"--for={time}")
     assert ended.exit_code == EXIT_INVALID
     assert "--for" in ended.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "topology.yaml", "--json-summary", "none/summary.json"),
+        ("simulate", "topology.yaml", "sla.yaml", "--trace", "rates.csv", "--plot", "none/p.png"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_told_before_the_work_and_not_after_it(
+    manifest: Path, arguments: tuple[str, ...]
+) -> None:
+    ended = invoke(*arguments)
+    assert ended.exit_code == EXIT_INVALID
+    assert f"Invalid value for '{arguments[-2]}': there is no folder none; make it first" in ended.output
+
+
+def test_a_picture_of_a_kind_that_cannot_be_drawn_is_refused(manifest: Path) -> None:
+    ended = invoke("simulate", "topology.yaml", "sla.yaml", "--trace", "rates.csv", "--plot", "p.txt")
+    assert ended.exit_code == EXIT_INVALID
+    assert "p.txt should end in one of .png, .svg, .pdf" in ended.output
+
+
+def test_code_that_works_when_it_is_imported_is_told(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checked_manifest, "_INSPECT_S_MAX", 0.01)
+    assert_one_sentence(invoke("validate", str(manifest)), "could not be imported within 0.01 s")
+
+
+@pytest.mark.parametrize("given", ["none.yaml", "folder/none"])
+def test_decisions_about_a_manifest_that_is_not_there_are_refused(manifest: Path, given: str) -> None:
+    ended = invoke("explain", given)
+    assert ended.exit_code == EXIT_INVALID
+    assert f"{given}: no such file" in ended.output
+
+
+def test_decisions_that_nobody_took_are_said_to_be_none(manifest: Path) -> None:
+    ended = invoke("explain", "nothing")
+    assert ended.exit_code == EXIT_FAILED
+    assert "No decision about nothing is kept in .penstock/nothing: run it with --sla." in ended.output
+
+
+def test_decisions_are_not_looked_for_in_a_file(manifest: Path) -> None:
+    assert invoke("explain", "lines", "--state-dir", "topology.yaml/x").exit_code == EXIT_FAILED
+    (manifest.parent / ".penstock" / "lines" / "decisions.jsonl").mkdir(parents=True)
+    assert_one_sentence(invoke("explain", "lines"), "decisions.jsonl cannot be read: Is a directory.")
+
+
+def test_crds_are_not_written_where_nothing_can_be(manifest: Path) -> None:
+    (manifest.parent / "taken").write_text("a file")
+    ended = invoke("crds", "taken/crds")
+    assert_one_sentence(ended, "taken/crds cannot be written: Not a directory.")
 
 
 def test_crds_are_printed_or_written(tmp_path: Path) -> None:

@@ -164,10 +164,11 @@ def test_values_that_are_none_are_refused_with_their_option(
     trace = tmp_path / "rates.csv"
     trace.write_text("0,10\n")
     for services, factors_, message in (
-        (("calculate",), (), "give an operator|--service calculate"),
+        (("calculate",), (), "--service calculate: give an operator and a value"),
+        (("=2ms",), (), "--service =2ms: give an operator and a value"),
         (("calculate=fast",), (), "--service calculate=fast"),
         ((), ("calculate=-1",), "a value above 0"),
-        ((), ("calculate=x",), "--rows calculate=x"),
+        ((), ("calculate=x",), "--rows calculate=x: 'x' is not a number such as 2"),
     ):
         with pytest.raises(CannotSimulateError, match=message):
             read_request(Path("t"), Path("s"), trace, services, factors_, None, None, 0)

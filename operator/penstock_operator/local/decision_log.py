@@ -51,10 +51,11 @@ class DecisionLog:
 
 
 def read_decisions(folder: Path) -> tuple[DecisionRecord, ...]:
-    """The decisions in `folder`, the oldest first, each with what it brought where that is known."""
+    """The decisions in `folder`, the oldest first, each with what it brought where that is known. OSError
+    where the file cannot be read."""
     try:
         data = (folder / FILE).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ()
     records: dict[int, DecisionRecord] = {}
     for line in data.splitlines():

@@ -61,6 +61,7 @@ def _seen(view: SeenExecutor) -> str:
 def topology_name(given: str) -> str:
     """The name of a topology that is given by name or by its manifest. Raises InvalidManifest."""
     path = Path(given)
-    if not path.is_file():
+    is_a_path = path.suffix in {".yaml", ".yml"} or len(path.parts) > 1
+    if not (is_a_path or path.is_file()):
         return given
     return load_manifest(path).topology.metadata.name

@@ -40,7 +40,7 @@ def read_request(
         trace=trace,
         service_us=zipf_services_us(plan)
         | _values("--service", services, lambda text: float(duration_us(text))),
-        rows_per_row=_values("--rows", factors, float),
+        rows_per_row=_values("--rows", factors, _number),
         skew=skew,
         length_us=None if length_s is None else round(length_s * 1e6),
         seed=seed,
@@ -51,11 +51,20 @@ def _values(option: str, texts: Sequence[str], read: Callable[[str], float]) -> 
     values: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise CannotSimulateError(f"{option} {text}: give an operator and a value, as OPERATOR=VALUE")
         try:
             number = read(value)
         except ValueError as error:
             raise CannotSimulateError(f"{option} {text}: {error}") from error
-        if not equals or not math.isfinite(number) or number <= 0:
-            raise CannotSimulateError(f"{option} {text}: give an operator and a value above 0")
+        if not math.isfinite(number) or number <= 0:
+            raise CannotSimulateError(f"{option} {text}: give a value above 0")
         values[name] = number
     return values
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number such as 2 or 0.5") from None
