@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import stat
 import subprocess
@@ -241,6 +242,21 @@ def test_a_disk_that_is_full_at_the_start_is_told(tmp_path: Path, monkeypatch: p
     folder = full_disk(tmp_path / "bin", "appendonlydir/appendonly.aof.1.incr.aof")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(PrivateStoreError, match=r"The disk of .* is full: free some space"):
+        PrivateStore(tmp_path / "state", "Disk").start()
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "told"), [(0, "The disk of .* is full"), (1 << 30, "ended at its start")]
+)
+def test_a_disk_without_room_for_the_servers_log_is_told(
+    free_bytes: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = find_server()
+    silent = stand_in(tmp_path / "bin", f'case "$1" in --version) exec {real} --version;; esac\nexit 1')
+    monkeypatch.setenv("PATH", f"{silent}{os.pathsep}{os.environ['PATH']}")
+    usage = shutil.disk_usage(tmp_path)._replace(free=free_bytes)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(PrivateStoreError, match=told):
         PrivateStore(tmp_path / "state", "Disk").start()
 
 

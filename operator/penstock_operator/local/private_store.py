@@ -35,6 +35,8 @@ _PUBLIC = "store.sock"
 _OPENING = "opening.sock"
 _LOG_BYTES_MAX = 16 << 20
 _LOG_TAIL_BYTES = 8 << 10
+_ROOM_BYTES_MIN = 64 << 10
+"""A disk with less is full: what a server writes when it starts does not find room."""
 _STOP_S = 20.0
 _END_S = 1.0
 _LOCK_WAIT_S = 10.0
@@ -264,7 +266,8 @@ class PrivateStore:
             log.seek(max(self._log_start, end - _LOG_TAIL_BYTES))
             lines = log.read().decode("utf-8", errors="replace").splitlines()
         text = "\n".join(lines)
-        if "No space left on device" in text:
+        # On a disk without room the log itself may be cut short.
+        if "No space left on device" in text or shutil.disk_usage(self._folder).free < _ROOM_BYTES_MIN:
             return PrivateStoreError(
                 f"The disk of {self._folder} is full: free some space, or choose another directory "
                 "with --state-dir."

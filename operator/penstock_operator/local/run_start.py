@@ -6,6 +6,7 @@ manifest and machine before, `local_run` is the loop, `run_record` the state dir
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -94,7 +95,7 @@ def run_topology(
     shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
     token = secrets.token_hex(6)
     with ExitStack() as stack:
-        stack.enter_context(_file_faults())
+        stack.enter_context(_file_faults(request.state_folder))
         directory = StateDirectory(request.state_folder)
         lock = directory.lock()
         stack.callback(directory.unlock)
@@ -181,11 +182,17 @@ def _spark_worker_launch(action: StartSparkWorker, key_file: Path | None, folder
 
 
 @contextmanager
-def _file_faults() -> Iterator[None]:
-    """A file or directory that cannot be made, read, written or removed is told in a sentence."""
+def _file_faults(folder: Path) -> Iterator[None]:
+    """A file or directory that cannot be made, read, written or removed is told in a sentence; so is a disk
+    that has no room for what is written below `folder`."""
     try:
         yield
     except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StateUnusableError(
+                f"The disk of {folder} is full: free some space, or choose another directory "
+                "with --state-dir."
+            ) from error
         if error.filename is None:
             raise
         raise StateUnusableError(
