@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -115,12 +116,31 @@ class PlainTasks:
     def cancel(self, task: ResidentTask) -> None:
         task.ended.set()
 
+    def end(self) -> None:
+        for task in self.started:
+            task.ended.set()
+
     def prepare(self, busy_share: float) -> None:
         self.busy_shares.append(busy_share)
 
     @property
     def running(self) -> int:
         return sum(not task.ended.is_set() for task in self.started)
+
+
+class DeafWatch(ControlWatch):
+    """Every message of the control stream is lost; instead of waiting, the next of `then` is done."""
+
+    def __init__(self, *then: Callable[[], None]) -> None:
+        super().__init__(MemoryStore(MemoryNode(), "t1", Bounds()), "words-w0")
+        self._then = list(then)
+        self.waited_s: list[float] = []
+
+    def wait(self, seconds: float) -> bool:
+        self.waited_s.append(seconds)
+        if self._then:
+            self._then.pop(0)()
+        return False
 
 
 class Pod:
@@ -357,6 +377,14 @@ def test_a_local_worker_leaves_instead(tmp_path: Path) -> None:
     pod.store.error = StoreUnreachable("away")
     with pytest.raises(StoreUnreachable):
         pod.turn()
+
+
+def test_a_schedule_is_followed_within_a_cycle_when_its_message_is_lost(pod: Pod) -> None:
+    watch = DeafWatch(lambda: pod.publish(1), pod.process.request_stop, pod.tasks.end)
+    pod.process._watch = watch
+    pod.process.run()
+    assert watch.waited_s[0] == 0.3, "N-Storm's T_W"
+    assert [task.launch.owner.executor for task in pod.tasks.started] == ["lines-words-w0"]
 
 
 # --- probes ----------------------------------------------------------------------------------------
