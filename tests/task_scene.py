@@ -115,15 +115,16 @@ class Between:
 class Scene:
     """One worker with the executors lines-w1 and count-w1, on one node in memory."""
 
-    def __init__(self, folder: Path, shards: int = 2) -> None:
+    def __init__(self, folder: Path, shards: int = 2, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
         self.folder = folder
+        self.bounds = bounds
         self.count_shards = tuple(f"count/{part}" for part in range(shards))
         (folder / "topology.yaml").write_text(MANIFEST.replace("shards: 2", f"shards: {shards}"))
         (folder / "loop_code.py").write_text(CODE)
         self.plan = compile_topology(load_topology(folder / "topology.yaml"))
         self.clock = TurnedClock()
         self.node = MemoryNode()
-        self.store = MemoryStore(self.node, "t", Bounds())
+        self.store = MemoryStore(self.node, "t", bounds)
         self.store.call(OpenStore("n1"))
 
     def publish(self, source_shards: Sequence[str]) -> None:
@@ -151,15 +152,17 @@ class Scene:
         self.store.call(Publish("lines", 2, 0, workers, (("lines-w1", "w1", 1),), shards))
         self.store.call(Create(shard, source=True))
 
-    def task(self, operator: str, shards: Sequence[str], ready: str = "", store: Any = None) -> TaskLoop:
+    def task(
+        self, operator: str, shards: Sequence[str], ready: str = "", store: Any = None, waiter: Any = None
+    ) -> TaskLoop:
         ready = ready or f"{operator}.ready"
         mapping = tuple((shard, ready) for shard in shards)
         assert self.store.call(SetTasks("w1", INCARNATION, f"{operator}-w1", mapping)) is Answer.OK
         launch = TaskLaunch(
             "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
-            str(self.folder), False, Bounds(),
+            str(self.folder), False, self.bounds,
         )  # fmt: skip
-        return assemble(launch, store or self.store, self.store, self.clock)
+        return assemble(launch, store or self.store, waiter or self.store, self.clock)
 
     def turns(self, task: TaskLoop, count: int = 12) -> None:
         for _ in range(count):
