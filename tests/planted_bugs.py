@@ -13,7 +13,7 @@ from penstock.simulation.protocol.node import BOUNDS, SimulatedNode
 from penstock.simulation.protocol.task import Held, SimulatedTask
 from penstock.simulation.protocol.workload import SINK
 from penstock.simulation.protocol.world import Parts
-from penstock.store.memory_node import Readiness, ShardRecord, Waiting
+from penstock.store.memory_node import Budget, Readiness, ShardRecord, Waiting
 from penstock.store.memory_store import MemoryStore
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
@@ -118,6 +118,20 @@ class TrimByLength(MemoryStore):
         return answer
 
 
+class WaitingOvertaken(MemoryStore):
+    """Of two entries of a pair that wait for room the younger one comes in first. Nothing is lost by that."""
+
+    def _move(
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
+    ) -> bool:
+        waiting = source.lanes[target].waiting
+        if len(waiting) > 1 and waiting[0].number > there.taken_from.get(producer, 0):
+            first, second = waiting[0], waiting[1]
+            waiting[0] = second._replace(number=first.number)
+            waiting[1] = first._replace(number=second.number)
+        return super()._move(producer, source, target, there, budget)
+
+
 class EverySecond(SimulatedNode):
     """A store that rejoins by itself without the last calls that it had acknowledged."""
 
@@ -201,6 +215,7 @@ BUGS = {
     "everysec rejoin": Parts(node=EverySecond),
     "claim forgets a taken shard": Parts(store=ForgetfulClaim),
     "trim by length": Parts(store=TrimByLength),
+    "overtaken while it waits": Parts(store=WaitingOvertaken),
     "outputs again on DONE": Parts(task=OutputsAgainOnDone),
     "cached state after FENCED": Parts(task=CachedStateAfterFenced),
     "no look for stranded shards": Parts(task=NoLookForStranded),

@@ -7,6 +7,7 @@ time.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -64,6 +65,11 @@ def test_every_promise_holds_whatever_fails_and_moves(kind: str, first: int) -> 
 def test_a_planted_bug_is_caught(bug: str) -> None:
     caught = next((seed for seed in range(1_000) if simulate(seed, BUGS[bug]).broken), None)
     assert caught is not None, f"1 000 seeds do not show the bug {bug!r}"
+
+
+def test_rows_of_a_key_that_only_change_places_are_seen_to() -> None:
+    broken = (simulate(seed, BUGS["overtaken while it waits"]).broken for seed in range(1_000))
+    assert re.search(r"row \d+ of \(.+\) (after|in place) \d+", next(filter(None, broken)))
 
 
 def test_without_faults_nobody_is_fenced_and_nothing_is_claimed_twice() -> None:
