@@ -195,12 +195,22 @@ def process_tree(pid: int) -> list[psutil.Process]:
     return [root, *root.children(recursive=True)]
 
 
+def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended; who reaps them does not matter."""
+    left = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                left.append(process)
+    return left
+
+
 @contextmanager
-def input_held(run: Run, source: str) -> Iterator[None]:
-    """The tasks that now read a source stand still meanwhile: input is left, however long the machine takes
-    for what is awaited. A paced source gives all that fell due by then at once."""
-    wait_for(f"a task that reads {source}", lambda: bool(run.tasks(source)))
-    pids = [row.pid for row in run.tasks(source)]
+def tasks_held(run: Run, operator: str) -> Iterator[None]:
+    """The tasks that now run an operator stand still meanwhile. Of a source: input is left, however long the
+    machine takes for what is awaited, and a paced one gives all that fell due by then at once."""
+    wait_for(f"a task of {operator}", lambda: bool(run.tasks(operator)))
+    pids = [row.pid for row in run.tasks(operator)]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:

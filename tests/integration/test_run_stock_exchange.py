@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from run_harness import Run, input_held, kill_with_records_waiting, process_tree, wait_for
+from run_harness import Run, kill_with_records_waiting, process_tree, tasks_held, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stock-exchange"
 SHARDS = 64
@@ -52,7 +52,7 @@ def test_every_trade_is_made_and_told_of_exactly_once_while_a_worker_is_killed(
     run = Run(folder / "topology.yaml", folder / "state", ("--workers", "2"))
     runs.append(run)
     run.start()
-    with input_held(run, "lines"):
+    with tasks_held(run, "lines"):
         wait_for("a second worker", lambda: run.worker("w1") is not None)
     wait_for("orders that it has worked on", lambda: run.completed("auction", SHARDS, "w1") > 0)
     row = run.worker("w1")

@@ -14,6 +14,7 @@ import importlib
 import itertools
 import json
 import os
+import random
 import shutil
 import sys
 from collections import defaultdict
@@ -27,7 +28,10 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
+from penstock.api.compile import compile_topology
+from penstock.api.load import load_topology
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.plan import Processor
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.store.ownership import OwnedShard
@@ -45,6 +49,8 @@ from store_scenario import Scene
 pytestmark = pytest.mark.integration
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "processors"
+WORD_COUNT = EXAMPLES.parent / "word-count"
+ZIPF_CALCULATOR = EXAMPLES.parent / "zipf-calculator"
 SHARDS = ("mid/0", "mid/1")
 BATCHES = 3
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -183,6 +189,35 @@ class InPenstock:
         return out
 
 
+def both_sides(
+    module: Any,
+    processor: type[StatefulProcessor],
+    given: Schema,
+    key: Sequence[str],
+    output: Schema,
+    batches: list[list[str]],
+    scene: Scene,
+    streaming: SparkSession,
+    folder: Path,
+) -> tuple[list[list[str]], list[list[str]]]:
+    """What Penstock and Spark make of batches of comma-separated lines, batch by batch, in order."""
+    penstock = InPenstock(scene, processor, given, key, output)
+    readers = [str if column.type == "string" else int for column in given.columns]
+    ours = [
+        penstock.batch([tuple(r(v) for r, v in zip(readers, line.split(","), strict=True)) for line in batch])
+        for batch in batches
+    ]
+    write_batches(batches, folder / "input")
+    cloudpickle.register_pickle_by_value(module)
+    stream = (
+        streaming.readStream.schema(struct_type(given))
+        .option("maxFilesPerTrigger", 1)
+        .csv(str(folder / "input"))
+    )
+    theirs = in_spark(stream, key, processor(), output, folder)
+    return list(map(in_order, ours)), list(map(in_order, theirs))
+
+
 def module_of(example: Example) -> Any:
     return module_at(EXAMPLES / example.folder, example.folder.replace("-", "_"))
 
@@ -285,27 +320,56 @@ def test_the_stock_exchange_gives_the_same_rows_in_spark_and_in_penstock(
         trades = [trade for stock in stocks.values() for trade in stock.trades]
         trades.sort(key=lambda trade: (trade["at_ms"], trade["stock"], trade["trade"]))
         lines = [",".join(str(value) for value in trade.values()) for trade in trades]
-    batches = split(lines)
-
-    processor = getattr(exchange, name)
-    penstock = InPenstock(scene, processor, given, ("stock",), output)
-    readers = [str if column.type == "string" else int for column in given.columns]
-    ours = [
-        penstock.batch([tuple(r(v) for r, v in zip(readers, line.split(","), strict=True)) for line in batch])
-        for batch in batches
-    ]
-
-    write_batches(batches, tmp_path / "input")
-    cloudpickle.register_pickle_by_value(exchange)
-    stream = (
-        streaming.readStream.schema(struct_type(given))
-        .option("maxFilesPerTrigger", 1)
-        .csv(str(tmp_path / "input"))
+    ours, theirs = both_sides(
+        exchange, getattr(exchange, name), given, ("stock",), output, split(lines), scene, streaming, tmp_path
     )
-    theirs = in_spark(stream, ("stock",), processor(), output, tmp_path)
 
     assert theirs
-    assert [in_order(rows) for rows in ours if rows] == list(map(in_order, theirs))
+    assert [rows for rows in ours if rows] == theirs
+
+
+# --- the word count and the calculator --------------------------------------------------------------
+
+
+def words() -> list[str]:
+    """Some words often, most seldom; with letters that need more than a byte."""
+    rng = random.Random(7)
+    vocabulary = ["ash", "Größe", "sea", "中文", "été", *(f"w{n}" for n in range(60))]
+    return rng.choices(vocabulary, [1 / (rank + 1) for rank in range(len(vocabulary))], k=900)
+
+
+def generated_records() -> list[str]:
+    """As the generator makes them, with so little work that its time does not count."""
+    rng = random.Random(8)
+    return [f"{rng.randrange(30)},{'x' * 16},{rng.randrange(5)},{number}" for number in range(900)]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("folder", "operator", "lines"),
+    [(WORD_COUNT, "count", words), (ZIPF_CALCULATOR, "calculator", generated_records)],
+    ids=["word-count", "zipf-calculator"],
+)
+def test_the_examples_that_count_give_the_same_rows_in_spark_and_in_penstock(
+    folder: Path,
+    operator: str,
+    lines: Callable[[], list[str]],
+    streaming: SparkSession,
+    scene: Scene,
+    tmp_path: Path,
+) -> None:
+    stage = compile_topology(load_topology(folder / "topology.yaml")).stage(operator)
+    assert isinstance(stage.head, Processor)
+    given, output = stage.head.input, stage.out.schema
+    module, _, name = stage.head.target.partition(":")
+    code = module_at(folder, module)
+    key = [given.names[column] for column in stage.head.key_columns]
+    ours, theirs = both_sides(
+        code, getattr(code, name), given, key, output, split(lines()), scene, streaming, tmp_path
+    )
+
+    assert len(theirs) == BATCHES
+    assert ours == theirs
 
 
 def batches_of(path: Path) -> list[list[str]]:
