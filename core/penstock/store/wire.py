@@ -64,6 +64,8 @@ class Wire:
             socket_connect_timeout=_CONNECT_TIMEOUT_S,
             socket_timeout=timeout_s,
             maint_notifications_config=MaintNotificationsConfig(enabled=False),
+            # Its own version is of no use here, and redis-py looks for it in all of sys.path, each time.
+            driver_info=None,
         )
         self._connection: Any = None
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
