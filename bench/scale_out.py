@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,10 @@ from bench.step_figures import Reaction, Rows
 from numpy.typing import NDArray
 from rich.table import Table
 
+from penstock.control.decision import Treatment
 from penstock.dataflow.plan import ZipfSource
 from penstock.dataflow.rate_trace import RateTrace, parse_rate_trace
+from penstock_operator.local.decision_log import read_decisions
 from penstock_worker.sources.zipf import ZipfReader
 
 SECONDS = 15.0
@@ -116,10 +119,12 @@ class Load:
     def records(self) -> int:
         return round(self.trace.total)
 
-    def reaction(self, rows: Rows) -> Reaction:
+    def reaction(self, rows: Rows, decisions_us: Sequence[int] = ()) -> Reaction:
         """What followed the step."""
         end_s = self.before_s + self.after_s
-        return step_figures.reaction(rows, self.trace, self.before_s, end_s, BOUND_US, WINDOW_US)
+        return step_figures.reaction(
+            rows, self.trace, self.before_s, end_s, BOUND_US, WINDOW_US, decisions_us
+        )
 
 
 def main() -> None:
@@ -137,9 +142,9 @@ def main() -> None:
     for name, mark in MARKS.items():
         load = Load(mark.before_s, seconds * mark.after_factor)
         with screen.step(f"Penstock: {mark.title}"), scratch(f"scale-out-{name}") as folder:
-            rows = _penstock(mark, load, folder)
+            rows, decisions_us = _penstock(mark, load, folder)
         step_figures.check_whole(rows, load.records)
-        reactions[name] = load.reaction(rows)
+        reactions[name] = load.reaction(rows, decisions_us)
         curves[mark.title] = _curve(rows, load)
         screen.note(_words(reactions[name]))
     load = Load(BEFORE_S, seconds)
@@ -177,8 +182,8 @@ def check_told(told: str, mark: Mark) -> None:
         at = found + len(words)
 
 
-def _penstock(mark: Mark, load: Load, folder: Path) -> Rows:
-    """All rows of one run. Raises RunFailedError, WrongMarkError."""
+def _penstock(mark: Mark, load: Load, folder: Path) -> tuple[Rows, list[int]]:
+    """All rows of one run, and when scale-outs were decided. Raises RunFailedError, WrongMarkError."""
     (folder / "rates.csv").write_text(load.text)
     (folder / "sla.yaml").write_text(SLA)
     arguments = ("--sla", str(folder / "sla.yaml"))
@@ -191,7 +196,9 @@ def _penstock(mark: Mark, load: Load, folder: Path) -> Rows:
         while time.monotonic() < end_s and run.process.poll() is None:
             time.sleep(0.25)
         check_told((folder / "output.txt").read_text(errors="replace"), mark)
-        return watch.rows()
+        decisions = read_decisions(folder / "state")
+        scale_outs = [one.at_us for one in decisions if one.treatment == Treatment.SCALE_OUT]
+        return watch.rows(), scale_outs
 
 
 def _flink(flink: Flink, settings: flink_side.Settings, load: Load, folder: Path, screen: Screen) -> Rows:
@@ -246,7 +253,8 @@ def _shown(seconds: float | None) -> str:
 
 def _words(found: Reaction) -> str:
     return (
-        f"first record after {_shown(found.first_record_s)} s, SLA met after {_shown(found.sla_met_s)} s, "
+        f"decided after {_shown(found.decided_s)} s, first record after {_shown(found.first_record_s)} s, "
+        f"SLA met after {_shown(found.sla_met_s)} s, "
         f"longest time without output {found.longest_gap_ms:.0f} ms"
     )
 
@@ -257,12 +265,20 @@ def _table(reactions: dict[str, Reaction], peer: Reaction) -> Table:
         title=f"A load step from {before}/s to {after}/s; a task serves 200/s, the SLA is 250 ms over 1 s"
     )
     table.add_column("capacity")
-    for header in ("first record, s", "SLA broken, s", "SLA met, s", "longest gap, ms", "worst mean, ms"):
+    for header in (
+        "decided, s",
+        "first record, s",
+        "SLA broken, s",
+        "SLA met, s",
+        "longest gap, ms",
+        "worst mean, ms",
+    ):
         table.add_column(header, justify="right")
     titled = {MARKS[name].title: found for name, found in reactions.items()}
     for title, found in {**titled, "Flink, rescaled at the step": peer}.items():
         table.add_row(
             title,
+            _shown(found.decided_s),
             _shown(found.first_record_s),
             _shown(found.broken_s),
             _shown(found.sla_met_s),

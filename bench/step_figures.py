@@ -6,6 +6,7 @@ that was seen in the output at a moment has an age. Neighbours: `sink_watch` see
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +40,8 @@ class Reaction:
     """Seconds since the load step. `first_record_s` is the first row of a process that gave none before the
     step, None where no process came; `broken_s` the first moment at which the mean age of the rows of the
     last window was above the bound, None where it never was; `sla_met_s` the last one, 0 where it never was,
-    None where it still is at the end. `longest_gap_ms` is the longest time without a row from the step on."""
+    None where it still is at the end. `longest_gap_ms` is the longest time without a row from the step on.
+    `decided_s` is when the first scale-out was decided, None where none is known."""
 
     first_record_s: float | None
     broken_s: float | None
@@ -47,6 +49,7 @@ class Reaction:
     longest_gap_ms: float
     worst_mean_ms: float
     processes: int
+    decided_s: float | None = None
 
 
 def check_whole(rows: Rows, records: int, *, repeats: bool = False) -> None:
@@ -89,9 +92,18 @@ def longest_gap_us(at_us: Ints, from_us: float, until_us: float) -> float:
 
 
 def reaction(
-    rows: Rows, trace: RateTrace, step_s: float, end_s: float, bound_us: int, window_us: int
+    rows: Rows,
+    trace: RateTrace,
+    step_s: float,
+    end_s: float,
+    bound_us: int,
+    window_us: int,
+    decisions_us: Sequence[int] = (),
 ) -> Reaction:
-    """What followed the step at second `step_s` of the trace; the load ends at `end_s`."""
+    """What followed the step at second `step_s` of the trace; the load ends at `end_s`.
+
+    `decisions_us` are the moments of scale-outs, by the clock of the rows.
+    """
     begin_us = begun_us(rows, trace)
     step_us, end_us = begin_us + step_s * 1e6, begin_us + end_s * 1e6
     is_after = rows.at_us > step_us
@@ -112,4 +124,5 @@ def reaction(
         longest_gap_ms=longest_gap_us(rows.at_us, step_us, end_us) / 1000,
         worst_mean_ms=float(means_us[is_within].max(initial=0.0)) / 1000,
         processes=len(np.unique(rows.processes[is_within])),
+        decided_s=min(((at_us - step_us) / 1e6 for at_us in decisions_us if at_us > step_us), default=None),
     )

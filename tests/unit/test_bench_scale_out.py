@@ -71,6 +71,14 @@ def test_the_first_record_is_the_first_row_of_a_process_that_came_after_the_step
     assert nobody.first_record_s is None
 
 
+def test_the_decision_is_the_first_one_after_the_step() -> None:
+    step_us = START_US + 10_000_000
+    decisions_us = (step_us + 900_000, step_us + 405_000, step_us - 1_000_000)
+    found = reaction(rows_of(), TRACE, 10, 20, BOUND_US, WINDOW_US, decisions_us)
+    assert found.decided_s == pytest.approx(0.4)
+    assert reaction(rows_of(), TRACE, 10, 20, BOUND_US, WINDOW_US).decided_s is None
+
+
 def test_an_sla_that_was_never_broken_was_met_at_once() -> None:
     found = reaction(rows_of(), TRACE, 10, 20, BOUND_US, WINDOW_US)
     assert (found.broken_s, found.sla_met_s) == (None, 0.0)
