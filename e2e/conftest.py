@@ -32,6 +32,7 @@ ORDER = (
     "life",
     "process_faults",
     "moves",
+    "remote_tasks",
     "node_faults",
     "release",
     "refused",

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
+from cluster_world_parts import GIB, WorldNode, WorldPod, WorldStore
 from penstock.api.compile import compile_topology
 from penstock.api.operator_config import OperatorConfig
+from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
+from penstock.control.remote_tasks import remote_of, with_remote
 from penstock.dataflow.plan import FilesSource
 from penstock.metrics.rows import HeldRow, WorkerRow
 from penstock.schedule.record import AppliedPlace
@@ -25,6 +28,7 @@ from penstock.store.port import ShardCounters
 from penstock_operator.cluster.actions import (
     ApplyConfigMap,
     ApplyDisruptionBudget,
+    ApplyNetworkPolicy,
     ApplyNodeStore,
     CreatePod,
     Decision,
@@ -40,7 +44,6 @@ from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.names import (
     ANNOTATION_IDENTITY,
     ANNOTATION_TEMPLATE,
-    LABEL_NODE,
     store_address,
     store_name,
 )
@@ -49,11 +52,9 @@ from penstock_operator.cluster.observed import (
     Need,
     Observed,
     ObservedNode,
-    ObservedPod,
     ObservedSchedule,
     ObservedStore,
     ObservedTopology,
-    Resize,
     StoreReading,
 )
 from penstock_operator.cluster.store_renewal import RenewalMemory, as_cordoned, decide_renewal
@@ -72,7 +73,6 @@ CONFIG = OperatorConfig.model_validate(
         },
     }
 )
-GIB = 1 << 30
 
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
@@ -140,79 +140,6 @@ class BrokenPromise(AssertionError):
     """Something happened that must never happen."""
 
 
-@dataclass
-class WorldPod:
-    """`ready_in` counts the seconds until it is; None: it will not be."""
-
-    document: dict[str, Any]
-    uid: str
-    ready_in: int | None = 2
-    ready: bool = False
-    is_bound: bool = True
-    deleted_in: int | None = None
-    restarts: int = 0
-    reason: str = ""
-    phase: str = "Running"
-    resize: Resize = Resize.NONE
-
-    @property
-    def name(self) -> str:
-        return str(self.document["metadata"]["name"])
-
-    @property
-    def node(self) -> str:
-        return str(self.document["metadata"]["labels"][LABEL_NODE])
-
-    @property
-    def cpu_millis(self) -> int:
-        return int(self.document["spec"]["containers"][0]["resources"]["requests"]["cpu"][:-1])
-
-    def observed(self) -> ObservedPod:
-        resources = self.document["spec"]["containers"][0]["resources"]
-        return ObservedPod(
-            name=self.name,
-            uid=self.uid,
-            node=self.node,
-            is_bound=self.is_bound,
-            phase=self.phase,
-            ready=self.ready,
-            template_hash=self.document["metadata"]["annotations"][ANNOTATION_TEMPLATE],
-            labels=self.document["metadata"]["labels"],
-            cpu_request_millis=self.cpu_millis,
-            cpu_limit_millis=int(resources["limits"]["cpu"][:-1]),
-            memory_request_bytes=GIB,
-            memory_limit_bytes=GIB,
-            deletion_timestamp=None if self.deleted_in is None else "2026-01-01T00:00:00Z",
-            restarts=self.restarts,
-            reason=self.reason,
-            resize=self.resize,
-        )
-
-
-@dataclass
-class WorldNode:
-    cpu_millis: int = 8000
-    memory_bytes: int = 16 * GIB
-    ready: bool = True
-    schedulable: bool = True
-    labels: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass
-class WorldStore:
-    """A node's store: what it holds, and what its agent has applied (operator -> version)."""
-
-    uid: str
-    ready_in: int = 1
-    ready: bool = False
-    template: str = ""
-    pod_uid: str = ""
-    pod_template: str = ""
-    held: set[str] = field(default_factory=set)
-    applied: dict[str, int] = field(default_factory=dict)
-    generation: int = 1
-
-
 class World:
     """One topology in a cluster. `partitions` are what a ready worker tells of source `lines`."""
 
@@ -224,6 +151,7 @@ class World:
         self.pods: dict[str, WorldPod] = {}
         self.schedules: dict[str, ObservedSchedule] = {}
         self.config_maps: dict[str, dict[str, Any]] = {}
+        self.policies: dict[str, dict[str, Any]] = {}
         self.budget: int | None = None
         self.code: dict[str, str] | None = {"words.py": "..."}
         self.partitions = ("lines/texts/a.txt", "lines/texts/b.txt")
@@ -256,7 +184,8 @@ class World:
             config=self.config,
             term=self.term,
             wall_time="2026-01-01T00:00:00Z",
-            pods=tuple(pod.observed() for pod in self.pods.values()),
+            pods=tuple(pod.observed() for pod in self.pods.values() if not pod.is_spark_worker),
+            spark_workers=tuple(pod.observed() for pod in self.pods.values() if pod.is_spark_worker),
             schedules=tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
             nodes=as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node),
             stores=tuple(self._store_seen(name) for name in self.stores),
@@ -269,7 +198,7 @@ class World:
 
     def _node_seen(self, name: str) -> ObservedNode:
         node = self.nodes[name]
-        mine = [pod for pod in self.pods.values() if pod.node == name and pod.is_bound]
+        mine = [pod for pod in self.pods.values() if pod.node == name and pod.takes_room]
         return ObservedNode(
             name=name,
             ready=node.ready,
@@ -322,7 +251,7 @@ class World:
         rows = {}
         partitions = {}
         for pod in self.pods.values():
-            if pod.node != name or not pod.ready:
+            if pod.node != name or not pod.ready or pod.is_spark_worker:
                 continue
             tasks = {
                 executor.name: executor.tasks
@@ -433,6 +362,8 @@ class World:
                 self.config_maps.pop(name, None)
             case ApplyDisruptionBudget(document=document):
                 self.budget = document["spec"]["minAvailable"]
+            case ApplyNetworkPolicy(name=name, document=document):
+                self.policies[name] = dict(document)
             case CreatePod(name=name, document=document):
                 if name not in self.pods:
                     self.pods[name] = WorldPod(copy.deepcopy(dict(document)), self._uid(), self.start_takes_s)
@@ -472,7 +403,8 @@ class World:
             uid=old.uid if old is not None else self._uid(),
             resource_version=str(self._numbers),
             topology_uid=action.document["spec"]["topologyUid"],
-            schedule=new,
+            schedule=with_remote(new, {}),
+            remote=remote_of([from_object(action.document)]),
             owner_uid=owners[0]["uid"] if owners else "",
             identity=metadata["annotations"][ANNOTATION_IDENTITY],
             store_memory_bytes=action.document["spec"]["storeMemoryBytes"],
@@ -593,6 +525,15 @@ class World:
         return {
             name: count for name, store in self.stores.items() if (count := len(store.held & shards.keys()))
         }
+
+    def remote(self, operator: str) -> dict[str, dict[str, int]]:
+        """executor -> node -> tasks there."""
+        return {name: dict(nodes) for name, nodes in self.schedules[f"words.{operator}"].remote.items()}
+
+    def spark_workers(self) -> dict[str, str]:
+        """name -> node, of those that are there to stay."""
+        pods = self.pods.values()
+        return {pod.name: pod.node for pod in pods if pod.is_spark_worker and pod.deleted_in is None}
 
     def ready_pods(self) -> dict[str, str]:
         """name -> node."""

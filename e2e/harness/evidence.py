@@ -14,7 +14,7 @@ from e2e.harness.commands import CommandFailed
 
 KINDS = (
     "topologies,latencyslas,schedules,pods,statefulsets,deployments,jobs,configmaps,poddisruptionbudgets,"
-    "persistentvolumeclaims,services,endpointslices,leases"
+    "persistentvolumeclaims,services,endpointslices,leases,networkpolicies"
 )
 DESCRIBED = "topologies,latencyslas,schedules,pods,statefulsets,jobs"
 LOG_LINES = 3000

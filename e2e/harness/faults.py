@@ -1,4 +1,5 @@
-"""Faults, as the tests make them happen: processes killed where they run, nodes stopped, leaders frozen.
+"""Faults, as the tests make them happen: processes killed where they run, nodes stopped or filled, leaders
+frozen.
 
 Processes are found in their node's own process table, by the container that holds them, and only those are
 signalled.
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from e2e.harness.cluster import Cluster
+from e2e.harness.images import word_count_image
 from e2e.harness.watching import Object
 
 
@@ -58,6 +60,45 @@ def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
         yield
     finally:
         cluster.kubectl("uncordon", node)
+
+
+@contextmanager
+def filled(cluster: Cluster, node: str, *, left_millis: int) -> Iterator[None]:
+    """Have a pod ask for the CPU of a node that nobody has asked for, but so much of it; it does nothing."""
+    asked = f"--field-selector=spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+    pods = json.loads(cluster.kubectl("get", "pods", "--all-namespaces", asked, "--output=json"))["items"]
+    containers = [each for pod in pods for each in pod["spec"]["containers"]]
+    taken = sum(_millis(each.get("resources", {}).get("requests", {}).get("cpu", "0")) for each in containers)
+    there = _millis(str(cluster.get("node", node)["status"]["allocatable"]["cpu"]))
+    name = f"fills-{node}"
+    cluster.apply(_sleeper(name, node, there - taken - left_millis))
+    try:
+        cluster.wait("pod", name, f"{name} runs", lambda pod: pod["status"].get("phase") == "Running", 30)
+        yield
+    finally:
+        cluster.delete("pod", name, "--grace-period=0", "--force")
+
+
+def _millis(cpu: str) -> int:
+    return int(cpu[:-1]) if cpu.endswith("m") else round(float(cpu) * 1000)
+
+
+def _sleeper(name: str, node: str, cpu_millis: int) -> Object:
+    container = {
+        "name": "sleeper",
+        "image": word_count_image(),
+        "imagePullPolicy": "Never",
+        "command": ["sleep", "3600"],
+        "resources": {"requests": {"cpu": f"{cpu_millis}m"}},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    security = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [container], "securityContext": security},
+    }
 
 
 def _processes(cluster: Cluster, node: str, container: str) -> list[str]:

@@ -40,6 +40,7 @@ class Sizes:
     cores_max: str = "1"
     memory: str = "1Gi"
     tasks: int = 2
+    remote_tasks: str = "Never"
 
 
 def example(name: str) -> Object:
@@ -56,6 +57,7 @@ def sized(manifest: Object, name: str, sizes: Sizes) -> Object:
     spec = topology["spec"]
     spec["durability"] = sizes.durability
     spec["taskCpu"] = sizes.task_cpu
+    spec["remoteTasks"] = sizes.remote_tasks
     spec["workers"] = {
         "min": sizes.workers,
         "max": sizes.workers,
@@ -196,7 +198,7 @@ class Running:
 
     def wait_gone(self, seconds: float = GONE_S) -> None:
         """Wait until Kubernetes holds nothing that belongs to it."""
-        for kind in ("pods", "schedules", "configmaps", "poddisruptionbudgets"):
+        for kind in ("pods", "schedules", "configmaps", "poddisruptionbudgets", "networkpolicies"):
             what = f"no {kind} of {self.name} are left"
             self.cluster.wait_all(kind, self.selector, what, lambda found: not found, seconds)
 

@@ -11,6 +11,7 @@ from penstock.errors import PenstockError
 from penstock_operator.cluster.actions import (
     Action,
     ApplyConfigMap,
+    ApplyNetworkPolicy,
     CreatePod,
     DeletePod,
     ResizePod,
@@ -19,6 +20,7 @@ from penstock_operator.cluster.actions import (
 from penstock_operator.cluster.apply import Applier
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
+    NETWORK_POLICIES,
     PODS,
     SCHEDULES,
     Kind,
@@ -187,5 +189,19 @@ def test_an_api_server_that_is_away_ends_the_turn_as_an_error() -> None:
         scene.cluster.is_away = True
         with pytest.raises(PenstockError, match="does not answer"):
             await scene.applier.carry_out((CONFIG_MAP,))
+
+    tell(story)
+
+
+def test_a_network_policy_is_applied_again_and_again() -> None:
+    async def story(scene: Scene) -> None:
+        metadata = {"name": "w0-spark", "namespace": "streams"}
+        document = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata}
+        for uid in ("uid-1", "uid-2"):
+            action = ApplyNetworkPolicy("w0-spark", {**document, "spec": {"owner": uid}})
+            assert (await scene.applier.carry_out((action,))).stopped == ""
+            there = await scene.cluster.get(NETWORK_POLICIES, "w0-spark")
+            assert there is not None
+            assert there["spec"] == {"owner": uid}
 
     tell(story)

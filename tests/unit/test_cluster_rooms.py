@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from cluster_world import CONFIG, GIB
+from cluster_world import CONFIG
+from cluster_world_parts import GIB
 from penstock.api.pod_settings import PodSettings
 from penstock_operator.cluster.actions import ApplyNodeStore, DeleteNodeStore
 from penstock_operator.cluster.manifests.node_store import node_store

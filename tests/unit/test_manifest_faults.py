@@ -317,15 +317,6 @@ def test_durability_replicated_is_refused_by_name() -> None:
     )
 
 
-def test_remote_tasks_are_for_a_local_run_as_yet() -> None:
-    text = changed(("durability: Process", "remoteTasks: Allowed"))
-    assert faults_of(text) == []
-    assert faults_of(text, runtime="cluster") == [
-        "spec.remoteTasks: Allowed is for penstock run only as yet: the operator makes no Spark workers; "
-        "give Never"
-    ]
-
-
 def test_remote_tasks_need_a_processor() -> None:
     lines = WORD_COUNT.partition("  - name: words")[0].replace("durability: Process", "remoteTasks: Allowed")
     assert faults_of(lines + "  - {name: out, inputs: [lines], sink: {console: {}}}\n") == [

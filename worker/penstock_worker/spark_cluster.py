@@ -18,8 +18,6 @@ from pyspark import SparkContext
 from penstock.errors import PermanentError
 from penstock_worker.spark_places import ENV_PLACE
 
-MASTER_PORT = 7077
-"""In a pod, which has its own; on one machine any that is free."""
 EXECUTOR_HEAP_MIB = 512
 WORKER_MEMORY_MIB = 1024
 """What a Spark worker offers: one executor, no two."""

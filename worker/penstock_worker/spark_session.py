@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.api.spark_worker_launch import spark_secret
+from penstock.api.spark_worker_launch import MASTER_PORT, spark_secret
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
-from penstock_worker.spark_cluster import MASTER_PORT, OwnMaster, start_master
+from penstock_worker.spark_cluster import OwnMaster, start_master
 from penstock_worker.spark_environment import JVM_OPTIONS, nameless_user_options, scratch_folder
 from penstock_worker.spark_places import OnlyHome, Places, SparkPlaces
 

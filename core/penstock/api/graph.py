@@ -103,7 +103,7 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     graph = Graph()
     operators = list(_operators(spec.get("operators")))
     _check_code_and_durability(spec, operators, runtime, graph.faults)
-    _check_remote_tasks(spec, operators, runtime, graph.faults)
+    _check_remote_tasks(spec, operators, graph.faults)
     for operator in operators:
         _check_role(operator, graph.faults)
     _check_names(operators, graph)
@@ -155,15 +155,9 @@ def _check_code_and_durability(
             faults.append(Fault("spec.code.configMap", message))
 
 
-def _check_remote_tasks(
-    spec: Mapping[str, Any], operators: Sequence[Operator], runtime: Runtime, faults: list[Fault]
-) -> None:
-    if spec.get("remoteTasks") != "Allowed":
-        return
-    if runtime == "cluster":
-        message = "Allowed is for penstock run only as yet: the operator makes no Spark workers; give Never"
-        faults.append(Fault("spec.remoteTasks", message))
-    elif not any(operator.role == "processor" for operator in operators):
+def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], faults: list[Fault]) -> None:
+    has_processor = any(operator.role == "processor" for operator in operators)
+    if spec.get("remoteTasks") == "Allowed" and not has_processor:
         message = (
             "Allowed needs an operator with a processor: sources and their steps stay at home; give Never"
         )

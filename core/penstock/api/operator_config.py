@@ -95,6 +95,8 @@ class OperatorConfig(Document):
     store: StoreConfig
     agent: AgentConfig = AgentConfig()
     worker: WorkerConfig = WorkerConfig()
+    network_policies: bool = True
+    """Whether pods may be reached by those alone that need it: with it Spark workers get policies too."""
     max_cores: Cpu | None = None
     """What all tasks of the namespace may ask for together before LatencySLAs add no more."""
 

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict
 
 from penstock.errors import PermanentError
 
+MASTER_PORT = 7077
+"""Of the Spark master of a worker in a pod, which has its ports for itself."""
 ENV_SPARK_MASTER = "PENSTOCK_SPARK_MASTER"
 ENV_NODE = "PENSTOCK_NODE"
 ENV_HOST = "PENSTOCK_HOST"

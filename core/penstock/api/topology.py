@@ -402,10 +402,6 @@ class TopologySpec(Document):
                 "!has(self.durability) || self.durability != 'Replicated'",
                 "durability Replicated comes with replication; use Disk or Process",
             ),
-            (
-                "!has(self.remoteTasks) || self.remoteTasks != 'Allowed'",
-                "remoteTasks Allowed is for penstock run only as yet; use Never",
-            ),
         )
     )
 
@@ -442,6 +438,8 @@ class OperatorStatus(Document):
     name: Name
     tasks_desired: Annotated[int, Field(ge=0)] = 0
     tasks_ready: Annotated[int, Field(ge=0)] = 0
+    tasks_remote: Annotated[int, Field(ge=0)] | None = None
+    """Of those desired, with remoteTasks: they run on other nodes than their workers'."""
     shards: Annotated[int, Field(ge=0)] = 0
     shards_moving: Annotated[int, Field(ge=0)] = 0
     rate_per_second: Annotated[float, Field(ge=0)] | None = None

@@ -42,6 +42,14 @@ class ApplyDisruptionBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class ApplyNetworkPolicy:
+    """Server-side apply. It goes with the pod that owns it."""
+
+    name: str
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Server-side apply or create; one that is there already is no fault."""
 
@@ -103,6 +111,7 @@ Action = (
     ApplyConfigMap
     | DeleteConfigMap
     | ApplyDisruptionBudget
+    | ApplyNetworkPolicy
     | CreatePod
     | DeletePod
     | ResizePod

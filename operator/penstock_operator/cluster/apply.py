@@ -16,6 +16,7 @@ from penstock_operator.cluster.actions import (
     Action,
     ApplyConfigMap,
     ApplyDisruptionBudget,
+    ApplyNetworkPolicy,
     ApplyNodeStore,
     CreatePod,
     DeleteConfigMap,
@@ -27,6 +28,7 @@ from penstock_operator.cluster.actions import (
 from penstock_operator.cluster.cluster_api import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
+    NETWORK_POLICIES,
     PODS,
     SCHEDULES,
     STATEFUL_SETS,
@@ -99,6 +101,9 @@ class Applier:
                 await self._apply(CONFIG_MAPS, dict(document))
             case ApplyDisruptionBudget(document=document):
                 await self._apply(DISRUPTION_BUDGETS, dict(document))
+            case ApplyNetworkPolicy(document=document):
+                # Nobody watches these: what is needed is applied whenever a pod that needs it is made.
+                await self._cluster.apply(NETWORK_POLICIES, dict(document))
             case ApplyNodeStore(name=name, node=node, document=document):
                 _LOG.info("the store of node %s is written as StatefulSet %s", node, name)
                 await self._apply(STATEFUL_SETS, dict(document))

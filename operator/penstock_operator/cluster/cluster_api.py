@@ -68,6 +68,7 @@ CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps")
 STATEFUL_SETS = Kind("apps/v1", "StatefulSet", "statefulsets")
 VOLUME_CLAIMS = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 DISRUPTION_BUDGETS = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
+NETWORK_POLICIES = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 LEASES = Kind("coordination.k8s.io/v1", "Lease", "leases")
 EVENTS = Kind("events.k8s.io/v1", "Event", "events")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.api.operator_config import OperatorConfig
@@ -31,9 +31,11 @@ from penstock_operator.cluster.observe import (
     Request,
     bound_where_pinned,
     is_of,
+    is_spark_worker,
     is_store,
     is_worker,
     observe_node,
+    observe_pod,
     observe_schedule,
     observe_store,
     observe_topology,
@@ -41,6 +43,7 @@ from penstock_operator.cluster.observe import (
 )
 from penstock_operator.cluster.observed import (
     ObservedNode,
+    ObservedPod,
     ObservedSchedule,
     ObservedStore,
     ObservedTopology,
@@ -122,8 +125,16 @@ class ClusterPicture:
             look.code = (f"{version_of(now)} {name}", now.get("data") or {})
         return look.code[1]
 
-    def pods_of(self, topology: str) -> list[Object]:
-        return [pod for pod in self._mirror.all(PODS) if is_worker(pod) and is_of(pod, topology)]
+    def workers_of(self, topology: str) -> tuple[ObservedPod, ...]:
+        return self._pods_of(topology, is_worker)
+
+    def spark_workers_of(self, topology: str) -> tuple[ObservedPod, ...]:
+        return self._pods_of(topology, is_spark_worker)
+
+    def _pods_of(self, topology: str, is_one: Callable[[Object], bool]) -> tuple[ObservedPod, ...]:
+        nodes = [name_of(node) for node in self._mirror.all(NODES)]
+        pods = (pod for pod in self._mirror.all(PODS) if is_one(pod) and is_of(pod, topology))
+        return tuple(observe_pod(pod, nodes) for pod in pods)
 
     def schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
         return tuple(
@@ -164,7 +175,8 @@ class ClusterPicture:
         if self._rooms.revision != self._mirror.revision:
             pods = list(self._mirror.all(PODS))
             nodes = [name_of(node) for node in self._mirror.all(NODES)]
-            pinned = (pod for pod in pods if is_worker(pod) and not pod["spec"].get("nodeName"))
+            ours = (pod for pod in pods if is_worker(pod) or is_spark_worker(pod))
+            pinned = (pod for pod in ours if not pod["spec"].get("nodeName"))
             self._rooms = _Rooms(
                 self._mirror.revision,
                 requests_by_node(pods),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from penstock.api.document import memory_bytes
 from penstock.schedule.record import OperatorSchedule
@@ -48,6 +49,7 @@ from penstock_operator.cluster.names import disruption_budget_name, plan_name, s
 from penstock_operator.cluster.node_room import Size
 from penstock_operator.cluster.observed import Need, Observed
 from penstock_operator.cluster.quota import quota_as_before
+from penstock_operator.cluster.remote_turn import keep_remote_tasks
 from penstock_operator.cluster.schedule_decisions import ScheduleWriter
 from penstock_operator.cluster.schedule_figures import rehomed, schedule_figures
 from penstock_operator.cluster.sla_ground import SlaGround
@@ -80,6 +82,7 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     _keep_plan(turn)
     _run_groups(turn)
     _keep_schedule_objects(turn)
+    keep_remote_tasks(turn, partial(_written, turn))
     _resize(turn)
     _tidy(turn)
     return _decision(turn)
@@ -214,6 +217,10 @@ def _make(turn: Turn, group: Group, pods: Sequence[NewPod]) -> bool:
     for entry in pods:
         size = turn.size_for(group, is_spare=entry.is_spare)
         node = turn.rooms.place(size, entry.preferred)
+        if node is None and turn.plan.remote_tasks:
+            # It starts with what it asks for at least; tasks for which its node has no cores go to others.
+            size = turn.size_for(group, is_spare=True)
+            node = turn.rooms.place(size, entry.preferred)
         if node is None:
             unplaced += 1
             last = size
@@ -303,7 +310,7 @@ def _resize(turn: Turn) -> None:
         pod = worker.pod
         if pod is None or worker.is_leaving or worker.state is not WorkerState.READY:
             continue
-        wish = turn.request_millis(worker.tasks)
+        wish = turn.request_millis(worker.tasks - worker.remote_tasks)
         if (pod.cpu_request_millis, pod.cpu_limit_millis) == (wish, turn.limit_millis):
             continue
         more = Size(max(0, wish - pod.cpu_request_millis), 0)
@@ -314,7 +321,8 @@ def _resize(turn: Turn) -> None:
 
 def _tidy(turn: Turn) -> None:
     """Plans that no pod reads any more."""
-    used = {plan_name(turn.topology.metadata.name, pod.template_hash) for pod in turn.observed.pods}
+    pods = (*turn.observed.pods, *turn.observed.spark_workers)
+    used = {plan_name(turn.topology.metadata.name, pod.template_hash) for pod in pods}
     used.add(plan_name(turn.topology.metadata.name, turn.template))
     unused = [name for name in turn.observed.config_maps if name not in used]
     if not turn.code_missing:

@@ -13,6 +13,7 @@ LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
 LABEL_WORKER = "penstock.dev/worker"
 LABEL_OPERATOR = "penstock.dev/operator"
 LABEL_NODE = "penstock.dev/node"
+LABEL_HOME_UID = "penstock.dev/home-uid"
 LABEL_NAME = "app.kubernetes.io/name"
 LABEL_INSTANCE = "app.kubernetes.io/instance"
 LABEL_COMPONENT = "app.kubernetes.io/component"
@@ -20,6 +21,7 @@ LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
 ANNOTATION_TEMPLATE = "penstock.dev/template"
 ANNOTATION_IDENTITY = "penstock.dev/identity"
 COMPONENT_WORKER = "worker"
+COMPONENT_SPARK_WORKER = "spark-worker"
 COMPONENT_STORE = "node-store"
 COMPONENT_PLAN = "plan"
 COMPONENT_SCHEDULE = "schedule"
@@ -81,6 +83,11 @@ def worker_index(name: str) -> int:
     """The number at the end of a worker's name; -1 for a name that has none."""
     number = name.rpartition("-w")[2]
     return int(number) if number.isdigit() else -1
+
+
+def spark_worker_name(worker: str, node: str) -> str:
+    """The pod on `node` in which remote tasks of `worker` run."""
+    return fitted(f"{worker}-on-{node}", LABEL_VALUE_LENGTH_MAX)
 
 
 def schedule_name(topology: str, operator: str) -> str:

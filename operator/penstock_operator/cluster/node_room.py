@@ -145,6 +145,39 @@ class NodeRooms:
         self._workers[name] += 1
         return self._nodes[name]
 
+    def cpu_free_millis(self, node: str) -> int:
+        """0 where room is kept for a topology that goes first."""
+        return 0 if self._first else self._cpu_free.get(node, 0)
+
+    def spark_nodes(self) -> list[str]:
+        """Nodes that a Spark worker may be on, room or not: it works on no store of theirs."""
+        return [name for name, node in self._nodes.items() if node.ready and not self._rules.misfit(node)]
+
+    def has_room_on(self, node: str, size: Size) -> bool:
+        """Whether a Spark worker would have room there. A node that did not take a pod lately has none."""
+        return not self._first and not self._spark_refusal(node) and self._fits(node, size)
+
+    def take_on(self, node: str, size: Size) -> ObservedNode | None:
+        """Take that room for a Spark worker; None when there is none."""
+        if not self.has_room_on(node, size):
+            return None
+        self._take(node, size)
+        return self._nodes[node]
+
+    def why_not_beside(self, node: str, size: Size) -> str:
+        """In words and figures, why no other node than `node` takes a Spark worker."""
+        if self._first:
+            return f"Topology {self._first} goes first: it waits for room too"
+        others = sorted(self._nodes.keys() - {node})
+        parts = [f"node {name} {self._spark_refusal(name) or self._lack(name, size)}" for name in others]
+        return "; ".join(parts) or "there is no other node"
+
+    def _spark_refusal(self, name: str) -> str:
+        node = self._nodes.get(name)
+        if node is None or not node.ready:
+            return "is not there"
+        return self._rules.misfit(node) or ("did not take a pod lately" if name in self._avoided else "")
+
     def why_none(self, size: Size) -> str:
         """In words and figures, why `place` finds no node for a worker of `size`."""
         if not self._nodes:

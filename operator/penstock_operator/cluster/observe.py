@@ -15,10 +15,12 @@ from penstock.api.faults import InvalidManifest
 from penstock.api.load import read_topology
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import applied_of, from_object, owner_of
+from penstock.control.remote_tasks import remote_of, with_remote
 from penstock_operator.cluster.cluster_api import Object, name_of, uid_of, version_of
 from penstock_operator.cluster.names import (
     ANNOTATION_IDENTITY,
     ANNOTATION_TEMPLATE,
+    COMPONENT_SPARK_WORKER,
     COMPONENT_STORE,
     COMPONENT_WORKER,
     LABEL_COMPONENT,
@@ -73,6 +75,10 @@ def observe_topology(manifest: Object) -> ObservedTopology:
 
 def is_worker(pod: Object) -> bool:
     return _is_part(pod, COMPONENT_WORKER)
+
+
+def is_spark_worker(pod: Object) -> bool:
+    return _is_part(pod, COMPONENT_SPARK_WORKER)
 
 
 def is_store(stateful_set: Object) -> bool:
@@ -216,12 +222,14 @@ def observe_schedule(schedule: Object) -> ObservedSchedule:
     metadata = schedule["metadata"]
     owners = metadata.get("ownerReferences") or ()
     owner = owner_of(schedule)
+    seen = from_object(schedule)
     return ObservedSchedule(
         name=name_of(schedule),
         uid=uid_of(schedule),
         resource_version=version_of(schedule),
         topology_uid=owner.topology_uid,
-        schedule=from_object(schedule),
+        schedule=with_remote(seen, {}),
+        remote=remote_of([seen]),
         applied=applied_of(schedule),
         owner_uid=str(next((one["uid"] for one in owners if one.get("kind") == "Topology"), "")),
         is_deleting="deletionTimestamp" in metadata,

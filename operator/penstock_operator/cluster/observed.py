@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import WORKERS_MAX, Topology
+from penstock.control.remote_tasks import Remote
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
@@ -162,7 +163,8 @@ class StoreReading:
 @dataclass(frozen=True, slots=True)
 class ObservedSchedule:
     """A Schedule object. `topology_uid` is the uid that the state goes by; `owner_uid` is the Topology in its
-    ownerReferences, "" where there is none (a retained one)."""
+    ownerReferences, "" where there is none (a retained one). `schedule` says nothing of remote tasks: these
+    are in `remote`."""
 
     name: str
     uid: str
@@ -176,6 +178,11 @@ class ObservedSchedule:
     """Its annotation `penstock.dev/identity`: what of the operator its state goes by."""
     store_memory_bytes: int | None = None
     """Its spec.storeMemoryBytes."""
+    remote: Remote = field(default_factory=dict)
+
+    @property
+    def remote_tasks(self) -> int:
+        return sum(count for nodes in self.remote.values() for _, count in nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,3 +263,5 @@ class Observed:
     """`Decision.need` of all other topologies as last decided."""
     refused: tuple[Refused, ...] = ()
     sla: SlaGrip = SlaGrip()
+    spark_workers: tuple[ObservedPod, ...] = ()
+    """Pods of this topology for remote tasks; not among `pods`."""

@@ -51,7 +51,6 @@ from penstock_operator.cluster.observe import (
     disruption_budget_min,
     is_of,
     is_store,
-    observe_pod,
 )
 from penstock_operator.cluster.observed import (
     Need,
@@ -318,12 +317,12 @@ class Reconciler:
             await work.status.write(manifest, told.status, told.events)
             raise
         work.refusal = ""
-        for name in outcome.created:
-            work.refused.pop(name, None)
-        for refused in outcome.refused:
-            work.refused[refused.name] = refused
-        if outcome.stopped or outcome.refused:
+        refused = {one.name: one for one in outcome.refused}
+        if outcome.stopped or refused.keys() - work.refused.keys():
             work.wake.set()
+        # One that was not tried again is not wanted any more, unless the turn has not come to it.
+        kept = work.refused if outcome.stopped else {}
+        work.refused = {name: why for name, why in (kept | refused).items() if name not in outcome.created}
         await work.status.write(manifest, decision.status, decision.events)
         if not outcome.stopped:
             await work.schedules.write(decision.schedules)
@@ -378,10 +377,7 @@ class Reconciler:
             wanted |= {store.id for store in one.schedule.stores}
             for shard, place in one.schedule.shards.items():
                 homes.setdefault(place.home, []).append(shard)
-        nodes = {name_of(node) for node in self.mirror.all(NODES)}
-        wanted |= {
-            observe_pod(pod, nodes).node for pod in self._picture.pods_of(topology.name)
-        } | homes.keys()
+        wanted |= {pod.node for pod in self._picture.workers_of(topology.name)} | homes.keys()
         addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
         readings = await self._readers.stores.read(_state_uid(topology, schedules), addresses, homes)
         for store, reading in readings.items():
@@ -397,14 +393,13 @@ class Reconciler:
         readings: Mapping[str, StoreReading | None],
     ) -> Observed:
         nodes = as_cordoned(self._picture.nodes(topology.name), self._renewal.node)
-        node_names = [node.name for node in nodes]
         budget = self.mirror.get(DISRUPTION_BUDGETS, disruption_budget_name(topology.name))
         return Observed(
             topology=topology,
             config=self._config,
             term=self._leadership.term,
             wall_time=datetime.fromtimestamp(self._clocks.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            pods=tuple(observe_pod(pod, node_names) for pod in self._picture.pods_of(topology.name)),
+            pods=self._picture.workers_of(topology.name),
             schedules=self._picture.schedules_of(topology.name),
             nodes=nodes,
             stores=self._picture.stores(),
@@ -423,6 +418,7 @@ class Reconciler:
             sla=sla.keeper.grip
             if (sla := self._slas.get(topology.name)) is not None and sla.keeper is not None
             else SlaGrip(),
+            spark_workers=self._picture.spark_workers_of(topology.name),
         )
 
     # --- latency SLAs

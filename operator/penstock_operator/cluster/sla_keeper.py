@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.topology import WORKERS_MAX, Topology
+from penstock.control.remote_tasks import Room, place_remote, with_remote
 from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.dataflow.plan import Plan
 from penstock.schedule.record import OperatorSchedule, StorePlace
@@ -278,6 +279,8 @@ class SlaKeeper:
             return False
         new = placed_beside(old, replace(schedule, term=self._tools.term), stores)
         new = mark_born(new, {place.node: place.version for place in seen.applied})
+        # The topology's own loop says where tasks run: until it has looked, they are where they were.
+        new = with_remote(new, place_remote([new], seen.remote, Room({}, {}, {})))
         document = _document(new, topology, plan, observed.uid, seen.topology_uid, self._tools.namespace)
         name = schedule_name(topology.metadata.name, schedule.operator)
         action = WriteSchedule(name, new, document, seen.resource_version)

@@ -207,6 +207,8 @@ def _stage(
     if schedule is None:
         return entry
     entry["tasksReady"] = tasks_ready(observed, schedule)
+    if remote := sum(seen.remote_tasks for seen in observed.schedules if seen.schedule.operator == name):
+        entry["tasksRemote"] = remote
     entry.update(_shown(figures_of_stage(samples, name, schedule.shards)))
     waiting = inbox_entries(counters_of(observed, schedule))
     if waiting is not None and not is_source(stage):

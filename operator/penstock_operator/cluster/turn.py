@@ -5,11 +5,12 @@ Pure. Neighbours: `decide` fills it with actions, `verdict` and `left_to_slas` r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.topology import Topology
+from penstock.control.remote_tasks import Remote
 from penstock.dataflow.plan import Plan
 from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock_operator.cluster.actions import Action, DeleteConfigMap, DeletePod, Event
@@ -21,6 +22,7 @@ from penstock_operator.cluster.memory import Memory
 from penstock_operator.cluster.node_room import NodeRooms, PlacementRules, Size, served_before
 from penstock_operator.cluster.observed import Need, Observed
 from penstock_operator.cluster.quota import quota_finding
+from penstock_operator.cluster.remote_workers import Cores, RemoteScene, room_beside
 from penstock_operator.cluster.schedule_decisions import Settling, settling
 from penstock_operator.cluster.sla_ground import SlaHost
 from penstock_operator.cluster.status import former_status
@@ -45,6 +47,7 @@ class Found:
     is_changing: bool = False
     """Schedules are being written."""
     waits_for: str = ""
+    spark_workers_wait_for: str = ""
     begun: dict[str, int] = field(default_factory=dict)
     """Operator -> shards that a schedule written now gives another home."""
 
@@ -188,6 +191,35 @@ class Turn:
         asked = min(max(tasks * self.task_cpu_millis, least), self.limit_millis)
         return max(1, min(asked, self.limit_millis - 1))
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Paused, and what was read is worked off."""
+        is_drained = self.backlog is not None and self.backlog.is_empty
+        is_held = not any(s.tasks for s in self.schedules.values() if s.is_source)
+        return self.topology.spec.paused and is_drained and is_held
+
+    @property
+    def remote_before(self) -> Remote:
+        """The remote tasks of the Schedules as they were seen."""
+        return {name: nodes for seen in self.observed.schedules for name, nodes in seen.remote.items()}
+
+    def remote_scene(self, schedules: Iterable[OperatorSchedule]) -> RemoteScene:
+        """What remote tasks are decided on, with these Schedules."""
+        return RemoteScene(
+            tuple(schedules),
+            self.remote_before,
+            self.workers,
+            self.observed.spark_workers,
+            self.rooms,
+            Cores(
+                self.request_millis,
+                self.task_cpu_millis,
+                self.limit_millis,
+                self.tasks_per_worker,
+                self.memory_bytes,
+            ),
+        )
+
     def sla_hosts(self) -> Iterator[SlaHost]:
         """Ready workers that stay, with what fits their cores and their nodes."""
         stores = {store.node: store for store in self.observed.stores if store.ready}
@@ -201,10 +233,13 @@ class Turn:
             is_able = worker.state is WorkerState.READY and not worker.must_go and not worker.is_leaving
             if store is None or pod is None or not is_able:
                 continue
-            room = max(0, self.tasks_per_worker - worker.tasks)
-            more = free.get(worker.node, 0)
-            while room and self.request_millis(worker.tasks + room) - pod.cpu_request_millis > more:
+            most = room = max(0, self.tasks_per_worker - worker.tasks)
+            at_home, more = worker.tasks - worker.remote_tasks, free.get(worker.node, 0)
+            while room and self.request_millis(at_home + room) - pod.cpu_request_millis > more:
                 room -= 1
+            if self.plan.remote_tasks:
+                beside = room_beside(self.remote_scene(self.schedules.values()), worker.node)
+                room = min(most, room + beside)
             yield SlaHost(
                 worker_place(worker, self.observed.schedules),
                 StorePlace(store.id, store.node, store.address),

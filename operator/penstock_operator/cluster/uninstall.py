@@ -31,6 +31,7 @@ from penstock_operator.cluster.cluster_api import (
     uid_of,
 )
 from penstock_operator.cluster.names import (
+    COMPONENT_SPARK_WORKER,
     COMPONENT_STORE,
     COMPONENT_WORKER,
     LABEL_COMPONENT,
@@ -143,6 +144,7 @@ def _made(keep_volumes: bool) -> tuple[_Made, ...]:
         _Made(SCHEDULES, {}),
         _Made(DISRUPTION_BUDGETS, ours),
         _Made(CONFIG_MAPS, ours),
+        _Made(PODS, _component(COMPONENT_SPARK_WORKER), _POD_GRACE_S),
         _Made(PODS, _component(COMPONENT_WORKER), _POD_GRACE_S),
         _Made(STATEFUL_SETS, _STORE),
         _Made(PODS, _STORE, store_grace_s),

@@ -48,8 +48,7 @@ def _ready_finding(turn: Turn, store: Finding) -> tuple[str, Finding]:
     if len(turn.schedules) < len(turn.plan.stages):
         return _before_start(turn, store)
     if turn.topology.spec.paused:
-        is_drained = turn.backlog is not None and turn.backlog.is_empty
-        if is_drained and not any(s.tasks for s in turn.schedules.values() if s.is_source):
+        if turn.is_at_rest:
             return "Paused", Finding(False, "Paused", "sources are stopped, and what was read is worked off")
         return "Draining", Finding(False, "Draining", "sources stop; what was read is being worked off")
     return _running(turn, store)
@@ -136,6 +135,8 @@ def _progressing(turn: Turn, phase: str) -> Finding:
         return Finding(True, reason, message)
     if phase == "Starting":
         return Finding(True, "Starting", turn.found.waits_for or "workers are starting")
+    if turn.found.spark_workers_wait_for:
+        return Finding(True, "SparkWorkersStarting", turn.found.spark_workers_wait_for)
     if turn.settled.waits:
         return Finding(True, "ApplyingSchedule", "; ".join(turn.settled.waits[:3]))
     return Finding(False, "Settled")

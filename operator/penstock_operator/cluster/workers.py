@@ -51,7 +51,7 @@ class Worker:
 
     `is_current`: of the template as it is now, and of a size that its node can give. `lacks_cores`: its node
     does not give it those that it asks for, and perhaps never will.
-    `executors`, `shards` and `tasks` are counts over all Schedules.
+    `executors`, `shards`, `tasks` and, among these, `remote_tasks` are counts over all Schedules.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Worker:
     shards: int = 0
     tasks: int = 0
     lacks_cores: bool = False
+    remote_tasks: int = 0
 
     @property
     def index(self) -> int:
@@ -147,6 +148,7 @@ def judge_workers(
                 shards=holding.shards,
                 tasks=holding.tasks,
                 lacks_cores=pod is not None and _lacks_cores(pod, since),
+                remote_tasks=holding.remote_tasks,
             )
         )
     return tuple(workers)
@@ -177,6 +179,7 @@ class _Holding:
     executors: int = 0
     shards: int = 0
     tasks: int = 0
+    remote_tasks: int = 0
 
 
 def _holdings(schedules: Sequence[ObservedSchedule]) -> dict[str, _Holding]:
@@ -188,6 +191,7 @@ def _holdings(schedules: Sequence[ObservedSchedule]) -> dict[str, _Holding]:
             holding = found[executor.worker]
             holding.executors += 1
             holding.tasks += executor.tasks
+            holding.remote_tasks += sum(count for _, count in seen.remote.get(executor.name, ()))
             holding.shards += counts[executor.name]
     return found
 

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
+from penstock.api.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
 from penstock.api.topology import Topology
+from penstock.api.worker_launch import ENV_REMOTE_STORE_URL
 from penstock_operator.cluster.manifests.ownership import owned_by_topology
 from penstock_operator.cluster.manifests.plan_config_map import TOPOLOGY_FILE
 from penstock_operator.cluster.manifests.pod_parts import (
@@ -34,6 +36,7 @@ from penstock_operator.cluster.names import (
     LABEL_WORKER,
     label_value,
     plan_name,
+    store_address,
     topology_labels,
 )
 
@@ -43,6 +46,8 @@ _CODE_DIR = "/etc/penstock/code"
 _IMAGE_DIR = "/app"
 _STORE_DIR = "/etc/penstock/store"
 _PASSWORD = "worker-password"  # noqa: S105 - the key in the Secret
+KEY_FILE = f"{_STORE_DIR}/{_PASSWORD}"
+"""Whoever may use the stores may join a worker's Spark master."""
 _READABLE_BY_GROUP = 0o440
 
 
@@ -122,7 +127,11 @@ def _container(worker: WorkerPod, topology: Topology, state_uid: str, config: Op
         "imagePullPolicy": topology.spec.image_pull_policy or config.image_pull_policy,
         # Not `command`: the image's entry point is an init that reaps and forwards signals.
         "args": ["python", "-m", "penstock_worker"],
-        "env": [*plain_all(user.env), *_env(topology, state_uid, config)],
+        "env": [
+            *plain_all(user.env),
+            *_env(topology, state_uid, config),
+            *(_remote_env(worker, config) if topology.spec.remote_tasks == "Allowed" else ()),
+        ],
         "ports": [{"name": "metrics", "containerPort": config.metrics_ports.worker}],
         "startupProbe": probe("/healthz", "metrics", period_s=1, timeout_s=2, failures=180),
         "readinessProbe": probe("/ready", "metrics", period_s=1, timeout_s=2, failures=3),
@@ -151,7 +160,7 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Par
         "PENSTOCK_MANIFEST": f"{_PLAN_DIR}/{TOPOLOGY_FILE}",
         "PENSTOCK_BASE_DIR": _CODE_DIR if _code_map(topology) else _IMAGE_DIR,
         "PENSTOCK_STORE_URL": f"redis://worker@{config.store.local_service}.{config.namespace}.svc:6379",
-        "PENSTOCK_STORE_PASSWORD_FILE": f"{_STORE_DIR}/{_PASSWORD}",
+        "PENSTOCK_STORE_PASSWORD_FILE": KEY_FILE,
         "PENSTOCK_METRICS_PORT": str(config.metrics_ports.worker),
     }
     return [
@@ -161,6 +170,16 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Par
         field_env("PENSTOCK_NODE", "spec.nodeName"),
         field_env("PENSTOCK_STORE_ID", "spec.nodeName"),
         field_env("PENSTOCK_TEMPLATE", f"metadata.annotations['{ANNOTATION_TEMPLATE}']"),
+    ]
+
+
+def _remote_env(worker: WorkerPod, config: OperatorConfig) -> list[Part]:
+    """Where Spark workers of other nodes, and their tasks, find this worker and its node's store."""
+    store = store_address(config.fullname, worker.node, config.store.headless_service, config.namespace)
+    return [
+        {"name": ENV_REMOTE_STORE_URL, "value": f"redis://worker@{store}"},
+        {"name": ENV_KEY_FILE, "value": KEY_FILE},
+        field_env(ENV_HOST, "status.podIP"),
     ]
 
 
