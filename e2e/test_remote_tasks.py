@@ -9,7 +9,7 @@ import pytest
 from e2e.harness.cluster import Cluster, ready
 from e2e.harness.faults import filled, kill_pod
 from e2e.harness.topologies import Sizes, WordCount
-from e2e.harness.watching import Object
+from e2e.harness.watching import Object, wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -24,6 +24,7 @@ SIZES = Sizes(
 """Two tasks of the source and two of `count`, with room for two more."""
 TOO_LITTLE_MILLIS = 100
 """Less than a task."""
+PROCESSES = "cat /proc/[0-9]*/cmdline 2>/dev/null || true"
 LENT_S = 60
 BACK_S = 60
 GONE_S = 60
@@ -45,8 +46,8 @@ def wait_tasks(counting: WordCount, remote: int, seconds: float) -> None:
     counting.cluster.wait("topology", counting.name, what, run, seconds)
 
 
-def wait_spark_worker(counting: WordCount, than: Object | None = None) -> Object:
-    """Wait for the one Spark worker, another one than that; answers its pod."""
+def wait_lent(counting: WordCount, than: Object | None = None) -> Object:
+    """Wait until two tasks run in the one Spark worker, another one than that; answers its pod."""
     old = than["metadata"]["uid"] if than is not None else ""
     (pod,) = counting.cluster.wait_all(
         "pods",
@@ -55,25 +56,31 @@ def wait_spark_worker(counting: WordCount, than: Object | None = None) -> Object
         lambda pods: len(pods) == 1 and ready(pods[0]) and pods[0]["metadata"]["uid"] != old,
         LENT_S,
     )
+    name = str(pod["metadata"]["name"])
+
+    def run() -> bool:
+        lines = counting.cluster.execute(name, "worker", "sh", "-c", PROCESSES)
+        return lines.count("penstock_worker.task_daemon") > 2  # they, and what they are forked from
+
+    wait_until(f"two tasks run in {name}", run, LENT_S)
+    wait_tasks(counting, remote=2, seconds=LENT_S)
     return pod
 
 
 def test_a_full_nodes_tasks_run_on_the_other_node_and_come_home(
     cluster: Cluster, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("remote-tasks", lines=3000, sizes=SIZES)
+    counting = word_count("remote-tasks", lines=2000, sizes=SIZES)
     (home,) = counting.wait_workers(1)
     counting.wait_rows()
     with filled(cluster, str(home["spec"]["nodeName"]), left_millis=TOO_LITTLE_MILLIS):
         counting.edit_operator("count", {"tasks": {"min": 4, "max": 4}})
-        pod = wait_spark_worker(counting)
+        pod = wait_lent(counting)
         assert pod["spec"]["nodeName"] != home["spec"]["nodeName"]
-        wait_tasks(counting, remote=2, seconds=LENT_S)
         counting.wait_rows(more_than=counting.wait_rows())
 
         kill_pod(cluster, pod["metadata"]["name"])
-        wait_spark_worker(counting, than=pod)
-        wait_tasks(counting, remote=2, seconds=LENT_S)
+        wait_lent(counting, than=pod)
         assert counting.faults(complete=False) == []
     wait_tasks(counting, remote=0, seconds=BACK_S)
     cluster.wait_all(
