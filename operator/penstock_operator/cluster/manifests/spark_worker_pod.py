@@ -1,8 +1,8 @@
 """The pod of a Spark worker on another node, for the remote tasks of one worker.
 
 It is a worker's in all but what it runs: the same image, code, volumes, level of security. It has no probe
-and no port of its own: Spark's master knows whether it is there. What it joins with is derived from the key that
-is mounted, and stands nowhere. Pure builder. Neighbours: `worker_pod`, `spark_network_policies`.
+and no port of its own: Spark's master knows whether it is there. What it joins with is derived from the key
+that is mounted, and stands nowhere. Pure builder. Neighbours: `worker_pod`, `spark_network_policies`.
 """
 
 from __future__ import annotations
