@@ -242,8 +242,8 @@ def test_a_spark_worker_that_is_not_let_in_is_told_of() -> None:
 def test_a_spark_worker_belongs_to_one_start_of_its_worker() -> None:
     world = lending()
     assert world.pods[POD].document["metadata"]["labels"][LABEL_HOME_UID] == world.pods["words-w0"].uid
-    world.lose_pod("words-w0")
-    world.run(3)
+    world.pods["words-w0"].uid = "uid-of-the-next"
+    world.step()
     assert world.deleted == [POD]
 
 
