@@ -155,6 +155,24 @@ def test_its_own_work_soon_corrects_the_rate_of_a_new_executor() -> None:
     assert examined.service_per_s.tolist()[1] == pytest.approx(1500)
 
 
+def test_the_slot_in_which_a_shard_changes_hands_counts_for_nobodys_rate_and_the_next_one_does() -> None:
+    # What s1 brought in it was worked on by E1, at 1 ms a row, and E2 takes 2 ms.
+    feed, examiner = Feed({"s0": "E1", "s1": "E1", "s2": "E2"}), Examiner(TARGET)
+    for _ in range(12):
+        feed.add("s0", 80, 80, busy_us=1000)
+        feed.add("s1", 80, 80, busy_us=1000)
+        feed.add("s2", 80, 80, busy_us=2000)
+        look(feed, examiner)
+    feed.assignment["s1"] = "E2"
+    feed.add("s0", 80, 80, busy_us=1000)
+    feed.add("s1", 800, 800, busy_us=1000)
+    feed.add("s2", 80, 80, busy_us=2000)
+    assert look(feed, examiner).service_per_s.tolist() == [1000, 500]
+    # 7/8 * 2 ms + 1/8 * 4 ms = 2.25 ms.
+    feed.add("s1", 80, 80, busy_us=4000)
+    assert look(feed, examiner).service_per_s.tolist() == [1000, 1e6 / 2250]
+
+
 def test_who_never_worked_has_the_mean_of_the_others() -> None:
     feed, examiner = Feed({"s0": "E1", "s1": "E2", "s2": "E3"}), Examiner(TARGET)
     for _ in range(12):
