@@ -26,15 +26,16 @@ from penstock_worker.task import assemble
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_loop import TaskLoop
 
-MANIFEST = """
+FILES = "{files: {path: out/, format: jsonl}}"
+MANIFEST = f"""
 apiVersion: penstock.dev/v1alpha1
 kind: Topology
-metadata: {name: counting}
+metadata: {{name: counting}}
 spec:
-  code: {module: loop_code}
+  code: {{module: loop_code}}
   operators:
   - name: lines
-    source: {files: {glob: "*.txt", format: text}}
+    source: {{files: {{glob: "*.txt", format: text}}}}
   - name: words
     inputs: [lines]
     map: "loop_code:split"
@@ -47,7 +48,7 @@ spec:
     shards: 2
   - name: totals
     inputs: [count]
-    sink: {files: {path: out/, format: jsonl}}
+    sink: {FILES}
 """
 CODE = """
 from pyspark.sql.streaming import StatefulProcessor
@@ -115,11 +116,19 @@ class Between:
 class Scene:
     """One worker with the executors lines-w1 and count-w1, on one node in memory."""
 
-    def __init__(self, folder: Path, shards: int = 2, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        folder: Path,
+        shards: int = 2,
+        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+        sink: str = FILES,
+    ) -> None:
         self.folder = folder
         self.bounds = bounds
         self.count_shards = tuple(f"count/{part}" for part in range(shards))
-        (folder / "topology.yaml").write_text(MANIFEST.replace("shards: 2", f"shards: {shards}"))
+        (folder / "topology.yaml").write_text(
+            MANIFEST.replace("shards: 2", f"shards: {shards}").replace(FILES, sink)
+        )
         (folder / "loop_code.py").write_text(CODE)
         self.plan = compile_topology(load_topology(folder / "topology.yaml"))
         self.clock = TurnedClock()
@@ -153,14 +162,21 @@ class Scene:
         self.store.call(Create(shard, source=True))
 
     def task(
-        self, operator: str, shards: Sequence[str], ready: str = "", store: Any = None, waiter: Any = None
+        self,
+        operator: str,
+        shards: Sequence[str],
+        ready: str = "",
+        store: Any = None,
+        waiter: Any = None,
+        *,
+        prints: bool = False,
     ) -> TaskLoop:
         ready = ready or f"{operator}.ready"
         mapping = tuple((shard, ready) for shard in shards)
         assert self.store.call(SetTasks("w1", INCARNATION, f"{operator}-w1", mapping)) is Answer.OK
         launch = TaskLaunch(
             "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
-            str(self.folder), False, self.bounds,
+            str(self.folder), False, self.bounds, prints=prints,
         )  # fmt: skip
         return assemble(launch, store or self.store, waiter or self.store, self.clock)
 

@@ -303,6 +303,16 @@ def test_a_worker_that_no_schedule_names_is_warm(pod: Pod) -> None:
     assert pod.tasks.running == 1
 
 
+@pytest.mark.parametrize(("runtime", "prints"), [("cluster", True), ("local", False)])
+def test_in_a_cluster_tasks_print_what_goes_to_the_console(
+    tmp_path: Path, runtime: str, prints: bool
+) -> None:
+    pod = Pod(tmp_path, runtime=runtime)
+    pod.publish(1)
+    pod.turn()
+    assert [task.launch.prints for task in pod.tasks.started] == [prints]
+
+
 def test_a_store_that_does_not_answer_is_waited_for(pod: Pod) -> None:
     for error in (
         StoreUnreachable("away"),

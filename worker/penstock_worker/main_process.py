@@ -259,6 +259,7 @@ class MainProcess:
                     durable=self._plan.durability != "Process",
                     bounds=Bounds(),
                     template=self._launch.template,
+                    prints=self._stays,
                     node=node,
                 )
             )

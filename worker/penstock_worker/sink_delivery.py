@@ -1,4 +1,4 @@
-"""Writes a shard's committed outputs into the files of its sinks, then tells the store.
+"""Writes a shard's committed outputs into its sinks (files; in a cluster the console), then tells the store.
 
 The committed outbox entry is the durable intent (`docs/decisions/0004`): it cannot change any
 more, so writing it twice, or late from an old owner, puts the same bytes in the same place.
@@ -6,39 +6,51 @@ more, so writing it twice, or late from an old owner, puts the same bytes in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
-from penstock.dataflow.plan import Fanout, JsonlSink, Stage
+from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Sink, Stage
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
 from penstock_worker.sink_sync import SinkSync
+from penstock_worker.sinks.console import ConsoleSinkWriter
 from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.stage_work import WorkFailed
 
 _LEFTOVER_BYTES_MAX = 1 << 20
 
 
-def file_sinks(fanout: Fanout) -> Iterator[tuple[JsonlSink, Schema]]:
-    """All file sinks fused behind a stage, with the schema of their rows."""
+class SinkWriter(Protocol):
+    """Writes one sink, for all shards that feed it in this task. Raises PermanentError."""
+
+    def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes: ...
+    def sync(self, shard: str) -> None: ...
+    def close(self) -> None: ...
+
+
+def _sinks(fanout: Fanout) -> Iterator[tuple[Sink, Schema]]:
+    """All sinks fused behind a stage, with the schema of their rows."""
     for sink in fanout.sinks:
-        if isinstance(sink, JsonlSink):
-            yield sink, fanout.schema
+        yield sink, fanout.schema
     for step in fanout.steps:
-        yield from file_sinks(step.out)
+        yield from _sinks(step.out)
 
 
 class SinkDelivery:
-    """The file sinks of one task. Sinks that somebody else delivers (the console) are left alone."""
+    """The sinks of one task. With `prints` the console's too; else somebody else delivers these."""
 
-    def __init__(self, stage: Stage, base_dir: Path, *, durable: bool) -> None:
-        self._writers = {
-            sink.name: JsonlSinkWriter(sink, schema, base_dir, durable=durable)
-            for sink, schema in file_sinks(stage.out)
-        }
+    def __init__(self, stage: Stage, base_dir: Path, *, durable: bool, prints: bool) -> None:
+        self._writers: dict[str, SinkWriter] = {}
+        for sink, schema in _sinks(stage.out):
+            match sink:
+                case JsonlSink():
+                    self._writers[sink.name] = JsonlSinkWriter(sink, schema, base_dir, durable=durable)
+                case ConsoleSink() if prints:
+                    self._writers[sink.name] = ConsoleSinkWriter(sink, schema)
         self._sync = SinkSync(self._sync_file) if durable and self._writers else None
 
     def write(

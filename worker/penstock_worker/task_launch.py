@@ -24,6 +24,8 @@ class TaskLaunch:
     bounds: Bounds
     template: str = ""
     """Of the worker's code; its failures are reported under it."""
+    prints: bool = False
+    """Rows of console sinks are printed by the task, and not by somebody else."""
     node: str = ""
     """Where it runs, when not on its worker's own node."""
 

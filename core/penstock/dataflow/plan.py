@@ -52,7 +52,7 @@ class JsonlSink:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSink:
-    """One JSON object a line to the terminal of `penstock run`."""
+    """One JSON object a line, to the output of `penstock run` or, in a cluster, of the worker."""
 
     name: str
 
