@@ -164,6 +164,22 @@ def test_what_cannot_be_told_ahead_is_left_to_single_looks() -> None:
     assert StreamSwitch(scope()).observe_many(replace(shown, operators={})) == 0
 
 
+def test_looks_at_once_count_each_slot_of_a_change_of_hands_for_who_held_the_shard_then() -> None:
+    shown = series(5, 40, 900.0)
+    before = shown.operators["op"]
+    after = replace(before, assignment={**before.assignment, "s0": "E1"})
+    plain, examiner = Examiner(TARGET), Examiner(TARGET)
+    for look in range(20):
+        seen = (before if look < 15 else after).snapshot(look)
+        plain.observe(int(shown.at_us[look]), seen)
+        examiner.observe(int(shown.at_us[look]), seen)
+    ahead = examiner.ahead(shown.at_us[20:], after.since(20))
+    assert ahead is not None
+    for number in range(20):
+        found = plain.observe(int(shown.at_us[20 + number]), after.snapshot(20 + number))
+        assert ahead.instantaneous_us[number].tolist() == pytest.approx(found.instantaneous_us.tolist())
+
+
 @settings(deadline=None, max_examples=15)
 @given(st.integers(0, 2**32 - 1), st.floats(200, 1500), st.sampled_from([7, 1000]))
 def test_a_guard_remembers_looks_at_once_as_single_ones(seed: int, per_s: float, ahead: int) -> None:
