@@ -24,7 +24,9 @@ def kill_container(cluster: Cluster, pod: str, container: str, signal: str = "KI
     identity = str(status["containerID"]).rpartition("/")[2]
     processes = _processes(cluster, node, identity)
     assert processes, f"container {container} of {pod} runs no process on {node}"
-    cluster.docker("exec", node, "kill", f"-{signal}", *processes)
+    # The first one's end may take others along.
+    each = f'for each; do kill -{signal} "$each" || [ ! -e "/proc/$each" ] || exit 1; done'
+    cluster.docker("exec", node, "sh", "-c", each, "sh", *processes)
 
 
 @contextmanager
