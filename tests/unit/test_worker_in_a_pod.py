@@ -47,6 +47,7 @@ from penstock_worker.source_announcer import SourceAnnouncer
 from penstock_worker.spark_session import slots
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.vitals import START_US_MAX, TURN_US_MAX, WORK_US_MAX, Vitals
+from standing_clock import StandingClock
 
 A = TypeVar("A")
 
@@ -72,20 +73,6 @@ spec:
   - {name: out, inputs: [lines], sink: {console: {}}}
   - {name: more, inputs: [numbers], sink: {console: {}}}
 """
-
-
-class TurnedClock:
-    def __init__(self) -> None:
-        self.us = 1_000_000_000
-
-    def now_us(self) -> int:
-        return self.us
-
-    def monotonic_us(self) -> int:
-        return self.us
-
-    def sleep_us(self, microseconds: int) -> None:
-        self.us += microseconds
 
 
 class FailingStore(MemoryStore):
@@ -152,7 +139,7 @@ class Pod:
         self.store.call(OpenStore("node-a"))
         environment = ENVIRONMENT | {"PENSTOCK_BASE_DIR": str(base_dir)}
         self.launch = launch_from(environment, start_ms=5).model_copy(update=launch)
-        self.clock = TurnedClock()
+        self.clock = StandingClock()
         self.vitals = Vitals(self.clock)
         self.tasks = PlainTasks()
         plan = plan_of()
@@ -401,7 +388,7 @@ def test_a_schedule_is_followed_within_a_cycle_when_its_message_is_lost(pod: Pod
 
 
 def test_a_worker_is_healthy_but_not_ready_while_spark_starts() -> None:
-    clock = TurnedClock()
+    clock = StandingClock()
     vitals = Vitals(clock)
     clock.us += START_US_MAX
     assert vitals.healthy().good
@@ -411,7 +398,7 @@ def test_a_worker_is_healthy_but_not_ready_while_spark_starts() -> None:
 
 
 def test_a_main_loop_that_hangs_is_unhealthy() -> None:
-    clock = TurnedClock()
+    clock = StandingClock()
     vitals = Vitals(clock)
     vitals.worked()
     vitals.turned()

@@ -15,25 +15,10 @@ from penstock.metrics.rows import TaskRow
 from penstock.store.port import ShardCounters
 from penstock_worker.prometheus import WorkerCollector, WorkerReading, serve
 from penstock_worker.vitals import TURN_US_MAX, Vitals
+from standing_clock import StandingClock
 
 LABELS = 'topology="words",worker="w0"'
 Ask = Callable[[str], tuple[int, str]]
-
-
-class StandingClock:
-    """Time goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.us = 1_000_000_000
-
-    def now_us(self) -> int:
-        return self.us
-
-    def monotonic_us(self) -> int:
-        return self.us
-
-    def sleep_us(self, microseconds: int) -> None:
-        self.us += microseconds
 
 
 def task(number: int, latencies_ms: list[int], rows: int) -> TaskRow:

@@ -1,0 +1,19 @@
+"""A worker's clock for tests: time goes on when it is told to."""
+
+from __future__ import annotations
+
+
+class StandingClock:
+    """`us` is the time of both clocks, in microseconds."""
+
+    def __init__(self) -> None:
+        self.us = 1_000_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+    def monotonic_us(self) -> int:
+        return self.us
+
+    def sleep_us(self, microseconds: int) -> None:
+        self.us += microseconds
