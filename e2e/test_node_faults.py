@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.harness.cluster import Cluster
+from e2e.harness.cluster import Cluster, ready, restarts
 from e2e.harness.faults import cordoned, start_node, stop_node
 from e2e.harness.installation import STORES, Installation, node_of
 from e2e.harness.topologies import Sizes, WordCount
@@ -14,13 +14,19 @@ from e2e.harness.watching import Object
 
 pytestmark = pytest.mark.alone
 
+GOES_ON_ROWS = 200
 LOST_S = 90
 DRAIN_S = 180
 AGAIN_S = 180
 
 
+def shards(counting: WordCount) -> dict[str, Object]:
+    """Operator -> its shards' places, as its Schedule has them."""
+    return {each["spec"]["operator"]: each["spec"]["shards"] for each in counting.schedules()}
+
+
 def homes(counting: WordCount) -> set[str]:
-    return {part["home"] for each in counting.schedules() for part in each["spec"]["shards"]}
+    return {part["home"] for places in shards(counting).values() for part in places}
 
 
 def shards_moving(schedule: Object) -> int:
@@ -35,12 +41,20 @@ def test_a_node_stops_and_starts_again(
     counting = word_count("node-stops", lines=700, sizes=Sizes(durability="Disk"))
     counting.wait_workers(2)
     counting.wait_rows()
-    node = cluster.worker_nodes[1]
+    before = shards(counting)
+    other, node = cluster.worker_nodes
+    (living,) = [pod for pod in counting.workers() if node_of(pod) == other]
     stop_node(cluster, node)
     try:
+        # Nobody on the node that stopped writes any more: these are the other one's.
+        counting.wait_rows(len(counting.rows()) + GOES_ON_ROWS)
         cluster.wait_node(node, False, LOST_S)
         condition = counting.wait_condition("StoreAvailable", "False", LOST_S)
         assert node in condition["message"]
+        assert shards(counting) == before
+        (still,) = [pod for pod in counting.workers() if node_of(pod) == other]
+        assert ready(still)
+        assert (still["metadata"]["uid"], restarts(still)) == (living["metadata"]["uid"], 0)
     finally:
         start_node(cluster, node)
     installation.wait_stores(AGAIN_S)
@@ -72,3 +86,7 @@ def test_a_node_is_drained_and_used_again(
         assert node not in {node_of(pod) for pod in cluster.all("pods", STORES)}
         counting.assert_exact()
     installation.wait_stores()
+    again = word_count("used-again", lines=50)
+    again.wait_rows()
+    assert {node_of(pod) for pod in again.workers()} == homes(again) == {node, other}
+    again.assert_exact()

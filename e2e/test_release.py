@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +17,14 @@ from e2e.harness.topologies import WordCount
 UNINSTALLED_S = 60
 # What is left is somebody else's: Kubernetes', or the tests' own.
 NOT_OURS = {"kube-root-ca.crt", "default", "shared"}
-KINDS = (
-    "pods,statefulsets,deployments,jobs,configmaps,secrets,services,serviceaccounts,roles,rolebindings,"
+READABLE_KINDS = (
+    "pods,statefulsets,deployments,jobs,configmaps,services,serviceaccounts,roles,rolebindings,"
     "leases,poddisruptionbudgets,networkpolicies,persistentvolumeclaims"
 )
+"""Kinds that whoever looks after a namespace may read without seeing a secret."""
+KINDS = f"{READABLE_KINDS},secrets"
+KINDS_OF_PENSTOCK = "topologies,latencyslas,schedules,events"
+USERS = ("worker", "operator", "agent")
 CLUSTER_KINDS = "customresourcedefinitions,clusterroles,clusterrolebindings"
 
 
@@ -34,6 +39,23 @@ def left_over(cluster: Cluster) -> set[str]:
 
 def test_helm_test_passes(cluster: Cluster, installation: Installation) -> None:
     assert "Phase:          Succeeded" in cluster.helm("test", RELEASE)
+
+
+@pytest.mark.alone
+def test_passwords_of_the_stores_are_in_no_log_and_in_no_object_but_their_secret(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    word_count("logging", lines=100).wait_rows()
+    data = cluster.get("secret", f"{RELEASE}-store-auth")["data"]
+    passwords = [base64.b64decode(data[f"{user}-password"]).decode() for user in USERS]
+    written = {"objects": cluster.kubectl("get", f"{READABLE_KINDS},{KINDS_OF_PENSTOCK}", "--output=yaml")}
+    for pod in cluster.all("pods"):
+        for status in pod["status"].get("containerStatuses", []):
+            asked = ("logs", pod["metadata"]["name"], f"--container={status['name']}")
+            for which in [(), ("--previous",)] if status["restartCount"] else [()]:
+                written[" ".join((*asked, *which))] = cluster.kubectl(*asked, *which)
+    assert {"agent", "operator", "store", "worker"} <= {name.rpartition("=")[2] for name in written}
+    assert [name for name, text in written.items() for password in passwords if password in text] == []
 
 
 @pytest.mark.alone

@@ -4,8 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.harness.installation import node_of
-from e2e.harness.topologies import Sizes, WordCount
+import yaml
+
+from e2e.harness.cluster import ROOT, Cluster
+from e2e.harness.installation import Installation, node_of
+from e2e.harness.topologies import START_S, Running, Sizes, WordCount
+from e2e.harness.watching import wait_until
+
+
+def test_the_first_topology_of_the_readme_counts_and_is_shown_as_there(
+    cluster: Cluster, installation: Installation, run: Callable[[Running], None]
+) -> None:
+    folder = ROOT / "examples/word-count"
+    manifest = yaml.safe_load((folder / "on-kubernetes.yaml").read_text(encoding="utf-8"))
+    counting = Running(cluster, manifest, folder)
+    run(counting)
+    counting.wait_workers(2)
+    counting.wait_phase("Running", START_S)
+
+    def logged() -> str:
+        return cluster.kubectl("logs", f"--selector={counting.selector}")
+
+    wait_until("totals are in the logs", lambda: '"total":' in logged(), START_S, every_s=1)
+    header, line = cluster.kubectl("get", "topologies", counting.name).splitlines()
+    shown = [found.split() for found in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
+    assert header.split() in shown
+    assert line.split()[:4] == next(found for found in shown if found[:2] == ["word-count", "Running"])[:4]
 
 
 def test_workers_on_both_nodes_count_the_words_of_real_text_exactly(
