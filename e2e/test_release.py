@@ -41,6 +41,16 @@ def test_helm_test_passes(cluster: Cluster, installation: Installation) -> None:
     assert "Phase:          Succeeded" in cluster.helm("test", RELEASE)
 
 
+def test_what_helm_says_after_the_install_is_of_its_values(
+    cluster: Cluster, installation: Installation
+) -> None:
+    said = " ".join(cluster.helm("get", "notes", RELEASE).split())
+    assert f"is in namespace {cluster.namespace}, release {RELEASE}." in said
+    told = ("Node stores are on volumes of storage class standard.", "It deletes the CRDs too")
+    others = ("stays Pending", "leaves Topologies, workers and node stores behind", "does not see the pods")
+    assert [words for words in (*told, *others) if words in said] == list(told)
+
+
 @pytest.mark.alone
 def test_passwords_of_the_stores_are_in_no_log_and_in_no_object_but_their_secret(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
