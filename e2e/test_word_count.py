@@ -26,10 +26,14 @@ def test_the_first_topology_of_the_readme_counts_and_is_shown_as_there(
         return cluster.kubectl("logs", f"--selector={counting.selector}")
 
     wait_until("totals are in the logs", lambda: '"total":' in logged(), START_S, every_s=1)
-    header, line = cluster.kubectl("get", "topologies", counting.name).splitlines()
-    shown = [found.split() for found in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
-    assert header.split() in shown
-    assert line.split()[:4] == next(found for found in shown if found[:2] == ["word-count", "Running"])[:4]
+    lines = [line.split() for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()]
+    promised = next(line for line in lines if line[:2] == [counting.name, "Running"])
+
+    def shown() -> list[list[str]]:
+        return [line.split() for line in cluster.kubectl("get", "topologies", counting.name).splitlines()]
+
+    assert shown()[0] in lines
+    wait_until("it is shown as in the README", lambda: shown()[1][:4] == promised[:4], START_S, every_s=1)
 
 
 def test_workers_on_both_nodes_count_the_words_of_real_text_exactly(
