@@ -373,6 +373,22 @@ def test_the_owner_commits_between_any_two_calls_of_a_driver(moving: MoveScene) 
     assert moving.b.store.call(StateSnapshot(X)) == snapshots[-1]
 
 
+def test_a_bound_on_what_is_copied_ahead_leaves_the_rest_to_one_turn(moving: MoveScene) -> None:
+    moving.a.commit(X, *[out(f"far/{n}", b"o") for n in range(12)])
+    moving.send_home(X, "s2")
+    ahead = 0
+    for _ in range(100):
+        progress = move_once(
+            moving.a.store, moving.store_of, X, target_id="s2", version=moving.version, chunks_ahead_max=1
+        )
+        if progress.step is not MoveStep.PRECOPY:
+            break
+        ahead += 1
+    assert ahead > 2
+    assert progress.step is MoveStep.DROP, "it has departed, and is active at the target"
+    assert progress.paused_chunks > 2
+
+
 def test_the_rounds_end_though_the_writes_do_not_shrink(moving: MoveScene) -> None:
     put(moving, 40)
     moving.send_home(X, "s2")

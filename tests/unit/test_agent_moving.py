@@ -14,12 +14,12 @@ import pytest
 from move_scene import MoveScene
 from penstock.store.move_progress import MoveObstacle, MoveStep
 from penstock.store.mover import MoveKind
-from penstock.store.moves import Chunk, Freeze, Install, Thaw
+from penstock.store.moves import Chunk, Freeze, Install, ReadMove, Thaw
 from penstock.store.port import NodeStore, Request, ShardStatus, StateSnapshot, StateWrite, StoreUnreachable
 from penstock_operator.agent.moving import LET_GO_S, MOVES_AT_ONCE, PRECOPY_SHARE, MoveDriver
 from penstock_operator.agent.store_side import DueMove
 from store_backends import MemoryBackend, StoreMeanwhile
-from store_scenario import SHARDS
+from store_scenario import SHARDS, out
 
 X = "mid/0"
 KEY = ("t1", X)
@@ -39,6 +39,8 @@ class Scene:
         self.finished = threading.Event()
         self.rests: list[tuple[float, ShardStatus]] = []
         """(seconds, the shard's status at home then), each time that the driver let others work."""
+        self.looks: list[ShardStatus] = []
+        """The shard's status at home, each time that the driver asks there how far the move is."""
         self.driver = MoveDriver(
             "s1",
             self._open,
@@ -57,7 +59,8 @@ class Scene:
         store = self.moving.at[store_id].store
         if store_id == "s2":
             return StoreMeanwhile(store, Install, self._try)
-        return StoreMeanwhile(store, Thaw, lambda: self.tried_when_let_go.put(self.tried))
+        told = StoreMeanwhile(store, Thaw, lambda: self.tried_when_let_go.put(self.tried))
+        return StoreMeanwhile(told, ReadMove, lambda: self.looks.append(self.moving.a.measure(X).status))
 
     def _try(self) -> None:
         self.tried += 1
@@ -108,6 +111,14 @@ def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_
     worked_s = 1.0
     assert scene.rests == [(worked_s / PRECOPY_SHARE - worked_s, ShardStatus.COPYING)] * len(scene.rests)
     assert len(scene.rests) > 5
+
+
+def test_a_shard_that_stands_still_is_copied_without_asking_again_how_far_the_move_is(scene: Scene) -> None:
+    scene.moving.a.commit(X, *[out(f"far/{n}", b"o") for n in range(12)])
+    scene.begin()
+    assert scene.finished.wait(WAIT_S)
+    assert ShardStatus.COPYING in scene.looks
+    assert ShardStatus.FROZEN not in scene.looks
 
 
 def test_what_is_not_wanted_any_more_is_forgotten(scene: Scene) -> None:

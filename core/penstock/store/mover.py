@@ -43,16 +43,27 @@ class MoveKind(StrEnum):
 
 
 def move_once(
-    source: NodeStore, store_of: StoreOf, shard: str, *, target_id: str, version: int, chunks_max: int = 16
+    source: NodeStore,
+    store_of: StoreOf,
+    shard: str,
+    *,
+    target_id: str,
+    version: int,
+    chunks_max: int = 16,
+    chunks_ahead_max: int | None = None,
 ) -> MoveProgress:
     """Take a shard's move from `source` to the store `target_id` a part further.
 
-    `version` is that of the schedule that says so, as it is published in `source`. Copies, or drops, at most
-    `chunks_max` chunks. A move that departed for another store before is brought to its end there. A lost or
-    refused call is an obstacle; raises ProtocolMismatch only.
+    `version` is that of the schedule that says so, as it is published in `source`. Copies at most
+    `chunks_ahead_max` chunks (`chunks_max` where it is None) ahead of the freeze, and copies after it, or
+    drops, at most `chunks_max`. A move that departed for another store before is brought to its end there. A
+    lost or refused call is an obstacle; raises ProtocolMismatch only.
     """
     wanted = Precopy(shard, target_id, version)
-    return _carry_out(shard, lambda sight: _move(sight, source_end(source), store_of, wanted, chunks_max))
+    ahead_max = chunks_max if chunks_ahead_max is None else chunks_ahead_max
+    return _carry_out(
+        shard, lambda sight: _move(sight, source_end(source), store_of, wanted, ahead_max, chunks_max)
+    )
 
 
 def go_back_once(source: NodeStore, store_of: StoreOf, shard: str, *, chunks_max: int = 16) -> MoveProgress:
@@ -118,7 +129,9 @@ def _carry_out(shard: str, go_on: Callable[[Sight], None]) -> MoveProgress:
     )
 
 
-def _move(sight: Sight, source: End, store_of: StoreOf, wanted: Precopy, chunks_max: int) -> None:
+def _move(
+    sight: Sight, source: End, store_of: StoreOf, wanted: Precopy, chunks_ahead_max: int, chunks_max: int
+) -> None:
     state = source.state(sight.shard)
     if state is None:
         raise Blocked(MoveObstacle.UNKNOWN)
@@ -150,7 +163,7 @@ def _move(sight: Sight, source: End, store_of: StoreOf, wanted: Precopy, chunks_
             at = replace(at, noted_fits=False)
         copy = Copy(sight, source, target, move, held)
         if sight.step is MoveStep.PRECOPY:
-            copy.rounds(at, wanted.version, chunks_max)
+            copy.rounds(at, wanted.version, chunks_ahead_max)
         if sight.step is MoveStep.COPY:
             copy.rest(chunks_max)
         if sight.step is MoveStep.DEPART:

@@ -27,7 +27,8 @@ MOVES_AT_ONCE = 4
 PRECOPY_SHARE = 0.25
 """So much of its time each of them spends on copying ahead of a freeze: nobody waits for that, while all that
 works on this node and the other one would wait for the cores that it takes."""
-_CHUNKS_AT_ONCE = 2
+_CHUNKS_AHEAD_AT_ONCE = 2
+"""Then it rests, so that a rest is short. A shard that stands still is copied without any."""
 _AGAIN_S = 0.2
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go."""
@@ -209,7 +210,7 @@ class MoveDriver:
                     move.shard,
                     target_id=move.home,
                     version=move.version,
-                    chunks_max=_CHUNKS_AT_ONCE,
+                    chunks_ahead_max=_CHUNKS_AHEAD_AT_ONCE,
                 )
             case MoveKind.BACK:
                 return go_back_once(here, store_of, move.shard)
