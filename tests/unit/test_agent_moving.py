@@ -3,7 +3,6 @@ shard go or takes it back."""
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from queue import Queue
@@ -16,7 +15,13 @@ from penstock.store.move_progress import MoveObstacle, MoveStep
 from penstock.store.mover import MoveKind
 from penstock.store.moves import Chunk, Freeze, Install, ReadMove, Thaw
 from penstock.store.port import NodeStore, Request, ShardStatus, StateSnapshot, StateWrite, StoreUnreachable
-from penstock_operator.agent.moving import LET_GO_S, MOVES_AT_ONCE, PRECOPY_SHARE, MoveDriver
+from penstock_operator.agent.moving import (
+    LET_GO_S,
+    MOVES_AT_ONCE,
+    PRECOPY_BURST_S,
+    PRECOPY_SHARE,
+    MoveDriver,
+)
 from penstock_operator.agent.store_side import DueMove
 from store_backends import MemoryBackend, StoreMeanwhile
 from store_scenario import SHARDS, out
@@ -26,8 +31,22 @@ KEY = ("t1", X)
 WAIT_S = 20.0
 
 
+class SteppingClock:
+    """Goes on by a second at each look, and by what is rested."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def look(self) -> float:
+        self._now_s += 1
+        return self._now_s
+
+    def rest(self, seconds: float) -> None:
+        self._now_s += seconds
+
+
 class Scene:
-    """A driver whose clock goes on by a second at each look; `away`: the target takes no chunk."""
+    """A driver with a stepping clock; `away`: the target takes no chunk."""
 
     def __init__(self) -> None:
         self.moving = MoveScene(MemoryBackend())
@@ -41,13 +60,14 @@ class Scene:
         """(seconds, the shard's status at home then), each time that the driver let others work."""
         self.looks: list[ShardStatus] = []
         """The shard's status at home, each time that the driver asks there how far the move is."""
+        self.clock = SteppingClock()
         self.driver = MoveDriver(
             "s1",
             self._open,
             lambda *told: self.arrived.put(told),
             self.finished.set,
-            itertools.count().__next__,
-            lambda seconds: self.rests.append((seconds, self.moving.a.measure(X).status)),
+            self.clock.look,
+            self._rest,
         )
 
     def hold(self, keys: int) -> None:
@@ -66,6 +86,10 @@ class Scene:
         self.tried += 1
         if self.away:
             raise StoreUnreachable("gone")
+
+    def _rest(self, seconds: float) -> None:
+        self.rests.append((seconds, self.moving.a.measure(X).status))
+        self.clock.rest(seconds)
 
     def begin(self) -> None:
         self.driver.start()
@@ -109,8 +133,10 @@ def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_
     scene.begin()
     assert scene.finished.wait(WAIT_S)
     worked_s = 1.0
-    assert scene.rests == [(worked_s / PRECOPY_SHARE - worked_s, ShardStatus.COPYING)] * len(scene.rests)
+    rest_s = (worked_s * (1 - PRECOPY_SHARE) - PRECOPY_BURST_S) / PRECOPY_SHARE
     assert len(scene.rests) > 5
+    assert {status for _, status in scene.rests} == {ShardStatus.COPYING}
+    assert [seconds for seconds, _ in scene.rests] == pytest.approx([rest_s] * len(scene.rests))
 
 
 def test_a_shard_that_stands_still_is_copied_without_asking_again_how_far_the_move_is(scene: Scene) -> None:

@@ -19,6 +19,7 @@ from penstock.errors import PenstockError
 from penstock.store.move_progress import MoveProgress, MoveStep
 from penstock.store.mover import MoveKind, go_back_once, let_go_once, move_once, tidy_once
 from penstock.store.port import NodeStore, StoreUnreachable
+from penstock_operator.agent.copy_pace import CopyPace
 from penstock_operator.agent.store_side import DueMove, OpenStore
 
 _LOG = logging.getLogger(__name__)
@@ -27,6 +28,9 @@ MOVES_AT_ONCE = 4
 PRECOPY_SHARE = 0.25
 """So much of its time each of them spends on copying ahead of a freeze: nobody waits for that, while all that
 works on this node and the other one would wait for the cores that it takes."""
+PRECOPY_BURST_S = 0.025
+"""So long it copies without a rest when it has not copied for a while: a shard of some thousand fields is
+there in that time."""
 _CHUNKS_AHEAD_AT_ONCE = 2
 """Then it rests, so that a rest is short. A shard that stands still is copied without any."""
 _AGAIN_S = 0.2
@@ -114,11 +118,12 @@ class MoveDriver:
 
     def _run(self) -> None:
         stores: dict[_Key, NodeStore] = {}
+        pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, self._clock_s())
         while (move := self._next()) is not None:
             key = (move.topology_uid, move.shard)
             again_s: float | None = _AGAIN_S
             try:
-                if self._drive(move, stores):
+                if self._drive(move, stores, pace):
                     again_s = None
             except PenstockError as error:
                 _LOG.warning("the move of %s has to wait: %s", move.shard, error)
@@ -147,7 +152,7 @@ class MoveDriver:
                 self._condition.wait(wait_s)
             return None
 
-    def _drive(self, move: DueMove, stores: dict[_Key, NodeStore]) -> bool:
+    def _drive(self, move: DueMove, stores: dict[_Key, NodeStore], pace: CopyPace) -> bool:
         """Steps until the move has come to an end (True) or cannot go on now."""
 
         def store_of(store_id: str) -> NodeStore | None:
@@ -165,7 +170,7 @@ class MoveDriver:
         while not self._stopping.is_set():
             began_s = self._clock_s()
             progress = self._step(move, here, store_of)
-            worked_s = self._clock_s() - began_s
+            ended_s = self._clock_s()
             self._note(move, here, progress)
             if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
                 self._arrived(move.topology_uid, move.shard, progress.target)
@@ -174,8 +179,8 @@ class MoveDriver:
             if progress.is_over:
                 self.count.finished += 1
                 return True
-            if progress.step is MoveStep.PRECOPY:
-                self._rest_s(worked_s * (1 / PRECOPY_SHARE - 1))
+            if progress.step is MoveStep.PRECOPY and (rest_s := pace.rest_after(began_s, ended_s)) > 0:
+                self._rest_s(rest_s)
         return False
 
     def _note(self, move: DueMove, here: NodeStore, progress: MoveProgress) -> None:
