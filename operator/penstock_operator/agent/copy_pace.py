@@ -6,7 +6,7 @@ from __future__ import annotations
 class CopyPace:
     """A bucket of seconds: copying takes out what it lasted, time puts in `share` of what goes by, and no
     more than `burst_s` is kept. So a shard that is copied in `burst_s` never waits, and whoever copies much
-    and long does so in `share` of its time. Clock times are in seconds, of any clock that does not go back."""
+    and long does so in `share` of its time. Clock times are in seconds, of a clock that never goes back."""
 
     def __init__(self, share: float, burst_s: float, now_s: float) -> None:
         self._share = share
