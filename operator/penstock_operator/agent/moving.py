@@ -28,7 +28,7 @@ MOVES_AT_ONCE = 4
 PRECOPY_SHARE = 0.25
 """So much of its time each of them spends on copying ahead of a freeze: nobody waits for that, while all that
 works on this node and the other one would wait for the cores that it takes."""
-PRECOPY_BURST_S = 0.025
+PRECOPY_BURST_S = 0.1
 """So long it copies without a rest when it has not copied for a while: a shard of some thousand fields is
 there in that time."""
 _CHUNKS_AHEAD_AT_ONCE = 2
