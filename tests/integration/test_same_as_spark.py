@@ -207,15 +207,19 @@ def both_sides(
         penstock.batch([tuple(r(v) for r, v in zip(readers, line.split(","), strict=True)) for line in batch])
         for batch in batches
     ]
-    write_batches(batches, folder / "input")
-    cloudpickle.register_pickle_by_value(module)
-    stream = (
-        streaming.readStream.schema(struct_type(given))
-        .option("maxFilesPerTrigger", 1)
-        .csv(str(folder / "input"))
-    )
+    stream = stream_of(batches, module, given, streaming, folder / "input")
     theirs = in_spark(stream, key, processor(), output, folder)
     return list(map(in_order, ours)), list(map(in_order, theirs))
+
+
+def stream_of(
+    batches: list[list[str]], module: Any, given: Schema, streaming: SparkSession, folder: Path
+) -> DataFrame:
+    """Batches of comma-separated lines, each of them a micro-batch; Spark's workers are given `module`."""
+    write_batches(batches, folder)
+    cloudpickle.register_pickle_by_value(module)
+    reader = streaming.readStream.schema(struct_type(given))
+    return reader.option("maxFilesPerTrigger", 1).csv(str(folder))
 
 
 def module_of(example: Example) -> Any:
@@ -262,13 +266,7 @@ def test_an_example_gives_the_same_rows_in_spark_in_the_runner_and_in_a_whole_ru
         parsed = itertools.chain.from_iterable(module.parse(Row(value=line)) for line in lines)
         ours.append(penstock.batch(list(parsed)))
 
-    write_batches(batches, tmp_path / "input")
-    cloudpickle.register_pickle_by_value(module)
-    stream = (
-        streaming.readStream.schema(struct_type(given))
-        .option("maxFilesPerTrigger", 1)
-        .csv(str(tmp_path / "input"))
-    )
+    stream = stream_of(batches, module, given, streaming, tmp_path / "input")
     theirs = in_spark(stream, example.key, processor(), output, tmp_path)
 
     assert len(theirs) == BATCHES
