@@ -51,3 +51,12 @@ def test_code_that_is_missing_and_code_that_is_wrong_are_listed_together(example
     assert "did you mean splitt?" in faults["spec.operators[1] (words).map"]
     assert "StatefulProcessor" in faults["spec.operators[2] (count).processor"]
     assert len(faults) == 2
+
+
+def test_a_module_that_cannot_be_imported_is_told_once(example: Path) -> None:
+    (example / "word_count.py").write_text("def split(row)\n")
+    ended = CliRunner().invoke(main, ["validate", "--json", str(example / "topology.yaml")])
+    assert ended.exit_code == EXIT_INVALID
+    (fault,) = json.loads(ended.output)
+    assert fault["path"] == "spec.code.module"
+    assert "word_count.py, line 1" in fault["message"]

@@ -167,14 +167,26 @@ def test_a_map_that_is_no_function_is_refused(tmp_path: Path, map_: str, message
     assert message in "".join(faults(tmp_path, f"inspected_map_{map_.lower()}", map_=map_).values())
 
 
-def test_a_module_that_cannot_be_imported_is_shown_with_its_line(tmp_path: Path) -> None:
+def test_a_module_that_cannot_be_imported_is_told_once_with_its_line_and_who_names_it(tmp_path: Path) -> None:
     path = write(tmp_path, "inspected_broken")
     (tmp_path / "inspected_broken.py").write_text("import not_there_at_all\n\nsplit = Count = None\n")
-    messages = [fault.message for fault in inspect_manifest(path)]
-    assert len(messages) == 2
-    for message in messages:
-        assert "ModuleNotFoundError: No module named 'not_there_at_all'" in message
-        assert "import not_there_at_all" in message
+    (fault,) = inspect_manifest(path)
+    assert fault.path == "spec.code.module"
+    assert fault.message.startswith("named by words, count: module 'inspected_broken' cannot be imported:")
+    assert "ModuleNotFoundError: No module named 'not_there_at_all'" in fault.message
+    assert "import not_there_at_all" in fault.message
+
+
+def test_a_module_that_is_not_the_codes_is_told_where_it_is_named_first_and_hides_no_other_fault(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path, "inspected_main", processor="Plain")
+    path.write_text(path.read_text().replace("inspected_main:split", "inspected_other:split"))
+    (tmp_path / "inspected_other.py").write_text("raise SystemExit('not today')\n")
+    other, main = inspect_manifest(path)
+    assert other.path == "spec.operators[1] (words).map"
+    assert other.message.startswith("named by words: module 'inspected_other' cannot be imported:")
+    assert "no subclass of" in main.message
 
 
 def test_the_command_prints_faults_only_whatever_the_code_prints(tmp_path: Path) -> None:

@@ -132,8 +132,15 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("a file where a folder should be")
-    with pytest.raises(PermanentError, match=r"totals-count-17\.jsonl cannot be written: "):
+    message = r"totals-count-17\.jsonl cannot be written: folder .*out/deep cannot be made \("
+    with pytest.raises(PermanentError, match=message):
         writer_of(tmp_path).write(SHARD, b"", ENTRIES)
+
+
+def test_a_folder_that_the_system_makes_for_nobody_is_not_told_as_a_file_that_went_missing() -> None:
+    message = r"folder /proc/out cannot be made \(.*\); mend that, or give sink totals another path"
+    with pytest.raises(PermanentError, match=message):
+        writer_of(Path("/proc")).write(SHARD, b"", ENTRIES)
 
 
 def test_few_files_stay_open_however_many_shards_there_are(tmp_path: Path) -> None:

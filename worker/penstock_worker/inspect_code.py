@@ -12,6 +12,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -19,12 +20,12 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from penstock.api.faults import Fault, path_text
+from penstock.api.faults import Fault, listed, path_text
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
 from penstock.errors import PenstockError
 from penstock_worker.state.handle import TaskHandle, not_yet
-from penstock_worker.user_code import UserCodeMissing, load_attribute, users_traceback
+from penstock_worker.user_code import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _NOT_YET = {
     "handleExpiredTimer": "timers",
@@ -56,20 +57,59 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> list[Fault]:
     for topology in topologies:
         prefix = f"Topology {topology.metadata.name}: " if len(topologies) > 1 else ""
         faults += [
-            Fault(prefix + place, message)
-            for place, role, target in _targets(topology)
-            for message in _faults(role, target, path.parent)
+            Fault(prefix + fault.path, fault.message) for fault in _topology_faults(topology, path.parent)
         ]
     return faults
 
 
-def _targets(topology: Topology) -> Iterator[tuple[str, str, str]]:
-    """(path in the document, map or processor, "module:attribute")."""
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place."""
+
+    operator: str
+    role: str
+    path: str
+    target: str
+
+    @property
+    def module(self) -> str:
+        return self.target.partition(":")[0]
+
+
+def _topology_faults(topology: Topology, base_dir: Path) -> Iterator[Fault]:
+    """Faults in the order of the operators; one of a module itself once, whoever names it."""
+    targets = list(_targets(topology))
+    problems: dict[str, str | None] = {}
+    for target in targets:
+        module = target.module
+        if module not in problems:
+            problem = problems[module] = _import_problem(module, base_dir)
+            if problem is not None:
+                is_the_codes = topology.spec.code is not None and topology.spec.code.module == module
+                operators = listed(dict.fromkeys(t.operator for t in targets if t.module == module))
+                yield Fault(
+                    "spec.code.module" if is_the_codes else target.path, f"named by {operators}: {problem}"
+                )
+        if problems[module] is None:
+            for message in _faults(target.role, target.target, base_dir):
+                yield Fault(target.path, message)
+
+
+def _targets(topology: Topology) -> Iterator[_Target]:
     document = {"spec": {"operators": [{"name": operator.name} for operator in topology.spec.operators]}}
     for index, operator in enumerate(topology.spec.operators):
         for role, target in (("map", operator.map), ("processor", operator.processor)):
             if target is not None:
-                yield path_text(("spec", "operators", index, role), document), role, str(target)
+                path = path_text(("spec", "operators", index, role), document)
+                yield _Target(operator.name, role, path, str(target))
+
+
+def _import_problem(module: str, base_dir: Path) -> str | None:
+    try:
+        load_module(module, base_dir)
+    except UserCodeMissing as missing:
+        return str(missing)
+    return None
 
 
 def _faults(role: str, target: str, base_dir: Path) -> Iterator[str]:

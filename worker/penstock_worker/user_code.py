@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import GeneratorType, TracebackType
+from types import GeneratorType, ModuleType, TracebackType
 from typing import Any
 
 import pyspark
@@ -45,17 +45,20 @@ class UserCodeError(PermanentError):
         self.operator = operator
 
 
-def load_attribute(target: str, base_dir: Path) -> Any:
-    """What "module:attribute" names; modules are looked for in `base_dir` first. Raises UserCodeMissing."""
+def load_module(name: str, base_dir: Path) -> ModuleType:
+    """The module `name`, looked for in `base_dir` first. Raises UserCodeMissing."""
     if str(base_dir) not in sys.path:
         sys.path.insert(0, str(base_dir))
-    module_name, _, attribute = target.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        return importlib.import_module(name)
     except (Exception, SystemExit) as error:
-        raise UserCodeMissing(
-            f"module {module_name!r} cannot be imported:\n{users_traceback(error)}"
-        ) from error
+        raise UserCodeMissing(f"module {name!r} cannot be imported:\n{users_traceback(error)}") from error
+
+
+def load_attribute(target: str, base_dir: Path) -> Any:
+    """What "module:attribute" names; modules are looked for in `base_dir` first. Raises UserCodeMissing."""
+    module_name, _, attribute = target.partition(":")
+    found: Any = load_module(module_name, base_dir)
     for name in attribute.split("."):
         if not hasattr(found, name):
             raise UserCodeMissing(f"module {module_name!r} has no {attribute!r}")

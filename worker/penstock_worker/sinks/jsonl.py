@@ -63,9 +63,9 @@ class JsonlSinkWriter:
             if not position:
                 self._create(path)
             self._write_at(path, offset, data)
-        except FileNotFoundError as error:
-            raise self._missing(path, offset) from error
         except OSError as error:
+            if position and isinstance(error, FileNotFoundError):
+                raise self._missing(path, offset) from error
             if error.errno in _FULL:
                 raise PermanentError(
                     f"no space is left for {path}; free some and run again, nothing is lost"
@@ -104,7 +104,15 @@ class JsonlSinkWriter:
         if path.exists():
             return
         missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            raise PermanentError(
+                f"file {path} cannot be written: folder {error.filename} cannot be made ({error.strerror}); "
+                f"mend that, or give sink {self._sink.name} another path"
+            ) from error
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
         if self._durable:
             # A file is found after a loss of power only if its folder is on disk, and so on upwards.
