@@ -146,13 +146,14 @@ class Pod:
         self.announcer = SourceAnnouncer(
             self.launch, plan, MemoryStore(self.node, "t1", Bounds()), self.clock
         )
+        self.collector = WorkerCollector("words", "words-w0")
         self.process = MainProcess(
             self.launch,
             plan,
             self.store,
             self.tasks,
             ControlWatch(MemoryStore(self.node, "t1", Bounds()), "words-w0"),
-            WorkerCollector("words", "words-w0"),
+            self.collector,
             self.clock,
             self.vitals,
             self.announcer,
@@ -424,3 +425,18 @@ def test_how_busy_tasks_are_is_told_where_another_one_would_find_a_shard(
         pod.turn(1.0)
     assert pod.tasks.busy_shares[0] == 0.0
     assert pod.tasks.busy_shares[-1] == pytest.approx(share)
+
+
+# --- its metrics ---------------------------------------------------------------------------------
+
+
+def test_the_rows_of_an_earlier_starts_tasks_are_not_among_a_workers_metrics(pod: Pod) -> None:
+    pod.publish(2)
+    pod.turn()
+    old = TaskRow("lines-words-w0", "lines", 1, "lines-words-w0.1.9.pod-0/1/0", 1, 0, {}, {"lines": 7}, 0, 0)
+    pod.store.call(PutMetrics((("task:words-w0:lines-words-w0:1", pack(old)),)))
+    pod.work(0)
+    pod.turn(1.1)
+    families = {family.name: family for family in pod.collector.collect()}
+    assert [sample.value for sample in families["penstock_tasks"].samples] == [1]
+    assert families["penstock_task_rows"].samples == []

@@ -13,8 +13,9 @@ from penstock.errors import PermanentError
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow
 from penstock.store.port import ShardCounters
-from penstock_worker.prometheus import WorkerCollector, WorkerReading, serve
+from penstock_worker.prometheus import WorkerCollector, serve
 from penstock_worker.vitals import TURN_US_MAX, Vitals
+from penstock_worker.worker_counts import WorkerReading
 from standing_clock import StandingClock
 
 LABELS = 'topology="words",worker="w0"'
@@ -72,9 +73,11 @@ def figures(text: str) -> dict[str, float]:
 def test_figures_are_of_all_tasks_and_shards_of_the_worker_together(
     ask: Ask, collector: WorkerCollector
 ) -> None:
-    collector.reading = WorkerReading(
-        tasks=(task(0, [10] * 60, 60), task(1, [10] * 39 + [400], 40)),
-        shards={"count": (shard(30, 20, 3), shard(12, 12, 0))},
+    collector.read(
+        WorkerReading(
+            tasks=(task(0, [10] * 60, 60), task(1, [10] * 39 + [400], 40)),
+            shards={"count": {"count/0": shard(30, 20, 3), "count/1": shard(12, 12, 0)}},
+        )
     )
     status, text = ask("/metrics")
     assert status == 200
@@ -98,8 +101,18 @@ def test_figures_are_of_all_tasks_and_shards_of_the_worker_together(
 
 def test_what_was_not_read_yet_is_left_out_and_never_a_zero(ask: Ask, collector: WorkerCollector) -> None:
     assert figures(ask("/metrics")[1]) == {}
-    collector.reading = WorkerReading(tasks=(task(0, [], 0),), shards={})
+    collector.read(WorkerReading(tasks=(task(0, [], 0),), shards={}))
     assert not [name for name in figures(ask("/metrics")[1]) if "latency" in name]
+
+
+def test_counters_stay_when_what_was_counted_goes(ask: Ask, collector: WorkerCollector) -> None:
+    collector.read(WorkerReading((task(0, [10], 60),), {"count": {"count/0": shard(30, 20, 3)}}))
+    before = figures(ask("/metrics")[1])
+    collector.read(WorkerReading((), {}))
+    after = figures(ask("/metrics")[1])
+    counters = {name: value for name, value in before.items() if "_total{" in name}
+    assert sorted(counters.values()) == [20, 30, 60]
+    assert after == counters, "gauges go with what they are about"
 
 
 def test_probes_answer_as_the_vitals_say(ask: Ask, vitals: Vitals, clock: StandingClock) -> None:

@@ -41,13 +41,14 @@ from penstock.store.port import (
 )
 from penstock_worker.clock import Clock
 from penstock_worker.control_watch import ControlWatch
-from penstock_worker.prometheus import WorkerCollector, WorkerReading
+from penstock_worker.prometheus import WorkerCollector
 from penstock_worker.resident_task import ResidentTask, TaskStarter
 from penstock_worker.running_executor import RunningExecutor
 from penstock_worker.shard_loads import ShardLoads
 from penstock_worker.source_announcer import SourceAnnouncer
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.vitals import Vitals
+from penstock_worker.worker_counts import WorkerReading
 
 _LOG = logging.getLogger(__name__)
 
@@ -320,11 +321,14 @@ class MainProcess:
             self._put_status("failed", f"executor {broken[0].name}: {broken[0].last_error}")
         else:
             self._put_status("ready", "")
-        shards: dict[str, list[ShardCounters]] = {}
+        shards: dict[str, dict[str, ShardCounters]] = {}
         for executor in self._assigned.values():
             counters = self._store.call(Measure(executor.shards))
-            shards.setdefault(executor.operator, []).extend(c for c in counters if c is not None)
-        self._collector.reading = WorkerReading(tuple(tasks), shards)
+            found = zip(executor.shards, counters, strict=True)
+            shards.setdefault(executor.operator, {}).update({s: c for s, c in found if c is not None})
+        # Rows of an earlier start stay until a task of this one overwrites them.
+        own = tuple(task for task in tasks if task.ready.endswith(f".{self._incarnation}"))
+        self._collector.read(WorkerReading(own, shards))
 
     def _put_status(self, state: str, message: str) -> None:
         row = WorkerRow(

@@ -1,7 +1,7 @@
 """Prometheus metrics on the main process: this worker's rows of the store, in the exposition's form; and
 the answers to kubelet's probes, `/healthz` and `/ready` (`vitals`), on the same port.
 
-Counters are totals of the shards (they survive owners), latency is a gauge by quantile over the
+Counters are what this process has counted (`worker_counts`), latency is a gauge by quantile over the
 last readings. A row that is missing is left out, never shown as zero.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -19,35 +18,34 @@ from prometheus_client.registry import Collector
 
 from penstock.errors import PermanentError
 from penstock.metrics.latency import LatencyHistogram, merged
-from penstock.metrics.rows import TaskRow, histogram_of
+from penstock.metrics.rows import histogram_of
 from penstock.store.port import ShardCounters
 from penstock_worker.vitals import Verdict, Vitals
+from penstock_worker.worker_counts import Counts, WorkerCounts, WorkerReading
 
 QUANTILES = (0.5, 0.99)
 _TEXT = "text/plain; charset=utf-8"
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerReading:
-    """What the main process last read: its tasks' rows, and its shards' counters by operator."""
-
-    tasks: tuple[TaskRow, ...]
-    shards: Mapping[str, Sequence[ShardCounters]]
-
-
 class WorkerCollector(Collector):
-    """Serves the last `WorkerReading`; the main process replaces it once a second."""
+    """Serves the last reading, and the counts up to it."""
 
     def __init__(self, topology: str, worker: str) -> None:
         self._labels = {"topology": topology, "worker": worker}
-        self.reading: WorkerReading | None = None
+        self._counts = WorkerCounts()
+        self._shown: tuple[WorkerReading, Counts] | None = None
+
+    def read(self, reading: WorkerReading) -> None:
+        """Of the main process, once a second."""
+        self._shown = reading, self._counts.read(reading)
 
     def collect(self) -> Iterator[Metric]:
-        reading = self.reading
-        if reading is None:
+        if self._shown is None:
             return
+        reading, counts = self._shown
         names = [*self._labels, "operator"]
         fixed = list(self._labels.values())
+        yield from _counter_families(names, fixed, counts)
         yield from _shard_families(names, fixed, reading.shards)
         latency = GaugeMetricFamily(
             "penstock_latency_seconds",
@@ -55,43 +53,45 @@ class WorkerCollector(Collector):
             labels=[*names, "quantile"],
         )
         tasks = GaugeMetricFamily("penstock_tasks", "Resident tasks", labels=names)
-        rows = CounterMetricFamily("penstock_task_rows", "Rows that came out of an operator", labels=names)
         running: dict[str, int] = {}
         histograms: dict[str, list[LatencyHistogram]] = {}
-        counts: dict[str, int] = {}
         for task in reading.tasks:
             running[task.operator] = running.get(task.operator, 0) + 1
             for name in task.latency:
                 histograms.setdefault(name, []).append(histogram_of(task, name))
-            for name, count in task.rows.items():
-                counts[name] = counts.get(name, 0) + count
         for operator, number in running.items():
             tasks.add_metric([*fixed, operator], number)
-        for name, count in counts.items():
-            rows.add_metric([*fixed, name], count)
         for name, found in histograms.items():
             together = merged(found)
             for q in QUANTILES:
                 value_us = together.quantile_us(q)
                 if value_us is not None:
                     latency.add_metric([*fixed, name, str(q)], value_us / 1e6)
-        yield from (latency, tasks, rows)
+        yield from (latency, tasks)
+
+
+def _counter_families(names: Sequence[str], fixed: Sequence[str], counts: Counts) -> Iterator[Metric]:
+    for name, text, by_operator in (
+        ("penstock_arrived_rows", "Rows placed into inboxes", counts.arrived),
+        ("penstock_completed_rows", "Rows committed", counts.completed),
+        ("penstock_task_rows", "Rows that came out of an operator", counts.out),
+    ):
+        family = CounterMetricFamily(name, text, labels=names)
+        for operator, count in by_operator.items():
+            family.add_metric([*fixed, operator], count)
+        yield family
 
 
 def _shard_families(
-    names: Sequence[str], fixed: Sequence[str], shards: Mapping[str, Sequence[ShardCounters]]
+    names: Sequence[str], fixed: Sequence[str], shards: Mapping[str, Mapping[str, ShardCounters]]
 ) -> Iterable[Metric]:
-    arrived = CounterMetricFamily("penstock_arrived_rows", "Rows placed into inboxes", labels=names)
-    completed = CounterMetricFamily("penstock_completed_rows", "Rows committed", labels=names)
     inbox = GaugeMetricFamily("penstock_inbox_entries", "Entries that wait", labels=names)
     owned = GaugeMetricFamily("penstock_shards", "Shards of this worker's executors", labels=names)
     for operator, counters in shards.items():
         labels = [*fixed, operator]
-        arrived.add_metric(labels, sum(c.arrived_rows for c in counters))
-        completed.add_metric(labels, sum(c.completed_rows for c in counters))
-        inbox.add_metric(labels, sum(c.inbox_entries for c in counters))
+        inbox.add_metric(labels, sum(c.inbox_entries for c in counters.values()))
         owned.add_metric(labels, len(counters))
-    return (arrived, completed, inbox, owned)
+    return (inbox, owned)
 
 
 def serve(collector: WorkerCollector, vitals: Vitals, port: int, address: str) -> ThreadingHTTPServer:

@@ -1,0 +1,78 @@
+"""What a worker's process has counted itself, out of totals that come and go: a shard's go with it when it
+moves away, a task's begin anew with its next start. Counters of Prometheus must never fall.
+
+Neighbours: `main_process` reads the totals, `prometheus` shows the counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.metrics.rows import TaskRow
+from penstock.store.port import ShardCounters
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerReading:
+    """What the main process last read: the rows of its own tasks, and operator -> shard -> counters of its
+    executors' shards."""
+
+    tasks: tuple[TaskRow, ...]
+    shards: Mapping[str, Mapping[str, ShardCounters]]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows since the process started, by operator (`out` by operator or sink, as in a TaskRow)."""
+
+    arrived: Mapping[str, int]
+    completed: Mapping[str, int]
+    out: Mapping[str, int]
+
+
+class WorkerCounts:
+    """Takes readings one after the other; belongs to one thread.
+
+    A shard that had an owner before it came counts from its first reading on: what it had was counted by
+    others, and what it got before that reading is counted by nobody.
+    """
+
+    def __init__(self) -> None:
+        self._arrived: dict[str, int] = {}
+        self._completed: dict[str, int] = {}
+        self._out: dict[str, int] = {}
+        self._shards: dict[str, ShardCounters] = {}
+        self._tasks: dict[tuple[str, int], TaskRow] = {}
+        """The last row of each (executor, task), also of one that is gone: its row may be read again."""
+
+    def read(self, reading: WorkerReading) -> Counts:
+        """The counts with what a reading adds to the ones before."""
+        for operator, shards in reading.shards.items():
+            grown = [_grown(self._shards.get(shard), now) for shard, now in shards.items()]
+            _add(self._arrived, operator, sum(arrived for arrived, _ in grown))
+            _add(self._completed, operator, sum(completed for _, completed in grown))
+        self._shards = {shard: now for shards in reading.shards.values() for shard, now in shards.items()}
+        self._count_tasks(reading.tasks)
+        return Counts(dict(self._arrived), dict(self._completed), dict(self._out))
+
+    def _count_tasks(self, tasks: Sequence[TaskRow]) -> None:
+        for task in tasks:
+            before = self._tasks.get((task.executor, task.task))
+            known = before.rows if before is not None and before.ready == task.ready else {}
+            for name, rows in task.rows.items():
+                _add(self._out, name, rows - known.get(name, 0))
+            self._tasks[task.executor, task.task] = task
+
+
+def _grown(before: ShardCounters | None, now: ShardCounters) -> tuple[int, int]:
+    """Rows (arrived, completed) since the reading before."""
+    if before is None:
+        return (now.arrived_rows, now.completed_rows) if now.epoch <= 1 else (0, 0)
+    if before.generation != now.generation:
+        return 0, 0
+    return now.arrived_rows - before.arrived_rows, now.completed_rows - before.completed_rows
+
+
+def _add(counts: dict[str, int], name: str, rows: int) -> None:
+    counts[name] = counts.get(name, 0) + max(0, rows)
