@@ -32,7 +32,7 @@ PRECOPY_BURST_S = 0.1
 """So long it copies without a rest when it has not copied for a while: a shard of some thousand fields is
 there in that time."""
 _CHUNKS_AHEAD_AT_ONCE = 2
-"""Then it rests, so that a rest is short. A shard that stands still is copied without any."""
+"""It may rest after so many, so that no rest is long. A shard that stands still is copied without any."""
 _AGAIN_S = 0.2
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go."""
