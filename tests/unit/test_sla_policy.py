@@ -23,11 +23,14 @@ def test_every_policy_of_the_manifest_is_guarded(name: str) -> None:
     assert isinstance(policy(name, "a", operator="a"), Guard)
 
 
-def test_a_task_is_given_up_after_two_windows_in_good_health() -> None:
-    guard = policy("StreamSwitch", "a", operator="a")
+@pytest.mark.parametrize(("name", "windows"), [("StreamSwitch", 1), ("Elasticutor", 2), ("Hybrid", 2)])
+def test_a_task_is_given_up_after_two_windows_in_good_health_under_streamswitch_after_one(
+    name: str, windows: int
+) -> None:
+    guard = policy(name, "a", operator="a")
     assert isinstance(guard, Guard)
     window_us = LatencyTarget(latency_us=100_000).window_us
-    assert guard._rules.scale_in_after_us == 2 * window_us
+    assert guard._rules.scale_in_after_us == windows * window_us
 
 
 def test_an_unknown_policy_is_refused() -> None:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 SCALE_IN_WINDOWS = 2
 """An operator is in good health for so many windows before it gives up a task, one after the other: what is
 slow goes by T. The first one begins before a burst has ended, the second one is all good."""
+SWITCH_SCALE_IN_WINDOWS = 1
+"""The same under StreamSwitch, which gives up an executor only where another one has room for all of its
+load: as long as they are more than half full all stay. That is patience enough."""
 
 
 def policy_of(promise: Promise, edges: Sequence[tuple[str, str]]) -> Policy:
@@ -38,7 +41,8 @@ def policy_of(promise: Promise, edges: Sequence[tuple[str, str]]) -> Policy:
     scope = promise.scope
     inner = _inner(promise.policy, scope)
     longest_us = max(target.window_us for target in scope.targets.values())
-    guard = Guard(inner, scope, GuardRules(scale_in_after_us=SCALE_IN_WINDOWS * longest_us))
+    windows = SWITCH_SCALE_IN_WINDOWS if isinstance(inner, StreamSwitch) else SCALE_IN_WINDOWS
+    guard = Guard(inner, scope, GuardRules(scale_in_after_us=windows * longest_us))
     if isinstance(inner, StreamSwitch) and not promise.operator and len(scope.targets) > 1:
         within = [edge for edge in edges if set(edge) <= scope.targets.keys()]
         return EndToEnd(inner, guard, EndToEndSplit(promise.latency_us, scope.targets, within))
