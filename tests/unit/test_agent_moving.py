@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from queue import Queue
 from typing import Any
 
@@ -32,13 +33,14 @@ WAIT_S = 20.0
 
 
 class SteppingClock:
-    """Goes on by a second at each look, and by what is rested."""
+    """Goes on by `step_s` at each look, and by what is rested."""
 
-    def __init__(self) -> None:
+    def __init__(self, step_s: float = 1.0) -> None:
+        self.step_s = step_s
         self._now_s = 0.0
 
     def look(self) -> float:
-        self._now_s += 1
+        self._now_s += self.step_s
         return self._now_s
 
     def rest(self, seconds: float) -> None:
@@ -58,6 +60,8 @@ class Scene:
         self.finished = threading.Event()
         self.rests: list[tuple[float, ShardStatus]] = []
         """(seconds, the shard's status at home then), each time that the driver let others work."""
+        self.tried_at_rests: list[int] = []
+        """How many chunks had been brought then."""
         self.looks: list[ShardStatus] = []
         """The shard's status at home, each time that the driver asks there how far the move is."""
         self.clock = SteppingClock()
@@ -89,6 +93,7 @@ class Scene:
 
     def _rest(self, seconds: float) -> None:
         self.rests.append((seconds, self.moving.a.measure(X).status))
+        self.tried_at_rests.append(self.tried)
         self.clock.rest(seconds)
 
     def begin(self) -> None:
@@ -129,7 +134,7 @@ def test_a_shard_whose_move_is_stuck_is_let_go_and_moves_when_it_can(scene: Scen
 def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_still_waits_for_none(
     scene: Scene,
 ) -> None:
-    scene.hold(60)
+    scene.hold(500)
     scene.begin()
     assert scene.finished.wait(WAIT_S)
     worked_s = 1.0
@@ -137,6 +142,20 @@ def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_
     assert len(scene.rests) > 5
     assert {status for _, status in scene.rests} == {ShardStatus.COPYING}
     assert [seconds for seconds, _ in scene.rests] == pytest.approx([rest_s] * len(scene.rests))
+
+
+def test_who_rests_between_copies_does_so_often_and_who_need_not_rest_copies_much_at_once(
+    scene: Scene,
+) -> None:
+    scene.clock.step_s = PRECOPY_BURST_S / 4
+    scene.hold(500)
+    scene.begin()
+    assert scene.finished.wait(WAIT_S)
+    first, *more = scene.tried_at_rests
+    assert first > 30, "the burst"
+    assert len(more) > 5
+    assert {later - sooner for sooner, later in pairwise(scene.tried_at_rests)} == {2}
+    assert len(scene.looks) < scene.tried, "it is not asked after each chunk how far the move is"
 
 
 def test_a_shard_that_stands_still_is_copied_without_asking_again_how_far_the_move_is(scene: Scene) -> None:

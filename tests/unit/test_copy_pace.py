@@ -32,3 +32,11 @@ def test_what_was_not_used_is_kept_up_to_the_burst_and_no_further() -> None:
     assert pace.rest_after(0.0, worked_s) == pytest.approx(rest_s)
     a_day_later_s = 86_400.0
     assert pace.rest_after(a_day_later_s, a_day_later_s + worked_s) == pytest.approx(rest_s)
+
+
+def test_it_says_how_long_a_copy_may_last_without_a_rest() -> None:
+    pace = CopyPace(SHARE, BURST_S, 0.0)
+    assert pace.held_s(0.0) == BURST_S
+    pace.rest_after(0.0, 0.02)
+    assert pace.held_s(0.02) == pytest.approx(BURST_S - 0.02 * (1 - SHARE))
+    assert pace.rest_after(0.02, 1.0) == pytest.approx(-pace.held_s(1.0) / SHARE)

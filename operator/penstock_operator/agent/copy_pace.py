@@ -14,9 +14,14 @@ class CopyPace:
         self._held_s = burst_s
         self._seen_s = now_s
 
+    def held_s(self, now_s: float) -> float:
+        """How long a copy that begins now may last without a rest; under 0 when one is due."""
+        self._held_s = min(self._burst_s, self._held_s + self._share * (now_s - self._seen_s))
+        self._seen_s = now_s
+        return self._held_s
+
     def rest_after(self, began_s: float, ended_s: float) -> float:
         """How long to rest after having copied from `began_s` to `ended_s`; 0 while the bucket lasts."""
-        self._held_s = min(self._burst_s, self._held_s + self._share * (began_s - self._seen_s))
-        self._held_s -= (1 - self._share) * (ended_s - began_s)
+        self._held_s = self.held_s(began_s) - (1 - self._share) * (ended_s - began_s)
         self._seen_s = ended_s
         return max(0.0, -self._held_s / self._share)

@@ -31,8 +31,11 @@ works on this node and the other one would wait for the cores that it takes."""
 PRECOPY_BURST_S = 0.1
 """So long it copies without a rest when it has not copied for a while: a shard of some thousand fields is
 there in that time."""
-_CHUNKS_AHEAD_AT_ONCE = 2
-"""It may rest after so many, so that no rest is long. A shard that stands still is copied without any."""
+_CHUNKS_AHEAD_AT_ONCE = 16
+"""So many chunks are copied ahead before both stores are asked again how far the move is."""
+_CHUNKS_AHEAD_BETWEEN_RESTS = 2
+"""So many once it rests, or is about to, so that no rest is long. A shard that stands still is copied without
+any."""
 _AGAIN_S = 0.2
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go."""
@@ -169,7 +172,9 @@ class MoveDriver:
             return False
         while not self._stopping.is_set():
             began_s = self._clock_s()
-            progress = self._step(move, here, store_of)
+            is_fresh = pace.held_s(began_s) > PRECOPY_BURST_S / 2
+            chunks = _CHUNKS_AHEAD_AT_ONCE if is_fresh else _CHUNKS_AHEAD_BETWEEN_RESTS
+            progress = self._step(move, here, store_of, chunks)
             ended_s = self._clock_s()
             self._note(move, here, progress)
             if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
@@ -205,7 +210,11 @@ class MoveDriver:
             let_go_once(here, move.shard)
 
     def _step(
-        self, move: DueMove, here: NodeStore, store_of: Callable[[str], NodeStore | None]
+        self,
+        move: DueMove,
+        here: NodeStore,
+        store_of: Callable[[str], NodeStore | None],
+        chunks_ahead_max: int,
     ) -> MoveProgress:
         match move.kind:
             case MoveKind.MOVE:
@@ -215,7 +224,7 @@ class MoveDriver:
                     move.shard,
                     target_id=move.home,
                     version=move.version,
-                    chunks_ahead_max=_CHUNKS_AHEAD_AT_ONCE,
+                    chunks_ahead_max=chunks_ahead_max,
                 )
             case MoveKind.BACK:
                 return go_back_once(here, store_of, move.shard)
