@@ -12,6 +12,8 @@ one access to state, and the older a record gets.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from bench import cpu, machine, penstock_side, plots, spark_side
@@ -40,6 +42,20 @@ BELOW, ABOVE = 0.25, 1.1
 SPARK_BELOW, SPARK_ABOVE = 0.8, 1.02
 SPARK_STEPS = 2
 """Spark's batches are bounded, so its rate at saturation is what it can hold, to within little."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Figures:
+    """A line of the table. Ages are None where all that waits is due at once; `batch_ms` is Spark's."""
+
+    per_s: float
+    held: bool
+    per_cpu_s: float
+    cores_used: float
+    p50_ms: float | None
+    p99_ms: float | None
+    cpu_s_by_process: dict[str, float]
+    batch_ms: dict[str, float] | None = None
 
 
 def main() -> None:
@@ -96,21 +112,26 @@ def main() -> None:
         lambda rate_per_s: spark(rate_per_s, measured_s),
     )
     peer_per_cpu_s = max(peer.records_per_cpu_s, peer_full.records_per_cpu_s)
+    found = {
+        "penstock": _of_penstock(rate, best),
+        "penstock_paced": _of_penstock(paced_rate, paced),
+        f"penstock_at_{TARGET_PER_S:.0f}": _of_penstock(TARGET_PER_S, target),
+        "spark_micro_batch": _of_spark(peer_rate, peer),
+        # all that it has not fetched is due at once there: ages tell nothing
+        "spark_as_fast_as_it_goes": replace(
+            _of_spark(peer_full.processed_per_s, peer_full), p50_ms=None, p99_ms=None
+        ),
+    }
+    ratio = round(best.records_per_cpu_s / peer_per_cpu_s, 2)
     result: dict[str, Any] = {
         "bench": "throughput",
         "penstock_per_cpu_s": round(best.records_per_cpu_s, 1),
         "spark_micro_batch_per_cpu_s": round(peer_per_cpu_s, 1),
-        "ratio": round(best.records_per_cpu_s / peer_per_cpu_s, 2),
+        "ratio": ratio,
         "penstock_one_task_per_s": round(rate, 1) if tasks == 1 else None,
         "mode": "Process",
         "counting_tasks": tasks,
-        "penstock": _penstock(rate, best),
-        "penstock_paced": _penstock(paced_rate, paced),
-        f"penstock_at_{TARGET_PER_S:.0f}": {**_penstock(TARGET_PER_S, target), "sustained": target.held},
-        "spark_micro_batch": _spark(peer_rate, peer),
-        # all that it has not fetched is due at once there: ages tell nothing
-        "spark_as_fast_as_it_goes": _spark(peer_full.processed_per_s, peer_full)
-        | {"p50_ms": None, "p99_ms": None},
+        **{name: asdict(figures) for name, figures in found.items()},
         "records_a_batch_max": settings.max_records,
         "seconds": seconds,
         "machine": machine.description(),
@@ -120,30 +141,32 @@ def main() -> None:
         {"Penstock, Process": best.records_per_cpu_s, "Spark, micro-batch": peer_per_cpu_s},
         {"Penstock, Process": rate, "Spark, micro-batch": peer_rate},
     )
-    show(_table(result), result)
+    show(_table(tasks, list(found.values()), ratio), result)
 
 
-def _penstock(rate_per_s: float, run: PenstockRun) -> dict[str, Any]:
-    return {
-        "per_s": round(rate_per_s, 1),
-        "per_cpu_s": round(run.records_per_cpu_s, 1),
-        "cores_used": round(run.cores_used, 2),
-        "p50_ms": _ms(run.rows.quantile_us(0.5)),
-        "p99_ms": _ms(run.rows.quantile_us(0.99)),
-        "cpu_s_by_process": _rounded(run.cpu_s_by_process),
-    }
+def _of_penstock(rate_per_s: float, run: PenstockRun) -> _Figures:
+    return _Figures(
+        per_s=round(rate_per_s, 1),
+        held=run.held,
+        per_cpu_s=round(run.records_per_cpu_s, 1),
+        cores_used=round(run.cores_used, 2),
+        p50_ms=_ms(run.rows.quantile_us(0.5)),
+        p99_ms=_ms(run.rows.quantile_us(0.99)),
+        cpu_s_by_process=_rounded(run.cpu_s_by_process),
+    )
 
 
-def _spark(rate_per_s: float, run: SparkRun) -> dict[str, Any]:
-    return {
-        "per_s": round(rate_per_s, 1),
-        "per_cpu_s": round(run.records_per_cpu_s, 1),
-        "cores_used": round(run.cores_used, 2),
-        "p50_ms": _ms(run.records.quantile_us(0.5)),
-        "p99_ms": _ms(run.records.quantile_us(0.99)),
-        "batch_ms": run.batch_ms,
-        "cpu_s_by_process": _rounded(run.cpu_s_by_process),
-    }
+def _of_spark(rate_per_s: float, run: SparkRun) -> _Figures:
+    return _Figures(
+        per_s=round(rate_per_s, 1),
+        held=run.held,
+        per_cpu_s=round(run.records_per_cpu_s, 1),
+        cores_used=round(run.cores_used, 2),
+        p50_ms=_ms(run.records.quantile_us(0.5)),
+        p99_ms=_ms(run.records.quantile_us(0.99)),
+        cpu_s_by_process=_rounded(run.cpu_s_by_process),
+        batch_ms=run.batch_ms,
+    )
 
 
 def _told(run: PenstockRun | SparkRun) -> str:
@@ -159,29 +182,29 @@ def _ms(microseconds: float | None) -> float | None:
     return None if microseconds is None else round(microseconds / 1000, 1)
 
 
-def _table(result: dict[str, Any]) -> Table:
+def _table(tasks: int, found: Sequence[_Figures], ratio: float) -> Table:
     table = Table(title="The highest rate held without a growing inbox")
     table.add_column("system")
     for header in ("records/s", "per CPU-second", "cores used", "p50 ms", "p99 ms"):
         table.add_column(header, justify="right")
-    label = f"Penstock, {result['counting_tasks']} counting task(s)"
-    lines = (
-        (label, result["penstock"]),
-        (f"{label}, paced", result["penstock_paced"]),
-        (f"{label}, at {TARGET_PER_S:,.0f}/s", result[f"penstock_at_{TARGET_PER_S:.0f}"]),
-        ("Spark, micro-batch", result["spark_micro_batch"]),
-        ("Spark, as fast as it goes", result["spark_as_fast_as_it_goes"]),
+    label = f"Penstock, {tasks} counting task(s)"
+    labels = (
+        label,
+        f"{label}, paced",
+        f"{label}, at {TARGET_PER_S:,.0f}/s",
+        "Spark, micro-batch",
+        "Spark, as fast as it goes",
     )
-    for name, found in lines:
+    for name, figures in zip(labels, found, strict=True):
         table.add_row(
             name,
-            f"{found['held_per_s']:,.0f}",
-            f"{found['per_cpu_s']:,.0f}",
-            f"{found['cores_used']:.2f}",
-            str(found["p50_ms"] or ""),
-            str(found["p99_ms"] or ""),
+            f"{figures.per_s:,.0f}",
+            f"{figures.per_cpu_s:,.0f}",
+            f"{figures.cores_used:.2f}",
+            str(figures.p50_ms or ""),
+            str(figures.p99_ms or ""),
         )
-    table.caption = f"Penstock counts {result['ratio']} times as many records in a CPU-second"
+    table.caption = f"Penstock counts {ratio} times as many records in a CPU-second"
     return table
 
 

@@ -7,13 +7,12 @@ from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output
 from penstock_worker.clock import Clock
+from penstock_worker.flush_pace import FlushPace
 from penstock_worker.sources import SourceBatch, SourceReader
 from penstock_worker.stage_work import Rest, Work, WorkFailed
 from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.user_code import UserCodeError
 
-FLUSH_AGE_US = 1_500
-"""A paced source gathers records for this long at most: the batch's bound in age."""
 READ_ROWS_MAX = 1024
 READ_BYTES_MAX = 256 << 10
 
@@ -29,13 +28,14 @@ class SourceStage:
         self._fanout = fanout
         self._bounds = bounds
         self._clock = clock
-        self._flushed_us: dict[str, int] = {}
+        self._paces: dict[str, FlushPace] = {}
 
     def adopt(self, owned: OwnedShard) -> None:
         self._reader.open(owned.shard, owned.position, self._clock.now_us())
+        self._paces[owned.shard] = FlushPace()
 
     def release(self, shard: str) -> None:
-        self._flushed_us.pop(shard, None)
+        self._paces.pop(shard, None)
         self._reader.release(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -46,7 +46,7 @@ class SourceStage:
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         now_us = self._clock.now_us()
-        rested_us = self._flushed_us.get(owned.shard, 0) + FLUSH_AGE_US
+        rested_us = self._paces[owned.shard].due_us
         if self._reader.paced and now_us < rested_us:
             return Rest(rested_us)
         rows_max = READ_ROWS_MAX
@@ -79,7 +79,8 @@ class SourceStage:
         now_us: int,
         began_us: int,
     ) -> Work:
-        self._flushed_us[owned.shard] = now_us
+        behind = batch.next_due_us is not None and batch.next_due_us <= now_us
+        self._paces[owned.shard].flushed(now_us, behind=behind)
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
@@ -93,7 +94,10 @@ class SourceStage:
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
-        """Nothing is cached beyond the position, which the owned shard keeps."""
+        """The position is the owned shard's; how long the store took tells how long to gather."""
+        pace = self._paces.get(owned.shard)
+        if pace is not None:
+            pace.answered(self._clock.now_us())
 
     def close(self) -> None:
         self._reader.close()
