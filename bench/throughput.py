@@ -113,13 +113,13 @@ def main() -> None:
     )
     peer_per_cpu_s = max(peer.records_per_cpu_s, peer_full.records_per_cpu_s)
     found = {
-        "penstock": _of_penstock(rate, best),
-        "penstock_paced": _of_penstock(paced_rate, paced),
-        f"penstock_at_{TARGET_PER_S:.0f}": _of_penstock(TARGET_PER_S, target),
-        "spark_micro_batch": _of_spark(peer_rate, peer),
+        "penstock": _figures(rate, best),
+        "penstock_paced": _figures(paced_rate, paced),
+        f"penstock_at_{TARGET_PER_S:.0f}": _figures(TARGET_PER_S, target),
+        "spark_micro_batch": _figures(peer_rate, peer),
         # all that it has not fetched is due at once there: ages tell nothing
         "spark_as_fast_as_it_goes": replace(
-            _of_spark(peer_full.processed_per_s, peer_full), p50_ms=None, p99_ms=None
+            _figures(peer_full.processed_per_s, peer_full), p50_ms=None, p99_ms=None
         ),
     }
     ratio = round(best.records_per_cpu_s / peer_per_cpu_s, 2)
@@ -144,28 +144,17 @@ def main() -> None:
     show(_table(tasks, list(found.values()), ratio), result)
 
 
-def _of_penstock(rate_per_s: float, run: PenstockRun) -> _Figures:
+def _figures(rate_per_s: float, run: PenstockRun | SparkRun) -> _Figures:
+    ages, batch_ms = (run.records, run.batch_ms) if isinstance(run, SparkRun) else (run.rows, None)
     return _Figures(
         per_s=round(rate_per_s, 1),
         held=run.held,
         per_cpu_s=round(run.records_per_cpu_s, 1),
         cores_used=round(run.cores_used, 2),
-        p50_ms=_ms(run.rows.quantile_us(0.5)),
-        p99_ms=_ms(run.rows.quantile_us(0.99)),
+        p50_ms=_ms(ages.quantile_us(0.5)),
+        p99_ms=_ms(ages.quantile_us(0.99)),
         cpu_s_by_process=_rounded(run.cpu_s_by_process),
-    )
-
-
-def _of_spark(rate_per_s: float, run: SparkRun) -> _Figures:
-    return _Figures(
-        per_s=round(rate_per_s, 1),
-        held=run.held,
-        per_cpu_s=round(run.records_per_cpu_s, 1),
-        cores_used=round(run.cores_used, 2),
-        p50_ms=_ms(run.records.quantile_us(0.5)),
-        p99_ms=_ms(run.records.quantile_us(0.99)),
-        cpu_s_by_process=_rounded(run.cpu_s_by_process),
-        batch_ms=run.batch_ms,
+        batch_ms=batch_ms,
     )
 
 
