@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -143,6 +144,39 @@ def test_the_answer_is_a_table_lines_and_a_picture(tmp_path: Path) -> None:
         assert part in shown
     assert draw(tmp_path / "p.png", answer)
     assert (tmp_path / "p.png").read_bytes()[1:4] == b"PNG"
+
+
+FIGURE = re.compile(r"[0-9.:]+( ?%| ms| s)?")
+
+
+def shown_in(width: int, *, terminal: bool) -> str:
+    text = io.StringIO()
+    show(simulate(request_for()), Console(file=text, width=width, force_terminal=terminal, color_system=None))
+    return text.getvalue()
+
+
+def figures_of(shown: str) -> set[str]:
+    """The figures in the table's rows."""
+    rows = [line for line in shown.splitlines() if line.startswith(("StreamSwitch", "fixed at"))]
+    assert len(rows) == 3
+    return {figure.group() for row in rows for figure in FIGURE.finditer(row)}
+
+
+def test_piped_every_figure_is_whole_whatever_width_is_said() -> None:
+    narrow = shown_in(40, terminal=False)
+    assert "…" not in narrow
+    assert figures_of(narrow) == figures_of(shown_in(300, terminal=False))
+
+
+@pytest.mark.parametrize(
+    ("width", "left_out"), [(80, ""), (68, "changes"), (60, "mean, changes"), (50, "worst, mean, changes")]
+)
+def test_on_a_narrow_terminal_columns_give_way_and_no_figure_is_cut(width: int, left_out: str) -> None:
+    shown = shown_in(width, terminal=True)
+    assert "…" not in shown
+    assert figures_of(shown) <= figures_of(shown_in(300, terminal=True))
+    assert ("Not shown in" in shown) == bool(left_out)
+    assert f"columns: {left_out}" in shown or not left_out
 
 
 def test_values_that_are_none_are_refused_with_their_option(

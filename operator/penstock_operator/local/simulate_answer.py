@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,13 @@ from penstock.simulation.queueing.model import FloatArray, OperatorRun, Run
 from penstock_operator import quantities
 from penstock_operator.local.simulate import Answer, Candidate
 
-_WIDTH = 56
+_LINE_POINTS_MIN, _LINE_POINTS_MAX = 8, 56
+_BESIDE_A_LINE = 24
+"""Characters of a line's name and its highest value."""
+_COLUMNS = ("", "tasks", "most", "kept", "worst", "mean", "p99", "changes")
+_UNBOUNDED = 1_000
+_GIVE_WAY = ("changes", "mean", "worst", "most")
+"""Columns that are left out, in this order, where a terminal is too narrow for all: no figure is ever cut."""
 
 
 def show(answer: Answer, console: Console) -> None:
@@ -29,18 +36,14 @@ def show(answer: Answer, console: Console) -> None:
     window = quantities.latency(promise.window_us / 1000)
     chosen = answer.candidates[0]
     length = quantities.duration(chosen.run.duration_us / 1e6)
-    table = Table(
-        title=f"{promise.name}: {about}, {bound} over {window}, {length} of load", title_justify="left"
-    )
-    for heading in ("", "tasks", "most", "kept", "worst shard", "mean", "p99", "changes"):
-        table.add_column(heading, justify="left" if not heading else "right", no_wrap=True)
-    for candidate in answer.candidates:
-        table.add_row(*_row(candidate))
-    console.print(table)
+    # Above the table and no part of it: a title makes a narrow table as wide as itself.
+    console.print(f"{promise.name}: {about}, {bound} over {window}, {length} of load", highlight=False)
+    _print_whole(answer, console)
     console.print(f"The rows' work alone keeps {answer.work_tasks:.2f} tasks busy.")
     if answer.infeasible:
         console.print(f"At times the SLA cannot be kept: {answer.infeasible}.")
-    arrived, latency_us, tasks = series(chosen.run, _WIDTH)
+    points = max(_LINE_POINTS_MIN, min(_LINE_POINTS_MAX, console.width - _BESIDE_A_LINE))
+    arrived, latency_us, tasks = series(chosen.run, points)
     for name, values, last in (
         ("rows/s", arrived, quantities.rate(_highest(arrived))),
         ("latency", latency_us, quantities.latency(_highest(latency_us) / 1000)),
@@ -48,6 +51,33 @@ def show(answer: Answer, console: Console) -> None:
     ):
         known = [None if math.isnan(value) else value for value in values.tolist()]
         console.print(f"{name:8}{quantities.sparkline(known, len(known))} up to {last}", highlight=False)
+
+
+def _print_whole(answer: Answer, console: Console) -> None:
+    """The table of candidates: with all columns where no terminal bounds it, else with those that fit."""
+    columns, table = list(_COLUMNS), _table(answer, _COLUMNS)
+    unbounded = console.options.update(width=_UNBOUNDED)
+    if not console.is_terminal:
+        console.width = max(console.width, console.measure(table, options=unbounded).maximum)
+    for leaves in _GIVE_WAY:
+        if console.measure(table, options=unbounded).maximum <= console.width:
+            break
+        columns.remove(leaves)
+        table = _table(answer, columns)
+    console.print(table)
+    if len(columns) < len(_COLUMNS):
+        left_out = ", ".join(name for name in _COLUMNS if name not in columns)
+        console.print(f"Not shown in {console.width} columns: {left_out} (--json has all).", highlight=False)
+
+
+def _table(answer: Answer, columns: Sequence[str]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in columns:
+        table.add_column(heading, justify="left" if not heading else "right", no_wrap=bool(heading))
+    for candidate in answer.candidates:
+        cells = dict(zip(_COLUMNS, _row(candidate), strict=True))
+        table.add_row(*(cells[heading] for heading in columns))
+    return table
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
