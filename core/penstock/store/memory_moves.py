@@ -323,7 +323,7 @@ class MemoryMoves(ABC):
         kind, *names = key
         if kind == _HEAD:
             (
-                record.epoch, record.source, record.position, record.table_version, record.commit,
+                record.epoch, record.source, record.position, record.within, record.table_version, record.commit,
                 record.offset, record.finished, record.placed, record.inbox_bytes, record.arrived_rows,
                 record.completed_rows,
             ) = values  # fmt: skip
@@ -564,7 +564,7 @@ def _record_parts(record: ShardRecord) -> Iterator[_Part]:
     yield (
         (_HEAD,),
         (
-            record.epoch, record.source, record.position, record.table_version, record.commit,
+            record.epoch, record.source, record.position, record.within, record.table_version, record.commit,
             record.offset, record.finished, record.placed, record.inbox_bytes, record.arrived_rows,
             record.completed_rows,
         ),
