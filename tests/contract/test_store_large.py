@@ -1,4 +1,4 @@
-"""Store contract: what large state, rows and entries need: how far the work is within an entry, answers in parts."""
+"""Store contract: what large state and rows need: a note of how far the work is, and answers in parts."""
 
 from __future__ import annotations
 

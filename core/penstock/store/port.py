@@ -320,9 +320,9 @@ class Fetched:
 class Load(Request[list[bytes | None] | Answer]):
     """Read state of an owned shard: `fields` of `collection` ("" is the shard's value hash).
 
-    Answers a list of bytes | None in the order of `fields`, or FENCED / UNKNOWN. The list is shorter than `fields`
-    where their values are large: it ends with the one that makes it `LOAD_BYTES` or more, at the latest a few
-    fields behind that. Ask again for the rest.
+    Answers a list of bytes | None in the order of `fields`, or FENCED / UNKNOWN. The list is shorter than
+    `fields` where their values are large: it ends with the one that makes it `LOAD_BYTES` or more, or a few
+    behind that one. Ask again for the rest.
     """
 
     shard: str
@@ -398,8 +398,8 @@ class Commit(Request[Answer]):
     the first commit since; so it is on no ready list, and is not looked for there.
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
-    read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its next
-    owner: how far the work is that no offset and no position tell (opaque bytes, few).
+    read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its
+    next owner: how far the work is that no offset and no position tell (opaque bytes, few).
     """
 
     shard: str
