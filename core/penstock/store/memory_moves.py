@@ -324,8 +324,8 @@ class MemoryMoves(ABC):
         if kind == _HEAD:
             (
                 record.epoch, record.source, record.position, record.within, record.table_version,
-                record.commit, record.offset, record.finished, record.placed, record.inbox_bytes, record.arrived_rows,
-                record.completed_rows,
+                record.commit, record.offset, record.finished, record.placed, record.inbox_bytes,
+                record.arrived_rows, record.completed_rows,
             ) = values  # fmt: skip
             record.home = ""
         elif kind == _TAKEN:
@@ -565,8 +565,8 @@ def _record_parts(record: ShardRecord) -> Iterator[_Part]:
         (_HEAD,),
         (
             record.epoch, record.source, record.position, record.within, record.table_version,
-            record.commit, record.offset, record.finished, record.placed, record.inbox_bytes, record.arrived_rows,
-            record.completed_rows,
+            record.commit, record.offset, record.finished, record.placed, record.inbox_bytes,
+            record.arrived_rows, record.completed_rows,
         ),
     )  # fmt: skip
     for producer, number in record.taken_from.items():
