@@ -100,6 +100,10 @@ class Bounds:
     """At about 9 microseconds an output this keeps a call under 5 ms."""
     commit_bytes_max: int = 2 << 20
     """At 2 to 3 nanoseconds a byte, likewise."""
+    row_bytes_max: int = 17 << 20
+    """A packed row: 16 MiB of its own, and what is around it. It travels in as many entries as it needs."""
+    large_bytes_max: int = 512 << 20
+    """What one row may put out and change, in as many commits as it needs."""
     chunk_bytes_max: int = 128 << 10
     """About what one call of a move between stores reads, writes or drops: bytes,"""
     chunk_entries_max: int = 400
