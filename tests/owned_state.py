@@ -48,7 +48,6 @@ class OwnedState:
             self._handle.variables,
             key_types,
             self._load,
-            self.bounds.commit_bytes_max,
             cache_bytes_max,
         )
         self.state: ShardState = self.cache.shard(OwnedShard(SHARD, self.scene.claims[SHARD]))

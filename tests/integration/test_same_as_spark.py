@@ -164,9 +164,7 @@ class InPenstock:
         self._route = Router(types, len(SHARDS)).route
         self._routing_keys = routing_keys(columns, types)
         self._runner = ProcessorRunner(processor, given, columns, output, "probe")
-        self._cache = StateCache(
-            self._runner.variables, self._runner.key_types, scene.store.call, Bounds().commit_bytes_max
-        )
+        self._cache = StateCache(self._runner.variables, self._runner.key_types, scene.store.call)
         self._reader = RowReader(output)
 
     def batch(self, rows: list[Any]) -> list[Row]:

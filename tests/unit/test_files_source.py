@@ -125,7 +125,7 @@ def test_a_line_at_the_limit_passes_and_one_beyond_is_named(tmp_path: Path) -> N
 
 
 def test_a_line_without_end_is_refused_without_reading_all_of_it(tmp_path: Path) -> None:
-    reader = opened(tmp_path, b"ok\n" + b"x" * (4 << 20))
+    reader = opened(tmp_path, b"ok\n" + b"x" * (20 << 20))
     with pytest.raises(PermanentError, match="line 2"):
         read_all(reader, "lines/a.txt")
 

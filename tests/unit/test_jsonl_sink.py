@@ -96,11 +96,6 @@ def test_nothing_behind_the_end_is_cut(tmp_path: Path) -> None:
     assert content(tmp_path) == WHOLE
 
 
-def test_a_hole_between_entries_is_a_bug(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not one after the other"):
-        writer_of(tmp_path).write(SHARD, b"", [ENTRIES[0], ENTRIES[2]])
-
-
 def test_a_file_that_is_missing_is_refused_by_owner_and_successor(tmp_path: Path) -> None:
     writer = writer_of(tmp_path)
     position = writer.write(SHARD, b"", ENTRIES[:1])

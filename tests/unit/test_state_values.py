@@ -14,9 +14,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from owned_state import OwnedState
 from penstock.store.ownership import OwnershipLost
-from penstock.store.port import Bounds, StateWrite
+from penstock.store.port import StateWrite
 from penstock_worker.state import cache, encoding
-from penstock_worker.state.cache import StateTooLarge
 from penstock_worker.state.handle import NotCarriedYet, TaskHandle
 from penstock_worker.state.shapes import StateMisuse, StateUnreadable
 
@@ -279,14 +278,12 @@ def test_a_large_value_lies_in_parts_that_go_with_it() -> None:
     assert owned.stored() == {}
 
 
-def test_more_state_than_a_commit_takes_is_refused_and_can_be_rolled_back() -> None:
-    owned = OwnedState(
-        lambda handle: handle.getValueState("v", "text string"), bounds=Bounds(commit_bytes_max=1000)
-    )
+def test_what_was_taken_to_be_written_can_still_be_rolled_back() -> None:
+    owned = one("text string")
     with owned.at("a") as value:
         value.update(("x" * 2000,))
-    with pytest.raises(StateTooLarge, match="a commit takes 1000"):
-        owned.state.take_writes()
+    owned.state.take_writes()
+    assert 2000 <= owned.state.taken_bytes <= 2100
     owned.state.rollback()
     with owned.at("a") as value:
         assert value.get() is None

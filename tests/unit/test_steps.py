@@ -14,7 +14,9 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, KeyedEdge, Step
 from penstock.dataflow.routing import Router
 from penstock.store.codec import decode_batch
+from penstock.store.fragments import Gathering
 from penstock.store.port import Bounds, Output
+from penstock_worker.part_size import HELD_ROWS_MAX, ONE_ROW, ROWS_OUT_MAX, Held, TooMuch
 from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.user_code import UserCodeError, UserCodeMissing
 
@@ -46,6 +48,17 @@ def spoil(row):
     row.values.append(9)
     return [(len(row.values),)]
 
+def endless(row):
+    while True:
+        yield "x"
+
+grow_calls = []
+
+def grow(row):
+    grow_calls.append(1)
+    assert len(grow_calls) < 20
+    return ["x" * (4 << 20)]
+
 CONSTANT = 5
 """
 
@@ -69,7 +82,7 @@ def run(
     bounds: Bounds | None = None,
 ) -> tuple[dict[str, list[tuple[int, list[Any]]]], dict[str, int], tuple[Output, ...]]:
     """Target -> [(timestamp, row), ...]; rows out by step; the outputs."""
-    outputs = OutputBatch(bounds or Bounds())
+    outputs = OutputBatch(bounds or Bounds(), "src/0", ONE_ROW)
     counts = FanoutRunner(behind, code_dir).feed(rows, stamps or list(range(len(rows))), outputs)
     drained = outputs.drain()
     by_target: dict[str, list[tuple[int, list[Any]]]] = defaultdict(list)
@@ -199,8 +212,8 @@ def test_entries_keep_within_their_bound_and_the_order_of_rows(code_dir: Path) -
     assert [stamp for stamp, _ in by_target["out"]] == list(range(500))
 
 
-def test_an_entry_for_a_shard_never_has_more_rows_than_its_reader_can_commit_outputs_for() -> None:
-    batch = OutputBatch(Bounds())
+def test_an_entry_for_a_shard_has_few_rows_and_one_for_a_sink_as_many_as_fit() -> None:
+    batch = OutputBatch(Bounds(), "src/0", ONE_ROW)
     for name, lists in (("count/0", batch.target("count/0")), ("totals", batch.external("totals"))):
         lists[0].extend(range(1_000))
         lists[1].extend((name,) for _ in range(1_000))
@@ -208,19 +221,40 @@ def test_an_entry_for_a_shard_never_has_more_rows_than_its_reader_can_commit_out
     assert rows == [("count/0", 256), ("count/0", 256), ("count/0", 256), ("count/0", 232), ("totals", 1_000)]
 
 
-def test_a_row_that_fits_no_entry_is_refused(code_dir: Path) -> None:
+def test_a_row_that_fits_no_entry_goes_in_fragments_in_its_place(code_dir: Path) -> None:
     bounds = Bounds(entry_bytes_max=1000)
-    with pytest.raises(OutputRefused, match=r"a row for out takes 10\d\d bytes, an entry at most 1000"):
-        run(code_dir, fanout(WORDS, sinks=[JsonlSink("out", "out/")]), [("a",), ("x" * 1000,)], None, bounds)
+    rows = [("a",), ("x" * 5000,), ("b",)]
+    outputs = OutputBatch(bounds, "src/0", ONE_ROW)
+    FanoutRunner(fanout(WORDS, sinks=[JsonlSink("out", "out/")]), code_dir).feed(rows, [1, 2, 3], outputs)
+    drained = outputs.drain()
+    assert all(len(output.payload) <= 1000 and output.external for output in drained)
+    assert [output.rows for output in drained] == [1, 0, 0, 0, 0, 0, 1, 1]
+    whole = list(Gathering().whole(enumerate((output.payload for output in drained), 1)))
+    assert [number for number, _ in whole] == [1, 7, 8]
+    assert [tuple(decode_batch(payload).rows[0]) for _, payload in whole] == rows
+    assert [decode_batch(payload).base_us for _, payload in whole] == [1, 2, 3]
 
 
-def test_more_outputs_than_a_commit_takes_are_refused(code_dir: Path) -> None:
-    edge = KeyedEdge("count", (0,), 64)
-    rows = [(f"w{n}",) for n in range(200)]
-    with pytest.raises(OutputRefused, match="a commit takes 10 of"):
-        run(code_dir, fanout(WORDS, edges=[edge]), rows, None, Bounds(outputs_per_commit_max=10))
-    with pytest.raises(OutputRefused, match="of 100 bytes in all"):
-        run(code_dir, fanout(WORDS, edges=[edge]), rows, None, Bounds(commit_bytes_max=100))
+def test_a_row_beyond_what_a_row_may_have_is_refused(code_dir: Path) -> None:
+    bounds = Bounds(entry_bytes_max=1000, row_bytes_max=3000)
+    refused = r"a row for out takes 50\d\d bytes; 3000 are the most for one row. Put out several smaller ones"
+    with pytest.raises(OutputRefused, match=refused):
+        run(code_dir, fanout(WORDS, sinks=[JsonlSink("out", "out/")]), [("a",), ("x" * 5000,)], None, bounds)
+
+
+def test_a_step_that_puts_out_without_end_is_stopped_early(code_dir: Path) -> None:
+    step = Step("words", "step_code:endless", fanout(WORDS, sinks=[JsonlSink("out", "out/")]))
+    runner = FanoutRunner(fanout(LINES, steps=[step]), code_dir)
+    for alone, most in ((False, HELD_ROWS_MAX), (True, ROWS_OUT_MAX)):
+        with pytest.raises(TooMuch, match=f"puts out more than {most} rows"):
+            runner.feed([("a",)], [1], OutputBatch(Bounds(), "src/0", Held(Bounds(), alone=alone)))
+
+
+def test_large_rows_of_many_small_ones_are_stopped_before_they_fill_the_memory(code_dir: Path) -> None:
+    step = Step("words", "step_code:grow", fanout(WORDS, sinks=[JsonlSink("out", "out/")]))
+    runner = FanoutRunner(fanout(LINES, steps=[step]), code_dir)
+    with pytest.raises(TooMuch, match="puts out about"):
+        runner.feed([("a",)] * 256, [1] * 256, OutputBatch(Bounds(), "s", Held(Bounds(), alone=False)))
 
 
 def test_a_text_that_is_no_unicode_is_refused_by_target(code_dir: Path) -> None:
@@ -229,7 +263,7 @@ def test_a_text_that_is_no_unicode_is_refused_by_target(code_dir: Path) -> None:
 
 
 def test_a_drained_batch_is_empty() -> None:
-    outputs = OutputBatch(Bounds())
+    outputs = OutputBatch(Bounds(), "src/0", ONE_ROW)
     stamps, rows = outputs.target("count/0")
     stamps.append(1)
     rows.append(("a",))

@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StatefulProcessor
 from owned_state import SHARD, OwnedState
 from penstock.dataflow.ddl import parse_schema
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Bounds, Load, Scan, StoreUnreachable
+from penstock.store.port import Load, Scan, StoreUnreachable
 from penstock_worker.state.cache import ShardState, StateCache
 from penstock_worker.user_code import (
     ProcessorRunner,
@@ -48,9 +48,7 @@ def runner_of(processor: type, *, ddl: str = "word string, n long", key: int = 0
 def state_for(runner: ProcessorRunner, load: Any = None) -> ShardState:
     """A cache over an empty shard, or over `load`."""
     scene = OwnedState(lambda handle: None).scene
-    cache = StateCache(
-        runner.variables, runner.key_types, load or scene.store.call, Bounds().commit_bytes_max
-    )
+    cache = StateCache(runner.variables, runner.key_types, load or scene.store.call)
     return cache.shard(OwnedShard(SHARD, scene.claims[SHARD]))
 
 

@@ -14,6 +14,7 @@ from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Sink, Stage
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
+from penstock.store.fragments import Gathering
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
 from penstock_worker.sink_sync import SinkSync
@@ -51,25 +52,42 @@ class SinkDelivery:
                     self._writers[sink.name] = JsonlSinkWriter(sink, schema, base_dir, durable=durable)
                 case ConsoleSink() if prints:
                     self._writers[sink.name] = ConsoleSinkWriter(sink, schema)
+        self._gathering: dict[tuple[str, str], Gathering] = {}
+        """By shard and sink: what came of rows in fragments."""
         self._sync = SinkSync(self._sync_file) if durable and self._writers else None
 
     def write(
         self, owned: OwnedShard, placed: Iterable[tuple[str, int, bytes]]
     ) -> Iterator[tuple[Acknowledge, list[bytes]]]:
-        """Write (sink, pair number, payload) entries that follow what is written already.
+        """Write (sink, pair number, payload) entries that follow those before.
 
-        Yields what to acknowledge and the payloads behind it. Raises WorkFailed.
+        Of a row in fragments all or nothing. Yields what to acknowledge and the payloads behind it.
+        Raises WorkFailed.
         """
         by_sink: dict[str, list[tuple[int, bytes]]] = {}
         for target, number, payload in placed:
             if target in self._writers:
                 by_sink.setdefault(target, []).append((number, payload))
-        for target, entries in by_sink.items():
+        for target, pieces in by_sink.items():
+            entries = list(self._gathering_of(owned, target).whole(pieces))
+            if not entries:
+                continue
             try:
                 position = self._writers[target].write(owned.shard, owned.sink_position(target), entries)
             except PermanentError as error:
                 raise WorkFailed(f"sink {target}: {error}") from error
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
+
+    def adopt(self, owned: OwnedShard) -> None:
+        """A claim was granted: what came of rows in fragments before comes again."""
+        for target in self._writers:
+            self._gathering.pop((owned.shard, target), None)
+
+    def _gathering_of(self, owned: OwnedShard, target: str) -> Gathering:
+        gathering = self._gathering.get((owned.shard, target))
+        if gathering is None:
+            gathering = self._gathering[owned.shard, target] = Gathering()
+        return gathering
 
     def catch_up(self, owned: OwnedShard, target: str, store: NodeStore) -> Iterator[list[bytes]]:
         """Write what an earlier owner committed for `target` and did not get to; acknowledges as it goes.
@@ -79,11 +97,14 @@ class SinkDelivery:
         """
         if target not in self._writers:
             return
-        while (cursor := owned.cursor(target)).acknowledged < cursor.issued:
-            waiting = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX))
-            if not waiting or waiting[0][0] != cursor.acknowledged + 1:
+        cursor = owned.cursor(target)
+        read = cursor.acknowledged
+        while read < cursor.issued:
+            waiting = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX, after=read))
+            if not waiting or waiting[0][0] != read + 1:
                 raise OwnershipLost(owned.shard, "an earlier owner acknowledged after the claim")
             entries = [(target, number, payload) for number, _, _, payload in waiting]
+            read = waiting[-1][0]
             for acknowledge, payloads in self.write(owned, entries):
                 if self._sync is not None:
                     self._sync_file(target, owned.shard)

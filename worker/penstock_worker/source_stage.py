@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output
 from penstock_worker.clock import Clock
 from penstock_worker.flush_pace import FlushPace
+from penstock_worker.part_size import Held, PartSize, TooMuch, fill_of
 from penstock_worker.sources import SourceBatch, SourceReader
 from penstock_worker.stage_work import Rest, Work, WorkFailed
 from penstock_worker.steps import FanoutRunner, OutputBatch, OutputRefused
@@ -29,6 +32,8 @@ class SourceStage:
         self._bounds = bounds
         self._clock = clock
         self._paces: dict[str, FlushPace] = {}
+        self._size = PartSize(READ_ROWS_MAX)
+        self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
 
     def adopt(self, owned: OwnedShard) -> None:
         self._reader.open(owned.shard, owned.position, self._clock.now_us())
@@ -49,26 +54,35 @@ class SourceStage:
         rested_us = self._paces[owned.shard].due_us
         if self._reader.paced and now_us < rested_us:
             return Rest(rested_us)
-        rows_max = READ_ROWS_MAX
         while True:
             began_us = self._clock.monotonic_us()
             try:
-                batch = self._reader.read(owned.shard, owned.position, rows_max, READ_BYTES_MAX, now_us)
+                batch = self._reader.read(
+                    owned.shard, owned.position, self._size.rows, READ_BYTES_MAX, now_us
+                )
                 if not batch.rows and not batch.finished:
                     return Rest(max(batch.next_due_us or 0, rested_us))
-                outputs = OutputBatch(self._bounds)
+                outputs = OutputBatch(
+                    self._bounds, owned.shard, self._several if len(batch.rows) > 1 else self._alone
+                )
                 rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
                 drained = outputs.drain()
-            except OutputRefused as refused:
-                if rows_max == 1 or len(batch.rows) < 2:
-                    raise WorkFailed(f"source {self._operator}: {refused}") from refused
-                rows_max = len(batch.rows) // 2
+                outputs.held.check_total(outputs.drained_bytes)
+            except TooMuch as much:
+                if len(batch.rows) < 2:
+                    raise WorkFailed(f"source {self._operator}: one row {much}") from much
+                self._size.given_up(len(batch.rows))
                 continue
+            except OutputRefused as refused:
+                raise WorkFailed(f"source {self._operator}: {refused}") from refused
             except UserCodeError as error:
                 raise WorkFailed(str(error)) from error
             except PermanentError as error:
                 raise WorkFailed(f"source {self._operator}: {error}") from error
-            return self._committed(owned, batch, rows_out, drained, now_us, began_us)
+            fill = fill_of(self._bounds, len(drained), outputs.drained_bytes)
+            self._size.worked(len(batch.rows), fill)
+            work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
+            return replace(work, large=True) if fill > 1 else work
 
     def _committed(
         self,

@@ -30,6 +30,8 @@ class Work:
     busy_us: int
     waited_us: int
     """Sum over rows of (start of work - placed in the inbox)."""
+    large: bool = False
+    """The commit is more than the store takes at once (`large_commit`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
+from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
+from penstock_worker.part_size import Held, TooMuch
 from penstock_worker.rows import OutputShape, RowMismatch, RowReader, WireRow
 from penstock_worker.user_code import (
     UserCodeError,
@@ -30,21 +32,28 @@ from penstock_worker.user_code import (
 from penstock_worker.wire import shown
 
 ENTRY_ROWS_MAX = 256
-"""A downstream task commits at least one entry: its rows must not reach more targets than a commit takes."""
+"""A task downstream works on an entry at a time at the least; what its rows come to should fit a commit."""
 
 _Gathered = tuple[list[int], list[WireRow]]
 """Timestamps and rows for one target, equally long."""
 
 
 class OutputRefused(PermanentError):
-    """What a batch puts out fits no commit, or a row no entry; the message says which."""
+    """A row cannot be put out: it is too large, or holds what is no text; the message says which."""
 
 
 class OutputBatch:
-    """The outputs of one commit: rows by target, packed into entries by `drain`."""
+    """The outputs of one commit of `shard`: rows by target, packed into entries by `drain`.
 
-    def __init__(self, bounds: Bounds) -> None:
+    `held` says how many rows may be held on the way here.
+    """
+
+    def __init__(self, bounds: Bounds, shard: str, held: Held) -> None:
+        self.held = held
+        self.drained_bytes = 0
+        """What `drain` answered last came to."""
         self._bounds = bounds
+        self._shard = shard
         self._targets: dict[str, _Gathered] = {}
         self._external: set[str] = set()
 
@@ -61,10 +70,7 @@ class OutputBatch:
         return self.target(sink)
 
     def drain(self) -> tuple[Output, ...]:
-        """Everything gathered as entries within the bounds, and nothing is left here.
-
-        Raises OutputRefused.
-        """
+        """Everything gathered as entries, and nothing is left here. Raises OutputRefused."""
         outputs = [
             output
             for name, (timestamps, rows) in self._targets.items()
@@ -72,13 +78,7 @@ class OutputBatch:
             for output in self._entries(name, timestamps, rows)
         ]
         self._targets.clear()
-        size_bytes = sum(len(output.payload) for output in outputs)
-        most = self._bounds
-        if len(outputs) > most.outputs_per_commit_max or size_bytes > most.commit_bytes_max:
-            raise OutputRefused(
-                f"one batch puts out {len(outputs)} entries of {size_bytes} bytes; a commit takes "
-                f"{most.outputs_per_commit_max} of {most.commit_bytes_max} bytes in all"
-            )
+        self.drained_bytes = sum(len(output.payload) for output in outputs)
         return tuple(outputs)
 
     def _entries(self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow]) -> Iterable[Output]:
@@ -95,15 +95,24 @@ class OutputBatch:
             yield Output(name, payload, len(rows), name in self._external)
             return
         if len(rows) == 1:
-            raise OutputRefused(
-                f"a row for {name} takes {len(payload)} bytes, an entry at most "
-                f"{self._bounds.entry_bytes_max}; the row is {shown(tuple(rows[0]))}"
-            )
+            yield from self._fragments(name, payload, rows[0])
+            return
         # A little more pieces than bytes ask for, since rows differ in size.
         pieces = min(len(rows), len(payload) * 5 // (self._bounds.entry_bytes_max * 4) + 1)
         step = -(-len(rows) // pieces)
         for start in range(0, len(rows), step):
             yield from self._entries(name, timestamps[start : start + step], rows[start : start + step])
+
+    def _fragments(self, name: str, payload: bytes, row: WireRow) -> Iterable[Output]:
+        """The entries of a row that is larger than one."""
+        if len(payload) > self._bounds.row_bytes_max:
+            raise OutputRefused(
+                f"a row for {name} takes {len(payload)} bytes; {self._bounds.row_bytes_max} are the most for "
+                f"one row. Put out several smaller ones; the row is {shown(tuple(row))}"
+            )
+        pieces = fragments_of(self._shard, payload, self._bounds.entry_bytes_max)
+        for number, piece in enumerate(pieces, 1):
+            yield Output(name, piece, int(number == len(pieces)), name in self._external)
 
 
 class FanoutRunner:
@@ -199,16 +208,22 @@ class _StepRunner:
     ) -> None:
         produced: list[Any] = []
         produced_us: list[int] = []
-        function = self._function
+        function, held = self._function, into.held
+        look_at = 1
         for row, timestamp_us in zip(self._reader.rows(rows), timestamps_us, strict=True):
             try:
-                made = listed_rows(function(row))
+                made = listed_rows(function(row), held)
+            except TooMuch:
+                raise
             except RowMismatch as mismatch:
                 raise UserCodeError(self._name, f"on {shown(row)}:", str(mismatch)) from None
             except (Exception, SystemExit) as error:
                 raise UserCodeError(self._name, f"raised on {shown(row)}", users_traceback(error)) from error
             produced.extend(made)
             produced_us.extend([timestamp_us] * len(made))
+            if len(produced) >= look_at:
+                held.check(produced)
+                look_at = 2 * len(produced)
         try:
             wire_rows = self._shape.wire_rows(produced)
         except RowMismatch as mismatch:

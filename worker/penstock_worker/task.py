@@ -78,7 +78,7 @@ def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock) -> StageWork
                 stage.out.schema,
                 stage.operator,
             )
-            cache = StateCache(runner.variables, runner.key_types, store.call, launch.bounds.commit_bytes_max)
+            cache = StateCache(runner.variables, runner.key_types, store.call)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case FilesSource() | ZipfSource():
             reader = open_reader(stage.operator, stage.head, base_dir)

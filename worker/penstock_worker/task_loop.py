@@ -40,6 +40,7 @@ from penstock.store.port import (
 from penstock.store.stranding import StrandingWatch
 from penstock_worker.batch_size import BatchSize
 from penstock_worker.clock import Clock
+from penstock_worker.large_commit import LargeCommits, Placed
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.stage_work import Rest, StageWork, Work, WorkFailed
 from penstock_worker.task_launch import TaskLaunch
@@ -119,6 +120,7 @@ class TaskLoop:
         self._sinks = sinks
         self._metrics = metrics
         self._clock = clock
+        self._large = LargeCommits(store, launch.bounds, clock)
         self._size = BatchSize()
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
@@ -257,7 +259,20 @@ class TaskLoop:
         if isinstance(worked, Rest):
             self._resting[owned.shard] = (fetched, worked.until_us)
             return None
+        if worked.large:
+            self._carry_out(owned, worked)
+            return None
         return worked
+
+    def _carry_out(self, owned: OwnedShard, work: Work) -> None:
+        """Commit what takes several commits, at once: nobody else waits for that often."""
+        try:
+            for placed in self._large.carry_out(owned, work.commit):
+                self._write(owned, placed)
+        except OwnershipLost:
+            self._lost(owned.shard)
+            return
+        self._count(owned, work, self._clock.now_us())
 
     def _exchange(self) -> Fetched:
         """One round trip without commits: what is to be told, claims of shards that may have come by now, and
@@ -300,12 +315,16 @@ class TaskLoop:
             except OwnershipLost:
                 self._lost(owned.shard)
                 continue
-            self._stage.settled(owned, work)
-            self._metrics.settled(owned, work, self._operator, now_us)
-            if placed:
-                self._write(owned, placed)
+            self._count(owned, work, now_us)
+            self._write(owned, placed)
 
-    def _write(self, owned: OwnedShard, placed: list[tuple[str, int, bytes]]) -> None:
+    def _count(self, owned: OwnedShard, work: Work, now_us: int) -> None:
+        self._stage.settled(owned, work)
+        self._metrics.settled(owned, work, self._operator, now_us)
+
+    def _write(self, owned: OwnedShard, placed: Placed) -> None:
+        if not placed:
+            return
         try:
             for acknowledge, payloads in self._sinks.write(owned, placed):
                 self._tellings.written(acknowledge)
@@ -421,10 +440,13 @@ class TaskLoop:
         self._metrics.adopted(owned, self._clock.now_us())
         self._owned[owned.shard] = owned
         try:
-            self._stage.adopt(owned)
+            self._sinks.adopt(owned)
             for target in owned.unwritten():
                 for payloads in self._sinks.catch_up(owned, target, self._store):
                     self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
+            for placed in self._large.finish(owned):
+                self._write(owned, placed)
+            self._stage.adopt(owned)
         except OwnershipLost:
             self._lost(owned.shard)
         except WorkFailed as error:

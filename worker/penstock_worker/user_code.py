@@ -21,6 +21,7 @@ from pyspark.sql.types import Row
 
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
+from penstock_worker.part_size import LOOK_ROWS, ONE_ROW, Held, TooMuch
 from penstock_worker.rows import OutputShape, RowMismatch, RowReader, key_reader
 from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.handle import TaskHandle
@@ -96,16 +97,23 @@ def _foreign(frame: TracebackType) -> bool:
     return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 
-def listed_rows(result: Any) -> list[Any]:
-    """What user code returned, as a list of its rows; runs a generator to its end. Raises RowMismatch."""
-    if type(result) in (list, GeneratorType):
+def listed_rows(result: Any, held: Held) -> list[Any]:
+    """What user code returned, as a list of its rows; runs a generator to its end.
+
+    Raises RowMismatch, and TooMuch for more rows than should be held.
+    """
+    if type(result) is GeneratorType:
+        return held.listed(result)
+    if type(result) is list:
+        if len(result) > LOOK_ROWS:
+            held.check(result)
         return list(result)
     # Most of these can be iterated over too, but what comes out would be no rows.
     if isinstance(result, Row | dict | str | bytes | bytearray) or not isinstance(result, Iterable):
         raise RowMismatch(
             f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
         )
-    return list(result)
+    return held.listed(iter(result))
 
 
 class ProcessorRunner:
@@ -140,11 +148,13 @@ class ProcessorRunner:
         handle.seal()
         self.variables: tuple[Variable, ...] = tuple(handle.variables)
 
-    def run(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> list[tuple[Any, ...]]:
+    def run(
+        self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
+    ) -> list[tuple[Any, ...]]:
         """Hand `rows` (wire rows of `key`, in order) to the processor; what it yields, as wire rows.
 
-        `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError, after which the batch
-        is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
+        `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError and TooMuch, after
+        which the batch is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
         """
         if now_ms != self._now_ms:
             self._now_ms = now_ms
@@ -153,7 +163,9 @@ class ProcessorRunner:
         users_key = key if self._read_key is None else self._read_key(key)
         try:
             result = self._processor.handleInputRows(users_key, self._reader.rows(rows), self._timer_values)
-            wire_rows = self._shape.wire_rows(listed_rows(result))
+            wire_rows = self._shape.wire_rows(listed_rows(result, held))
+        except TooMuch:
+            raise
         except (Exception, SystemExit) as error:
             if state.failure is not None:
                 raise state.failure from None

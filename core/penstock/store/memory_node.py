@@ -99,6 +99,7 @@ class ShardRecord:
     owner: Owner | None = None
     commit: int = 0
     offset: int = 0
+    within: bytes = b""
     finished: bool = False
     readiness: Readiness = Readiness.IDLE
     placed: int = 0

@@ -38,6 +38,7 @@ from penstock.store.moves import (
 )
 from penstock.store.port import (
     CONTROL_TOKEN,
+    LOAD_BYTES,
     Acknowledge,
     Answer,
     Append,
@@ -238,6 +239,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
                 if lane.external
             },
             finished=record.finished,
+            within=record.within,
         )
 
     def _unlist(self, shard: str, record: ShardRecord) -> None:
@@ -303,15 +305,26 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         if isinstance(record, Answer):
             return record
         collection = record.state.get(call.collection, {})
-        return [collection.get(name) for name in call.fields]
+        found: list[bytes | None] = []
+        size_bytes = 0
+        for name in call.fields:
+            value = collection.get(name)
+            found.append(value)
+            size_bytes += len(value or b"")
+            if size_bytes >= LOAD_BYTES:
+                break
+        return found
 
     def _scan(self, call: Scan) -> tuple[str, list[tuple[bytes, bytes]]] | Answer:
         record = self._check_owner(call.shard, call.generation, call.epoch)
         if isinstance(record, Answer):
             return record
         items = sorted(record.state.get(call.collection, {}).items())
-        start = int(call.cursor)
-        end = start + call.count
+        start = end = int(call.cursor)
+        size_bytes = 0
+        while end < min(len(items), start + call.count) and size_bytes < LOAD_BYTES:
+            size_bytes += len(items[end][1])
+            end += 1
         return str(end) if end < len(items) else "0", items[start:end]
 
     def _commit(self, call: Commit) -> Answer:
@@ -329,6 +342,8 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         record.commit = call.number
         if call.position is not None:
             record.position = call.position
+        if call.within is not None:
+            record.within = call.within
         record.finished = record.finished or call.finished
         if record.status is ShardStatus.COPYING:
             self._note_changes(record, call)
@@ -481,6 +496,8 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         answer: list[tuple[int, int, int, bytes]] = []
         used_bytes = 0
         for entry in lane.waiting if lane else ():
+            if entry.number <= call.after:
+                continue
             used_bytes += len(entry.payload)
             if answer and used_bytes > call.bytes_max:
                 break

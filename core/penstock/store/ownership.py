@@ -45,7 +45,7 @@ class OwnedShard:
     """One shard under one epoch. Made from a granted claim; useless after `lost`."""
 
     __slots__ = ("_external", "epoch", "finished", "generation", "number", "offset", "position", "shard",
-                 "table_version")  # fmt: skip
+                 "table_version", "within")  # fmt: skip
 
     def __init__(self, shard: str, claimed: Claimed) -> None:
         self.shard = shard
@@ -56,6 +56,7 @@ class OwnedShard:
         self.position = claimed.position
         self.table_version = claimed.table_version
         self.finished = claimed.finished
+        self.within = claimed.within
         self._external = {
             target: _ExternalPair(c.issued, c.acknowledged, c.position)
             for target, c in claimed.external.items()
@@ -68,6 +69,7 @@ class OwnedShard:
         entries: Sequence[Entry] = (),
         rows: int = 0,
         position: bytes | None = None,
+        within: bytes | None = None,
         finished: bool = False,
         again: bool = False,
         in_hand: bool = False,
@@ -90,6 +92,7 @@ class OwnedShard:
             consumed_bytes=sum(len(entry.payload) for entry in entries),
             consumed_rows=rows,
             position=position,
+            within=within,
             finished=finished,
             again=again,
             in_hand=in_hand,
@@ -110,6 +113,8 @@ class OwnedShard:
         self.offset = commit.offset
         if commit.position is not None:
             self.position = commit.position
+        if commit.within is not None:
+            self.within = commit.within
         self.finished = self.finished or commit.finished
         placed = []
         for output in commit.outputs:

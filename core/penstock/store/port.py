@@ -32,6 +32,8 @@ A_co = TypeVar("A_co", covariant=True)
 
 CONTROL_TOKEN = "!"  # noqa: S105 - not a secret
 """What a ready list carries beside shard names: the assignment changed, read it again."""
+LOAD_BYTES = 1 << 20
+"""So much state one answer holds, or little more: reading it keeps the store a millisecond."""
 
 
 class StoreUnreachable(RetryError):
@@ -98,6 +100,10 @@ class Bounds:
     """At about 9 microseconds an output this keeps a call under 5 ms."""
     commit_bytes_max: int = 2 << 20
     """At 2 to 3 nanoseconds a byte, likewise."""
+    row_bytes_max: int = 17 << 20
+    """A packed row: 16 MiB of its own, and what is around it. It travels in as many entries as it needs."""
+    large_bytes_max: int = 512 << 20
+    """What one row may put out and change, in as many commits as it needs."""
     chunk_bytes_max: int = 128 << 10
     """About what one call of a move between stores reads, writes or drops: bytes,"""
     chunk_entries_max: int = 400
@@ -239,7 +245,7 @@ class ExternalCursor:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a new owner starts from."""
+    """What a new owner starts from. `within` is what was last noted with a commit ("" before that)."""
 
     epoch: int
     generation: int
@@ -249,6 +255,7 @@ class Claimed:
     table_version: int
     external: dict[str, ExternalCursor]
     finished: bool
+    within: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +324,9 @@ class Fetched:
 class Load(Request[list[bytes | None] | Answer]):
     """Read state of an owned shard: `fields` of `collection` ("" is the shard's value hash).
 
-    Answers a list of bytes | None in the order of `fields`, or FENCED / UNKNOWN.
+    Answers a list of bytes | None in the order of `fields`, or FENCED / UNKNOWN. The list is shorter than
+    `fields` where their values are large: it ends with the one that makes it `LOAD_BYTES` or more, or a few
+    behind that one. Ask again for the rest.
     """
 
     shard: str
@@ -331,6 +340,7 @@ class Load(Request[list[bytes | None] | Answer]):
 class Scan(Request[tuple[str, list[tuple[bytes, bytes]]] | Answer]):
     """Read a collection in chunks. Answers (next cursor, [(field, value), ...]); cursor "0" ends.
 
+    A chunk has about `count` fields, or fewer where their values are large: it ends soon behind `LOAD_BYTES`.
     Start with cursor "0". A field may come twice (keep the last); while one owner holds the
     epoch and does not commit in between, the union of the chunks is the whole collection.
     FENCED / UNKNOWN otherwise.
@@ -392,7 +402,8 @@ class Commit(Request[Answer]):
     the first commit since; so it is on no ready list, and is not looked for there.
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
-    read to its end and will not be handed out again.
+    read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its
+    next owner: how far the work is that no offset and no position tell (opaque bytes, few).
     """
 
     shard: str
@@ -405,6 +416,7 @@ class Commit(Request[Answer]):
     consumed_bytes: int = 0
     consumed_rows: int = 0
     position: bytes | None = None
+    within: bytes | None = None
     finished: bool = False
     again: bool = False
     in_hand: bool = False
@@ -492,12 +504,13 @@ class WaitOutgoing(Request[bool]):
 class ReadOutbox(Request[list[tuple[int, int, int, bytes]]]):
     """The oldest waiting entries of a pair, at most about `bytes_max` bytes (one at the least).
 
-    Answers [(number, placed_us, rows, payload), ...].
+    Only those numbered above `after`. Answers [(number, placed_us, rows, payload), ...].
     """
 
     producer: str
     target: str
     bytes_max: int
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.store.keys import STORE, TOPOLOGIES, Keys
 from penstock.store.port import (
+    LOAD_BYTES,
     Acknowledge,
     Answer,
     Append,
@@ -61,14 +62,14 @@ from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """The one of the function library; every function's name ends in it."""
 
 _TOGETHER_ARGUMENTS_MAX = 600
 _TOGETHER_BYTES_MAX = 64 * 1024
 """What one command may carry of several commits: far below what keeps the server for 5 ms."""
 
-_COMMIT_NUMBERS = struct.Struct("<15d")
+_COMMIT_NUMBERS = struct.Struct("<16d")
 _BOUNDS = struct.Struct("<7d")
 _RECORD = struct.Struct("<16d")
 
@@ -221,11 +222,12 @@ class RedisCalls:
 
     def _load(self, call: Load) -> Command:
         head = self._heads["load"]
-        return (*head, call.shard, call.generation, call.epoch, call.collection, *call.fields)
+        return (*head, call.shard, call.generation, call.epoch, call.collection, LOAD_BYTES, *call.fields)
 
     def _scan(self, call: Scan) -> Command:
         head = self._heads["scan"]
-        return (*head, call.shard, call.generation, call.epoch, call.collection, call.cursor, call.count)
+        named = (call.shard, call.generation, call.epoch, call.collection)
+        return (*head, *named, call.cursor, call.count, LOAD_BYTES)
 
     def _commits(self, together: _Together) -> tuple[Command, int]:
         return (*self._commit_head, self._bounds, *together.arguments), together.commits
@@ -258,7 +260,7 @@ class RedisCalls:
         return (*self._heads["outgoing"], call.count)
 
     def _read_outbox(self, call: ReadOutbox) -> Command:
-        return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max)
+        return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max, call.after)
 
     def _acknowledge(self, call: Acknowledge) -> Command:
         head = self._heads["acknowledge"]
@@ -357,7 +359,7 @@ def _commit_arguments(call: Commit) -> Command:
             sinks += 1
         else:
             arguments += (output.target, output.rows, output.payload)
-    position = call.position
+    position, within = call.position, call.within
     numbers = _COMMIT_NUMBERS.pack(
         call.generation,
         call.epoch,
@@ -374,7 +376,10 @@ def _commit_arguments(call: Commit) -> Command:
         len(call.outputs) - sinks,
         sinks,
         call.in_hand,
+        within is not None,
     )
+    if within is not None:
+        to_sinks.append(within)
     return (call.shard, numbers, call.now_us, position or b"", *arguments, *to_sinks)
 
 
@@ -439,12 +444,14 @@ def _generation(call: OpenStore, reply: list[Any]) -> int:
 def _claimed(call: Claim, reply: Any) -> Claimed | Answer | Moved:
     if isinstance(reply, bytes) or reply[0] == b"MOVED":
         return _answer_or_moved(call, reply)
-    epoch, generation, commit, offset, position, table_version, finished = reply[:7]
+    epoch, generation, commit, offset, position, table_version, finished, within = reply[:8]
     external = {
         reply[at].decode(): ExternalCursor(reply[at + 1], reply[at + 2], reply[at + 3])
-        for at in range(7, len(reply), 4)
+        for at in range(8, len(reply), 4)
     }
-    return Claimed(epoch, generation, commit, offset, position, table_version, external, finished == 1)
+    return Claimed(
+        epoch, generation, commit, offset, position, table_version, external, finished == 1, within
+    )
 
 
 def _fetched(_: Fetch, reply: list[Any]) -> Fetched:

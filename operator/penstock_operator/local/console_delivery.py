@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from penstock.dataflow.json_rows import JsonRows
 from penstock.store.codec import decode_batch
-from penstock.store.port import Acknowledge, NodeStore, ReadOutbox, ShardCounters
+from penstock.store.fragments import Gathering
+from penstock.store.port import Acknowledge, NodeStore, ReadOutbox, ShardCounters, StoreUnreachable
 from penstock_operator.local.plan_outline import ConsoleTarget
 
 READ_BYTES_MAX = 256 << 10
@@ -26,6 +27,8 @@ class ConsoleDelivery:
         self._shards = shards
         self._rows = {target: JsonRows(target.schema) for target in targets}
         self._printed: dict[tuple[str, str], int] = {}
+        self._begun: dict[tuple[str, str], Gathering] = {}
+        """By shard and sink: the pieces of a row that is not whole yet."""
 
     def deliver(
         self,
@@ -47,20 +50,37 @@ class ConsoleDelivery:
         for _ in range(_ROUNDS_MAX):
             if not pairs:
                 return
-            answers = store.pipeline(
-                [ReadOutbox(shard, target.sink, READ_BYTES_MAX) for shard, target in pairs]
-            )
+            answers = self._read(store, pairs)
             again = []
             acknowledge = []
             for (shard, target), entries in zip(pairs, answers, strict=True):
                 if not entries:
                     continue
                 yield from self._print(shard, target, entries, write, now_us)
-                acknowledge.append(Acknowledge(shard, target.sink, entries[-1][0]))
+                acknowledge.append(
+                    Acknowledge(shard, target.sink, self._printed.get((shard, target.sink), 0))
+                )
                 again.append((shard, target))
             if acknowledge:
                 store.pipeline(acknowledge)
             pairs = again
+
+    def _read(
+        self, store: NodeStore, pairs: Sequence[tuple[str, ConsoleTarget]]
+    ) -> list[list[tuple[int, int, int, bytes]]]:
+        """What waits, from behind the pieces that are here already."""
+        begun = [self._begun.get((shard, target.sink)) for shard, target in pairs]
+        try:
+            return store.pipeline(
+                [
+                    ReadOutbox(shard, target.sink, READ_BYTES_MAX, after=rows.taken if rows else 0)
+                    for (shard, target), rows in zip(pairs, begun, strict=True)
+                ]
+            )
+        except StoreUnreachable:
+            # It may come back without what it had last.
+            self._begun.clear()
+            raise
 
     def _print(
         self,
@@ -71,11 +91,14 @@ class ConsoleDelivery:
         now_us: Callable[[], int],
     ) -> Iterator[tuple[str, list[int]]]:
         """Entries that were printed and whose acknowledgement got lost are passed over."""
-        for number, _, _, payload in entries:
-            if number <= self._printed.get((shard, target.sink), 0):
-                continue
+        pair = (shard, target.sink)
+        printed = self._printed.get(pair, 0)
+        rows = self._begun.pop(pair, None) or Gathering()
+        for number, payload in rows.whole((entry[0], entry[3]) for entry in entries if entry[0] > printed):
             batch = decode_batch(payload)
             write(self._rows[target].lines(batch.rows).decode().removesuffix("\n").split("\n"))
-            self._printed[shard, target.sink] = number
+            self._printed[pair] = number
             at_us = now_us()
             yield target.sink, [at_us - batch.base_us - delta_us for delta_us in batch.deltas_us]
+        if rows.is_between:
+            self._begun[pair] = rows

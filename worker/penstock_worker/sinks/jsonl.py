@@ -19,7 +19,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 from penstock.dataflow.json_rows import JsonRows
@@ -49,13 +48,11 @@ class JsonlSinkWriter:
         self._paths: dict[str, Path] = {}
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
-        """Write the rows of (pair number, payload) entries, which follow each other, from `position` on.
+        """Write the rows of (pair number, payload) batches, which follow each other, from `position` on.
 
         Answers the position behind them. b"" is the start of the file, and the only position at which it
         may be missing. Raises PermanentError when the file is not what was written, or cannot be.
         """
-        if any(after != number + 1 for (number, _), (after, _) in pairwise(entries)):
-            raise ValueError(f"entries of {shard} for {self._sink.name} are not one after the other")
         path = self.path(shard)
         offset = int(position) if position else 0
         data = b"".join(self._rows.lines(_rows_of(payload)) for _, payload in entries)

@@ -24,8 +24,8 @@ from penstock_worker.sources.reader import SourceBatch
 CHUNK_BYTES = 128 << 10
 OPEN_MAX = 64
 """Each open file has a chunk in memory."""
-LINE_BYTES_MAX = Bounds().entry_bytes_max - 128
-"""A row must fit one entry of the store, with what an entry has around it."""
+LINE_BYTES_MAX = Bounds().row_bytes_max - (1 << 20)
+"""What a packed row may have; a stage that adds to it has some room."""
 _UTF8_BYTES_MAX = 4
 _FEW_ROWS = 64
 """Up to so many lines are looked for one by one; the whole cache would be too much to cut for them."""
@@ -149,12 +149,23 @@ class FilesReader:
         piece = file.lines(at.offset, rows_max, bytes_max)
         if not piece:
             # The line goes beyond the cache, or is the file's last and has no end.
-            file.load(at.offset, min(at.size - at.offset, self._line_bytes_max + len(b"\r\n")))
+            return self._long_piece(path, file, at, rows_max, bytes_max)
+        return piece
+
+    def _long_piece(self, path: Path, file: _TextFile, at: _Position, rows_max: int, bytes_max: int) -> bytes:
+        """As `_piece`; what is read grows until the line's end is in it."""
+        left = at.size - at.offset
+        most = min(left, self._line_bytes_max + len(b"\r\n"))
+        length = 0
+        while length < most:
+            length = min(most, max(CHUNK_BYTES, 4 * length))
+            file.load(at.offset, length)
             piece = file.lines(at.offset, rows_max, bytes_max)
-            at_end = at.offset + len(file.chunk) == at.size
-            if not piece and not at_end:
-                raise self._too_long(path, at.line + 1)
-        return piece or file.chunk
+            if piece:
+                return piece
+        if most < left:
+            raise self._too_long(path, at.line + 1)
+        return file.chunk
 
     def _decoded(self, path: Path, piece: bytes, lines_before: int) -> list[str]:
         """The lines of `piece` without their ends; bytes that are no UTF-8 become U+FFFD."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
+from penstock_worker.part_size import READ_BYTES_MAX, TooMuch
 from penstock_worker.state import encoding
 from penstock_worker.state.cells import ListCell, MapCell
 
@@ -32,10 +32,6 @@ _RECORD_BYTES = 400
 """What a grouping key costs in the cache beside its key and values."""
 _SLACK = 64
 """The cache is trimmed by this part of its bound at once, so that it is not trimmed at every commit."""
-
-
-class StateTooLarge(PermanentError):
-    """One batch changed more state than one commit may carry."""
 
 
 class _Unloaded:
@@ -98,8 +94,13 @@ class ShardState:
         self.bytes = 0
         self.busy = False
         """Between `missing` and `committed`: nothing of it may leave the cache."""
-        self.failure: OwnershipLost | StoreUnreachable | None = None
+        self.failure: OwnershipLost | StoreUnreachable | TooMuch | None = None
         """Why a load from within user code failed: the batch is void, whatever user code made of that."""
+        self.alone = False
+        """The batch is a single row: it may read as much as it likes."""
+        self.taken_bytes = 0
+        """What the writes came to that were taken last."""
+        self._read_bytes = 0
         self._cache = cache
         self._variables = cache.variables
         self._shard = owned.shard
@@ -120,6 +121,7 @@ class ShardState:
         """
         self.busy = True
         self.failure = None
+        self._read_bytes = 0
         if not self._variables:
             return None
         records = self._records
@@ -142,7 +144,9 @@ class ShardState:
         """Take the answer to `missing`'s load. Raises OwnershipLost when it is no list of values."""
         if not isinstance(answer, list):
             raise OwnershipLost(load.shard, answer)
-        self._fill(self._loading, answer)
+        rest = self._fill(self._loading, answer)
+        if rest:
+            self._awaiting = [*rest, *self._awaiting]
         self._loading = ()
 
     def begin(self, key: Key) -> Record:
@@ -160,10 +164,7 @@ class ShardState:
         record.dirty |= bit
 
     def take_writes(self) -> tuple[StateWrite, ...]:
-        """What this batch changed, one write for each field, the last value only.
-
-        Raises StateTooLarge, after which only `rollback` helps.
-        """
+        """What this batch changed, one write for each field, the last value only."""
         writes: list[StateWrite] = []
         for record in self._dirty:
             for slot, variable in enumerate(self._variables):
@@ -177,13 +178,12 @@ class ShardState:
                 else:
                     writes.extend(value.writes())
             record.dirty = 0
-        size_bytes = sum(len(write.value or b"") for write in writes)
-        if size_bytes > self._cache.commit_bytes_max:
-            raise StateTooLarge(
-                f"one batch of shard {self._shard} changed {size_bytes} bytes of state in {len(self._dirty)} "
-                f"keys; a commit takes {self._cache.commit_bytes_max}. Keep less in one value or list"
-            )
+        self.taken_bytes = sum(len(write.value or b"") for write in writes)
         return tuple(writes)
+
+    def changed_bytes(self) -> int:
+        """About what this batch changed so far, by the last of its keys."""
+        return self._dirty[-1].measured() * len(self._dirty) if self._dirty else 0
 
     def committed(self) -> None:
         """The store has what `take_writes` said; the cache may let it go again."""
@@ -200,6 +200,7 @@ class ShardState:
             self._awaiting.append(self._added(record.key))
         self._grown = [record for record in self._grown if self._records.get(record.key) is record]
         self.failure = None
+        self._read_bytes = 0
 
     def evict(self, share: float) -> None:
         """Let go of this share of the shard's bytes, longest unused keys first."""
@@ -230,12 +231,9 @@ class ShardState:
 
     def fields(self, collection: bytes, fields: list[bytes]) -> list[bytes | None]:
         """What fields hold, values in parts joined. Raises OwnershipLost or StoreUnreachable."""
-        found: list[bytes | None] = []
-        for start in range(0, len(fields), LOAD_FIELDS_MAX):
-            found += self._call(self._load(collection, fields[start : start + LOAD_FIELDS_MAX]))
         return [
             raw if raw is None or not encoding.is_split(raw) else self._joined(collection, field, raw)
-            for field, raw in zip(fields, found, strict=True)
+            for field, raw in zip(fields, self._read(collection, fields), strict=True)
         ]
 
     def collection(self, collection: bytes) -> dict[bytes, bytes]:
@@ -256,8 +254,19 @@ class ShardState:
         return record
 
     def _load_of(self, records: Sequence[Record]) -> Load:
+        return self._load(b"", self._fields_of(records))
+
+    def _fields_of(self, records: Sequence[Record]) -> list[bytes]:
         prefixes = [variable.prefix for variable in self._variables]
-        return self._load(b"", [prefix + record.packed for record in records for prefix in prefixes])
+        return [prefix + record.packed for record in records for prefix in prefixes]
+
+    def _read(self, collection: bytes, fields: list[bytes]) -> list[bytes | None]:
+        """What fields hold as it lies there, in as many loads as that takes."""
+        found: list[bytes | None] = []
+        while len(found) < len(fields):
+            wanted = fields[len(found) : len(found) + LOAD_FIELDS_MAX]
+            found += self._call(self._load(collection, wanted))
+        return found
 
     def _load(self, collection: bytes, fields: list[bytes]) -> Load:
         return Load(self._shard, self._generation, self._epoch, collection, tuple(fields))
@@ -266,12 +275,17 @@ class ShardState:
         """Load a record, and others of the batch along with it."""
         most = max(1, LOAD_FIELDS_MAX // len(self._variables))
         others = [waiting for waiting in self._awaiting if waiting is not record and not waiting.bytes]
-        self._awaiting = others[most - 1 :]
         records = [record, *others[: most - 1]]
-        self._fill(records, self._call(self._load_of(records)))
+        rest = list(self._fill(records, self._call(self._load_of(records))))
+        if rest and rest[0] is record:
+            self._fill(rest[:1], self._read(b"", self._fields_of(rest[:1])))
+            del rest[0]
+        self._awaiting = rest + others[most - 1 :]
 
-    def _fill(self, records: Sequence[Record], raws: Sequence[bytes | None]) -> None:
+    def _fill(self, records: Sequence[Record], raws: Sequence[bytes | None]) -> Sequence[Record]:
+        """Take what a load answered; the records for which it was not enough."""
         width = len(self._variables)
+        records, rest = records[: len(raws) // width], records[len(raws) // width :]
         for number, record in enumerate(records):
             for slot, raw in enumerate(raws[number * width : (number + 1) * width]):
                 if record.values[slot] is not UNLOADED:
@@ -282,6 +296,7 @@ class ShardState:
                 else:
                     record.values[slot] = raw
         self._measure(records)
+        return rest
 
     def _value_writes(self, record: Record, slot: int, value: bytes | None) -> list[StateWrite]:
         """The writes of a value state that is gone, or that is or was in parts."""
@@ -294,10 +309,9 @@ class ShardState:
         return list(encoding.put(b"", field, value, parts_before))
 
     def _joined(self, collection: bytes, field: bytes, raw: bytes) -> bytes:
-        found: dict[bytes, bytes] = {}
-        for part in encoding.part_fields(field, encoding.part_count(raw)):
-            (found[part],) = self._call(self._load(collection, [part]))
-        return encoding.joined(field, raw, found)
+        return b"".join(
+            cast("list[bytes]", self._read(collection, encoding.part_fields(field, encoding.part_count(raw))))
+        )
 
     def _call(self, call: Load | Scan) -> Any:
         try:
@@ -308,7 +322,13 @@ class ShardState:
         if isinstance(answer, Answer):
             self.failure = OwnershipLost(self._shard, answer)
             raise self.failure
-        return answer
+        found: Any = answer
+        values = found if isinstance(call, Load) else [value for _, value in found[1]]
+        self._read_bytes += sum(len(value) for value in values if value is not None)
+        if self._read_bytes > READ_BYTES_MAX and not self.alone:
+            self.failure = TooMuch(f"reads {self._read_bytes} bytes of state")
+            raise self.failure
+        return found
 
     def _measure(self, records: Iterable[Record]) -> None:
         grown = 0
@@ -342,13 +362,11 @@ class StateCache:
         variables: Sequence[Variable],
         key_types: Sequence[str],
         load: LoadState,
-        commit_bytes_max: int,
         bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         self.variables = tuple(variables)
         self.pack_key = encoding.key_packer(key_types)
         self.load = load
-        self.commit_bytes_max = commit_bytes_max
         self.bytes = 0
         self._bytes_max = bytes_max
         self._shards: dict[str, ShardState] = {}

@@ -25,6 +25,10 @@ from penstock.store.port import StateWrite
 VALUE = b"v"
 LIST = b"l"
 MAP = b"m"
+FRAGMENTS = b"f"
+"""Collections that hold rows which come in fragments; the rest of the name is their producer's."""
+LARGE_COMMIT = b"x"
+"""The collection of a commit that is written in parts (`large_commit`)."""
 PART_BYTES = 256 << 10
 LIST_CHUNK_BYTES = 1024
 """A commit rewrites at most about this much of a list that was appended to."""

@@ -10,7 +10,7 @@
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side
 -- is redis_store.py.
 
-local VERSION = 5
+local VERSION = 6
 
 -- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
 -- written four times as fast as a field each), then what a function notes about it while it works.
@@ -587,7 +587,7 @@ end
 
 -- claim: take a shard.
 -- KEYS 1: prefix. ARGV: shard, executor, incarnation, ready list, schedule version.
--- Answers [epoch, generation, commit, offset, position, table version, finished, sink, issued, acknowledged,
+-- Answers [epoch, generation, commit, offset, position, table version, finished, within, sink, issued, acknowledged,
 -- sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
@@ -609,6 +609,7 @@ local function claim(keys, args)
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
   local answer = {
     record[EPOCH], generation(), record[COMMIT], record[OFFSET], fields['p'], record[TABLE], record[FINISHED],
+    fields['w'] or '',
   }
   for field, value in pairs(fields) do
     if string.sub(field, 1, 1) == '!' then
@@ -722,31 +723,59 @@ local function owned(p, shard, expected_generation, epoch)
   return owned_at(p, shard, now_generation, expected_generation, epoch)
 end
 
--- load: read fields of a collection.
--- KEYS 1: prefix. ARGV: shard, generation, epoch, collection, field, ... Answers [value or nil, ...] or FENCED, UNKNOWN.
+-- How many fields of a collection are read at once: their values may be large, which shows only afterwards.
+local FIELDS_FIRST, FIELDS_MAX = 16, 32
+
+-- How many to read next, after `count` of them took `size` bytes, of which `left` may still be read.
+local function fields_of(left, size, count)
+  return math.max(1, math.min(FIELDS_MAX, size > 0 and math.floor(left * count / size) or FIELDS_MAX))
+end
+
+-- load: read fields of a collection, or the first of them where their values are large.
+-- KEYS 1: prefix. ARGV: shard, generation, epoch, collection, bytes, field, ... Answers [value or nil, ...] or FENCED,
+-- UNKNOWN.
 local function load_state(keys, args)
   local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
   if not record then return refusal end
   local key = collection_key(keys[1], args[1], args[4])
-  if #args - 4 <= CHUNK then
-    return #args > 4 and redis.call('HMGET', key, unpack(args, 5)) or {}
+  if #args - 5 <= FIELDS_FIRST then
+    return #args > 5 and redis.call('HMGET', key, unpack(args, 6)) or {}
   end
-  local values = {}
-  for first = 5, #args, CHUNK do
-    local last = math.min(first + CHUNK - 1, #args)
+  local values, bytes_left, first, chunk, size = {}, tonumber(args[5]), 6, FIELDS_FIRST, 0
+  while first <= #args and bytes_left > 0 do
+    local last = math.min(first + chunk - 1, #args)
     local got = redis.call('HMGET', key, unpack(args, first, last))
-    for i = 1, last - first + 1 do values[#values + 1] = got[i] end
+    for i = 1, last - first + 1 do
+      local value = got[i]
+      values[#values + 1] = value
+      if value then size = size + #value end
+    end
+    bytes_left = tonumber(args[5]) - size
+    chunk = fields_of(bytes_left, size, #values)
+    first = last + 1
   end
   return values
 end
 
 -- scan: read a collection in chunks.
--- KEYS 1: prefix. ARGV: shard, generation, epoch, collection, cursor, count.
+-- KEYS 1: prefix. ARGV: shard, generation, epoch, collection, cursor, count, bytes.
 -- Answers [cursor, [field, value, ...]] or FENCED, UNKNOWN.
 local function scan_state(keys, args)
   local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
   if not record then return refusal end
-  return redis.call('HSCAN', collection_key(keys[1], args[1], args[4]), args[5], 'COUNT', args[6])
+  local key, cursor, found = collection_key(keys[1], args[1], args[4]), args[5], {}
+  local fields_left, bytes_left, chunk, size = tonumber(args[6]), tonumber(args[7]), FIELDS_FIRST, 0
+  repeat
+    local got = redis.call('HSCAN', key, cursor, 'COUNT', math.min(chunk, fields_left))
+    cursor = got[1]
+    for i = 1, #got[2], 2 do
+      found[#found + 1], found[#found + 2] = got[2][i], got[2][i + 1]
+      size = size + #got[2][i + 1]
+    end
+    fields_left, bytes_left = fields_left - #got[2] / 2, tonumber(args[7]) - size
+    chunk = fields_of(bytes_left, size, #found / 2)
+  until cursor == '0' or fields_left < 1 or bytes_left <= 0
+  return {cursor, found}
 end
 
 -- The changes of state that a round of a pre-copy has not copied, and those that it copies now.
@@ -895,12 +924,14 @@ local function malformed_commit()
 end
 
 -- Applies one shard's next commit, args[first] to args[last]: shard, numbers, now (us), position; groups as write_state
--- reads them; timers (name, due in ms or empty) ...; outputs (target, rows, payload) ..., those to shards first.
+-- reads them; timers (name, due in ms or empty) ...; outputs (target, rows, payload) ..., those to shards first; how
+-- far the work is within, if that changes.
 -- `now_generation`, `bounds` are the same for all commits of a call. Answers as `commit` does, nil when malformed.
 local function commit_one(p, now_generation, bounds, args, first, last)
   local shard, now_us = args[first], args[first + 2]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external, in_hand = struct.unpack('<ddddddddddddddd', args[first + 1])
+    groups, timers, outputs, external, in_hand, has_within = struct.unpack('<dddddddddddddddd', args[first + 1])
+  last = last - has_within
   local outputs_at = last - 3 * (outputs + external) + 1
   if outputs_at < first + 4 or outputs + external > PAIRS_MAX then return nil end
   local pairs_read, targets = pair_fields(args, outputs_at, outputs, external)
@@ -919,6 +950,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   record[COMMIT] = number
   if finished == 1 then record[FINISHED] = 1 end
   if has_position == 1 then fields['p'] = args[first + 3] end
+  if has_within == 1 then fields['w'] = args[last + 1] end
   if record[STATUS] == COPYING then note_changes(change, shard, record, args, first + 4, groups, timers) end
   local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, args, at, timers)
@@ -969,7 +1001,7 @@ end
 -- commit: apply the next commits of some shards, in order, each by itself: one that is refused leaves the others alone.
 -- KEYS 1: prefix. ARGV: bounds; then for each commit the number of its arguments, and those: shard, numbers (packed:
 -- generation, epoch, number, table version, offset, consumed bytes, consumed rows, finished, again, has position,
--- groups of state, timers, outputs to shards, outputs to sinks, in hand) and the rest as `commit_one` reads it.
+-- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within) and the rest as `commit_one` reads it.
 -- Answers [OK, DONE, FENCED, CONFLICT or UNKNOWN, ...]; an error for a malformed one, those before it are applied.
 local function commit(keys, args)
   local p, bounds, answers, at = keys[1], {struct.unpack(BOUNDS, args[1])}, {}, 2
@@ -1038,10 +1070,12 @@ local function outgoing(keys, args)
 end
 
 -- read_outbox: the oldest waiting entries of a pair.
--- KEYS 1: prefix. ARGV: producer, target, bytes. Answers [[id, ["PLACED_US:ROWS:BYTES", payload]], ...].
+-- KEYS 1: prefix. ARGV: producer, target, bytes, number to begin behind.
+-- Answers [[id, ["PLACED_US:ROWS:BYTES", payload]], ...].
 local function read_outbox(keys, args)
   -- how much waits in one pair is not kept: taken as too much, it is read in chunks
-  return (read_stream(outbox_key(keys[1], args[1], args[2]), 1, tonumber(args[3]), READ_ENTRIES, 1, math.huge))
+  local key, from = outbox_key(keys[1], args[1], args[2]), tonumber(args[4]) + 1
+  return (read_stream(key, from, tonumber(args[3]), READ_ENTRIES, 1, math.huge))
 end
 
 -- How many entries of a pair wait with numbers up to `number`, and how many bytes. They have no gap.
@@ -1261,7 +1295,7 @@ do
     record[DIRTY] = false
     write_back(change)
     if entries <= 0 or cursor ~= '0' then return false end
-    redis.call('HDEL', record[KEY], 'p', 'l', 'x', 'n')
+    redis.call('HDEL', record[KEY], 'p', 'w', 'l', 'x', 'n')
     local epoch, status, waiters = record[EPOCH], record[STATUS], record[WAITERS]
     for i = 1, HOT_SIZE do record[i] = 0 end
     record[EPOCH], record[STATUS], record[WAITERS] = epoch, status, waiters
@@ -1341,7 +1375,7 @@ do
     local piece = {'f'}
     for i = 1, #found[2], 2 do
       local field = found[2][i]
-      if field == 'p' or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
+      if field == 'p' or field == 'w' or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
         piece[#piece + 1], piece[#piece + 2] = field, found[2][i + 1]
       end
     end
