@@ -469,10 +469,20 @@ class Moved:
 class Outgoing(Request[list[tuple[str, str]]]):
     """Pairs with entries for targets that are not in this store: [(producer, target), ...].
 
-    At most `count` of them, without external ones.
+    At most `count` of them, without external ones; those that wait longest for a target come first. With
+    `targets` only what waits for these, in their order; behind the first `skip` that wait for the first of
+    them. So all can be looked through in calls that stay short (`sender.waiting_pairs`), and what waits for
+    one store hides nothing that waits for another.
     """
 
     count: int
+    targets: tuple[str, ...] = ()
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTargets(Request[list[str]]):
+    """The targets of the pairs that `Outgoing` tells, in order of their names."""
 
 
 @dataclass(frozen=True, slots=True)
