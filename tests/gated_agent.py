@@ -96,9 +96,13 @@ class GatedStore(NodeStore):
 
 
 class GatedMoveDriver(MoveDriver):
-    def __init__(self, store_id: str, open_store: OpenStore, *told: Any) -> None:
+    def __init__(self, store_id: str, open_store: OpenStore, *told: Any, **more: Any) -> None:
         folder = Path(os.environ["PENSTOCK_GATE"])
-        super().__init__(store_id, lambda there, uid: GatedStore(open_store(there, uid), folder), *told)
+
+        def gated(there: str, uid: str) -> GatedStore:
+            return GatedStore(open_store(there, uid), folder)
+
+        super().__init__(store_id, gated, *told, **more)
 
 
 if __name__ == "__main__":

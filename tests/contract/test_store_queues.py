@@ -6,7 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.store.port import Answer, Append, Moved, Outgoing, ReadOutbox, WaitOutgoing, WaitReady
+from penstock.store.port import (
+    Answer,
+    Append,
+    Moved,
+    Outgoing,
+    OutgoingTargets,
+    ReadOutbox,
+    WaitOutgoing,
+    WaitReady,
+)
 from store_backends import Backend
 from store_scenario import NOW_US, SMALL, Scene, out, payloads
 
@@ -263,6 +272,23 @@ def test_outgoing_answers_no_more_pairs_than_asked(scene: Scene) -> None:
     scene.set_up("src/0")
     scene.commit("src/0", *[out(f"far/{n}") for n in range(5)], again=True)
     assert len(scene.store.call(Outgoing(3))) == 3
+
+
+def test_outgoing_pairs_are_told_by_target_and_page_by_page(scene: Scene) -> None:
+    scene.set_up("src/0", "src/1", "mid/0")
+    for producer in ("src/0", "src/1"):
+        scene.commit(producer, out("far/0"), out("far/1"), out("mid/0"), again=True)
+    assert scene.store.call(OutgoingTargets()) == ["far/0", "far/1"]
+    both = [("src/0", "far/1"), ("src/1", "far/1")]
+    assert scene.store.call(Outgoing(10, ("far/1",))) == both
+    assert scene.store.call(Outgoing(10, ("mid/0", "far/9", "far/1"))) == both
+    assert scene.store.call(Outgoing(3, ("far/1", "far/0"))) == [*both, ("src/0", "far/0")]
+    assert scene.store.call(Outgoing(3, ("far/1", "far/0"), skip=1)) == [
+        ("src/1", "far/1"), ("src/0", "far/0"), ("src/1", "far/0"),
+    ]  # fmt: skip
+    scene.create("far/0")
+    assert scene.store.call(OutgoingTargets()) == ["far/1"]
+    assert scene.store.call(Outgoing(10, ("far/0",))) == []
 
 
 def test_waiting_for_outgoing_entries_tells_of_those_that_wait(scene: Scene, backend: Backend) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from penstock.store import sender
 from penstock.store.port import Answer, Append, NodeStore, Request, StoreUnreachable
-from penstock.store.sender import Delivered, Obstacle, deliver_once
+from penstock.store.sender import PAIRS_AT_ONCE, Delivered, Obstacle, deliver_once
 from store_backends import Backend, LossyStore
 from store_scenario import Scene, out, payloads
 
@@ -46,6 +47,14 @@ class Pair:
         for one in fetched.shards:
             self.target.commit(one.shard, entries=one.entries)
         return [p for one in fetched.shards if one.shard == target for p in payloads(one.entries)]
+
+
+class Away(LossyStore):
+    """One that does not answer; `calls` are those that were tried."""
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        self.calls += 1
+        raise StoreUnreachable
 
 
 @pytest.fixture
@@ -180,6 +189,31 @@ def test_an_unreachable_home_is_an_obstacle_of_its_pairs_only(pair: Pair) -> Non
     away = LossyStore(pair.target.store, 0, reply_lost=False)
     delivered = deliver_once(pair.source.store, lambda t: away if t == "mid/0" else pair.target.store)
     assert delivered == Delivered(1, True, {MID: Obstacle.UNREACHABLE})
+
+
+def test_an_unreachable_home_is_asked_once_in_a_pass(pair: Pair) -> None:
+    """Else a pass takes a connect's time for each few of thousands of pairs."""
+    targets = [f"far/{n}" for n in range(2 * PAIRS_AT_ONCE)]
+    for target in targets:
+        pair.send(1, target=target)
+    away = Away(pair.target.store, -1, reply_lost=False)
+    delivered = deliver_once(pair.source.store, lambda _: away)
+    assert delivered.obstacles == {("src/0", target): Obstacle.UNREACHABLE for target in targets}
+    assert away.calls == 1
+
+
+def test_all_pairs_of_targets_come_page_by_page(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "PAIRS_A_LOOK", 2)
+    monkeypatch.setattr(sender, "TARGETS_A_LOOK", 3)
+    targets = [f"far/{n}" for n in range(5)]
+    for target in targets:
+        for producer in ("src/0", "src/1"):
+            pair.send(1, producer=producer, target=target)
+    pages = list(sender.waiting_pairs(pair.source.store, targets))
+    assert max(map(len, pages)) == 2
+    assert sorted(p for page in pages for p in page) == pair.source.outgoing()
+    alone = list(sender.waiting_pairs(pair.source.store, targets[:1]))
+    assert sorted(p for page in alone for p in page) == [("src/0", "far/0"), ("src/1", "far/0")]
 
 
 @pytest.mark.parametrize("reply_lost", [False, True], ids=["call lost", "reply lost"])

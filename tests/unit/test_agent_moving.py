@@ -16,6 +16,7 @@ from penstock.store.move_progress import MoveObstacle, MoveStep
 from penstock.store.mover import MoveKind
 from penstock.store.moves import Chunk, Freeze, Install, ReadMove, Thaw
 from penstock.store.port import NodeStore, Request, ShardStatus, StateSnapshot, StateWrite, StoreUnreachable
+from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
     LET_GO_S,
     MOVES_AT_ONCE,
@@ -26,6 +27,7 @@ from penstock_operator.agent.moving import (
 from penstock_operator.agent.store_side import DueMove
 from store_backends import MemoryBackend, StoreMeanwhile
 from store_scenario import SHARDS, out
+from task_scene import Between
 
 X = "mid/0"
 KEY = ("t1", X)
@@ -129,6 +131,50 @@ def test_a_shard_whose_move_is_stuck_is_let_go_and_moves_when_it_can(scene: Scen
     scene.away = False
     assert scene.finished.wait(WAIT_S)
     assert scene.moving.b.measure(X).status is ShardStatus.ACTIVE
+
+
+def test_a_bug_in_a_move_ends_no_mover_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock_operator.agent.moving._AGAIN_AFTER_BUG_S", 0.01)
+    scene, faults, failing = MoveScene(MemoryBackend()), ThreadFaults(), [KeyError("h")]
+    scene.send_home(X, "s2")
+
+    def open_store(store_id: str, _: str) -> NodeStore:
+        if failing:
+            raise failing.pop()
+        return scene.at[store_id].store
+
+    arrived: Queue[tuple[str, str, str]] = Queue()
+    driver = MoveDriver("s1", open_store, lambda *told: arrived.put(told), lambda: None, faults=faults)
+    driver.start()
+    driver.want([DueMove(*KEY, MoveKind.MOVE, "s2", scene.version)])
+    try:
+        assert arrived.get(timeout=WAIT_S) == (*KEY, "s2")
+        assert faults.counts == {"mover": 1}
+        assert "KeyError" in faults.last
+    finally:
+        driver.stop()
+        driver.join(WAIT_S)
+
+
+def test_connections_of_a_topology_that_nothing_moves_of_are_closed() -> None:
+    scene, closed = MoveScene(MemoryBackend()), Queue[str]()
+    scene.send_home(X, "s2")
+
+    class Line(Between):
+        def close(self) -> None:
+            closed.put("closed")
+
+    ended = threading.Event()
+    driver = MoveDriver("s1", lambda store, _: Line(scene.at[store].store), lambda *_: None, ended.set)
+    driver.start()
+    driver.want([DueMove(*KEY, MoveKind.MOVE, "s2", scene.version)])
+    try:
+        assert ended.wait(WAIT_S)
+        driver.want([])
+        assert [closed.get(timeout=WAIT_S) for _ in ("s1", "s2")] == ["closed"] * 2
+    finally:
+        driver.stop()
+        driver.join(WAIT_S)
 
 
 def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_still_waits_for_none(

@@ -23,9 +23,14 @@ OPENED = OpenedStore("run", 1)
 class Asked(Between):
     """Keeps the calls of each round trip, by name."""
 
-    def __init__(self, store: MemoryStore, sent: list[list[str]]) -> None:
+    def __init__(self, store: MemoryStore, sent: list[list[str]], name: str, lines: list[str]) -> None:
         super().__init__(store)
         self._sent = sent
+        self._name, self._lines = name, lines
+        self._lines.append(name)
+
+    def close(self) -> None:
+        self._lines.remove(self._name)
 
     def call(self, call: Request[Any]) -> Any:
         return self.pipeline([call])[0]
@@ -44,9 +49,13 @@ class Side:
         self.store.call(OpenStore("a"))
         self.store.call(Create("mid/0"))
         self.sent: list[list[str]] = []
+        self.open: list[str] = []
+        """Stores to which there is a connection, each as often as there is one."""
         self.cache = ScheduleCache()
         self._side = StoreSide(
-            "a", "a", lambda _, uid: Asked(MemoryStore(self.node, uid, Bounds()), self.sent)
+            "a",
+            "a",
+            lambda store, uid: Asked(MemoryStore(self.node, uid, Bounds()), self.sent, store, self.open),
         )
 
     def turn(self, *items: dict[str, Any]) -> Turn:
@@ -87,3 +96,37 @@ def test_records_of_a_topology_with_many_shards_are_asked_for_in_parts(side: Sid
     assert [move.shard for move in turn.moves] == ["mid/0"]
     assert side.sent[0] == ["Publish"]
     assert side.sent.count(["Measure"]) == 2
+
+
+def test_a_topology_is_alive_while_it_has_schedules_or_something_in_the_store(side: Side) -> None:
+    assert side.turn().alive == {UID}
+    side.cache.listed([])
+    assert side.turn().alive == {UID}, "its state is there still"
+    side.cache.listed([])
+    assert side.turn().retracted == (UID,)
+    assert side.turn().alive == frozenset()
+
+
+def test_a_topology_that_left_nothing_here_is_not_alive_once_its_schedules_are_gone(side: Side) -> None:
+    other = item(1, name="other-mid", uid="object-2", homes={})
+    other["spec"]["topologyUid"] = other["metadata"]["labels"]["penstock.dev/topology-uid"] = "state-2"
+    side.node.topologies.clear()
+    side.cache.listed([other])
+    side.turn()
+    side.node.topologies.clear()
+    side.cache.listed([])
+    assert side.turn().alive == frozenset()
+
+
+def test_another_store_is_connected_to_only_while_something_is_missing_here(side: Side) -> None:
+    side.turn(item(2, homes={"0": "a", "5": "a"}))
+    side.turn()
+    assert "b" in side.open
+    side.store.call(Create("mid/5"))
+    side.turn()
+    assert set(side.open) == {"a"}
+    side.cache.listed([])
+    side.turn()
+    side.cache.listed([])
+    assert side.turn().retracted == (UID,)
+    assert side.open == ["a"], "the one for what is asked of a store as a whole"

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from penstock.metrics.rows import (
     HELD_ROW_NAME,
     HeldRow,
@@ -22,6 +24,7 @@ from penstock.store.port import (
     OpenStore,
     PutMetrics,
     ShardCounters,
+    ShardStatus,
     StoreUnreachable,
 )
 from penstock_operator.cluster.store_reader import StoreReader
@@ -100,6 +103,24 @@ def test_a_reading_has_rows_counters_and_partitions() -> None:
         assert isinstance(reading.shards["numbers/0"], ShardCounters)
         assert reading.shards["numbers/1"] is None
         assert readings["n2"].workers == {}
+
+    tell(story)
+
+
+@pytest.mark.parametrize(
+    "status", [ShardStatus.INSTALLING, ShardStatus.FROZEN, ShardStatus.DEPARTED, ShardStatus.MOVED]
+)
+def test_what_waits_for_a_shard_that_is_not_at_its_home_is_not_known_and_not_nothing(
+    status: ShardStatus,
+) -> None:
+    async def story(scene: Scene) -> None:
+        scene.store("n1").call(Create("count/0"))
+        scene.store("n1").call(Create("count/1"))
+        shards = scene.nodes["n1"].topology("t1").shards
+        shards["count/0"].status, shards["count/1"].status = status, ShardStatus.COPYING
+        reading = (await scene.read(n1=("count/0", "count/1")))["n1"]
+        assert reading.shards["count/0"] is None
+        assert isinstance(reading.shards["count/1"], ShardCounters)
 
     tell(story)
 

@@ -38,6 +38,7 @@ from penstock.store.port import (
     StoreUnreachable,
     Tasks,
     WorkerAssignment,
+    told_here,
 )
 from penstock_worker.clock import Clock
 from penstock_worker.control_watch import ControlWatch
@@ -324,7 +325,7 @@ class MainProcess:
         shards: dict[str, dict[str, ShardCounters]] = {}
         for executor in self._assigned.values():
             counters = self._store.call(Measure(executor.shards))
-            found = zip(executor.shards, counters, strict=True)
+            found = zip(executor.shards, told_here(counters), strict=True)
             shards.setdefault(executor.operator, {}).update({s: c for s, c in found if c is not None})
         # Rows of an earlier start stay until a task of this one overwrites them.
         own = tuple(task for task in tasks if task.ready.endswith(f".{self._incarnation}"))

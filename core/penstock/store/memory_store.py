@@ -61,6 +61,7 @@ from penstock.store.port import (
     Moved,
     OpenStore,
     Outgoing,
+    OutgoingTargets,
     Owner,
     ProtocolMismatch,
     Publish,
@@ -123,6 +124,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             Failures: self._failures,
             Append: self._append,
             Outgoing: self._outgoing,
+            OutgoingTargets: self._outgoing_targets,
             WaitOutgoing: self._wait_outgoing,
             ReadOutbox: self._read_outbox,
             Acknowledge: self._acknowledge,
@@ -485,7 +487,16 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         return Answer.OK
 
     def _outgoing(self, call: Outgoing) -> list[tuple[str, str]]:
-        return list(self._data.outgoing)[: call.count]
+        if not call.targets:
+            return list(self._data.outgoing)[: call.count]
+        pairs: list[tuple[str, str]] = []
+        for number, target in enumerate(call.targets):
+            waiting = [pair for pair in self._data.outgoing if pair[1] == target]
+            pairs += waiting[0 if number else call.skip :]
+        return pairs[: call.count]
+
+    def _outgoing_targets(self, _: OutgoingTargets) -> list[str]:
+        return sorted({target for _, target in self._data.outgoing})
 
     def _wait_outgoing(self, _: WaitOutgoing) -> bool:
         return bool(self._data.outgoing)

@@ -20,7 +20,7 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -481,10 +481,20 @@ class Moved:
 class Outgoing(Request[list[tuple[str, str]]]):
     """Pairs with entries for targets that are not in this store: [(producer, target), ...].
 
-    At most `count` of them, without external ones.
+    At most `count` of them, without external ones; those that wait longest for a target come first. With
+    `targets` only what waits for these, in their order; behind the first `skip` that wait for the first of
+    them. So all can be looked through in calls that stay short (`sender.waiting_pairs`), and what waits for
+    one store hides nothing that waits for another.
     """
 
     count: int
+    targets: tuple[str, ...] = ()
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingTargets(Request[list[str]]):
+    """The targets of the pairs that `Outgoing` tells, in order of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -625,7 +635,8 @@ class ReadMetrics(Request[dict[str, bytes]]):
 
 @dataclass(frozen=True, slots=True)
 class Measure(Request["list[ShardCounters | None]"]):
-    """Counters of the named shards' records. Answers [ShardCounters | None, ...] in their order."""
+    """Counters of the named shards' records, whatever their status. Answers [ShardCounters | None, ...] in
+    their order; who wants figures asks `told_here` of them."""
 
     shards: tuple[str, ...]
 
@@ -633,7 +644,7 @@ class Measure(Request["list[ShardCounters | None]"]):
 @dataclass(frozen=True, slots=True)
 class ShardCounters:
     """Totals since creation; they survive every owner. A difference across `generation` is
-    missing, not zero (promise 7)."""
+    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`."""
 
     epoch: int
     generation: int
@@ -647,6 +658,20 @@ class ShardCounters:
     executor: str
     finished: bool
     status: ShardStatus = ShardStatus.ACTIVE
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the figures are the shard's own. Those of one that is on its way, or gone, are another
+        store's to tell: what stands here is a part of them, or zeros."""
+        return self.status in _OWNED_AT
+
+
+_OWNED_AT = frozenset({ShardStatus.ACTIVE, ShardStatus.COPYING})
+
+
+def told_here(counters: Iterable[ShardCounters | None]) -> list[ShardCounters | None]:
+    """What a store's counters say of their shards: None for one that is unknown, or not here (promise 7)."""
+    return [one if one is not None and one.is_here else None for one in counters]
 
 
 @dataclass(frozen=True, slots=True)

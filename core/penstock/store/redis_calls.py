@@ -38,6 +38,7 @@ from penstock.store.port import (
     Moved,
     OpenStore,
     Outgoing,
+    OutgoingTargets,
     ProtocolMismatch,
     Publish,
     PutMetrics,
@@ -125,6 +126,7 @@ class RedisCalls:
             Failures: _CallForm(self._failures, _texts),
             Append: _CallForm(self._append, _answer_or_moved),
             Outgoing: _CallForm(self._outgoing, _pairs),
+            OutgoingTargets: _CallForm(self._outgoing_targets, _names),
             ReadOutbox: _CallForm(self._read_outbox, _waiting),
             Acknowledge: _CallForm(self._acknowledge, _answer),
             Assignment: _CallForm(self._assignment, worker_assignment),
@@ -257,7 +259,10 @@ class RedisCalls:
         )
 
     def _outgoing(self, call: Outgoing) -> Command:
-        return (*self._heads["outgoing"], call.count)
+        return (*self._heads["outgoing"], call.count, call.skip, *call.targets)
+
+    def _outgoing_targets(self, _: OutgoingTargets) -> Command:
+        return (b"SMEMBERS", self._keys.outgoing)
 
     def _read_outbox(self, call: ReadOutbox) -> Command:
         return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max, call.after)
@@ -421,7 +426,7 @@ def _as_it_is(_: Any, reply: Any) -> Any:
     return reply
 
 
-def _names(_: Topologies, reply: set[bytes]) -> list[str]:
+def _names(_: Topologies | OutgoingTargets, reply: set[bytes]) -> list[str]:
     return sorted(name.decode() for name in reply)
 
 

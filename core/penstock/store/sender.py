@@ -9,7 +9,7 @@ are not its business, their shard's owner writes those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -35,6 +35,9 @@ Pair = tuple[str, str]
 """Producer and target, both shards."""
 
 PAIRS_AT_ONCE = 32
+PAIRS_A_LOOK = 1000
+TARGETS_A_LOOK = 256
+"""What one look at an outbox asks for at most: then it takes the store a millisecond."""
 
 
 class Obstacle(StrEnum):
@@ -54,6 +57,10 @@ class Obstacle(StrEnum):
     """The target's home did not answer."""
     FULL = "FULL"
     """The target's home is at its memory limit, or cannot write to its disk."""
+
+
+TAKES_NOTHING = frozenset({Obstacle.UNREACHABLE, Obstacle.FULL})
+"""Obstacles of a whole store: it takes no entry of any pair now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,24 @@ _OBSTACLES = {
     Answer.UNKNOWN: Obstacle.UNKNOWN,
     Answer.GAP: Obstacle.GAP,
 }
+
+
+def waiting_pairs(source: NodeStore, targets: Sequence[str]) -> Iterator[list[Pair]]:
+    """Pairs with entries for these targets, a page at a time, each read when it is asked for.
+
+    What leaves a line between two pages shifts it: whoever has delivered something looks once more.
+    """
+    for first in range(0, len(targets), TARGETS_A_LOOK):
+        left, skip = tuple(targets[first : first + TARGETS_A_LOOK]), 0
+        while left:
+            pairs = source.call(Outgoing(PAIRS_A_LOOK, left, skip))
+            if pairs:
+                yield pairs
+            if len(pairs) < PAIRS_A_LOOK:
+                break
+            last = pairs[-1][1]
+            skip = sum(target == last for _, target in pairs) + (skip if last == left[0] else 0)
+            left = left[left.index(last) :]
 
 
 def deliver_once(
@@ -107,19 +132,21 @@ def deliver_pairs(
     """One pass over these pairs, `PAIRS_AT_ONCE` at a time.
 
     A second try follows an answer that fresh knowledge may mend: MOVED (ask the look-up again) and
-    GAP (another sender may have trimmed the outbox since it was read).
+    GAP (another sender may have trimmed the outbox since it was read). A home that takes nothing is not
+    asked again in this pass.
     """
+    taking_nothing: dict[int, Obstacle] = {}
     entries = 0
     more = False
     oldest_us = 0
     obstacles: dict[Pair, Obstacle] = {}
     for first in range(0, len(pairs), PAIRS_AT_ONCE):
         batch = pairs[first : first + PAIRS_AT_ONCE]
-        tries = _try_pairs(source, home_of, batch, bytes_max, refused)
+        tries = _try_pairs(source, home_of, batch, bytes_max, refused, taking_nothing)
         again = [pair for pair, one in tries.items() if one.obstacle in {Obstacle.MOVED, Obstacle.GAP}]
         if again:
             earlier = tries
-            tries = tries | _try_pairs(source, home_of, again, bytes_max, refused)
+            tries = tries | _try_pairs(source, home_of, again, bytes_max, refused, taking_nothing)
             for pair in again:
                 tries[pair].take_over(earlier[pair])
         for pair, one in tries.items():
@@ -148,11 +175,25 @@ class _PairDelivery:
 
 
 def _try_pairs(
-    source: NodeStore, home_of: HomeOf, pairs: Sequence[Pair], bytes_max: int, refused: Refused | None
+    source: NodeStore,
+    home_of: HomeOf,
+    pairs: Sequence[Pair],
+    bytes_max: int,
+    refused: Refused | None,
+    taking_nothing: dict[int, Obstacle],
 ) -> dict[Pair, _PairDelivery]:
-    """Append the pairs' oldest entries at the targets' homes and acknowledge them."""
+    """Append the pairs' oldest entries at the targets' homes and acknowledge them.
+
+    `taking_nothing`: homes, by id, that took nothing so far, and why; those that are met are added.
+    """
     tries = {pair: _PairDelivery(obstacle=Obstacle.UNKNOWN) for pair in pairs}
-    homes = [(pair, home) for pair in tries if (home := home_of(pair[1])) is not None]
+    homes = []
+    for pair in pairs:
+        home = home_of(pair[1])
+        if home is not None and id(home) in taking_nothing:
+            tries[pair] = _PairDelivery(obstacle=taking_nothing[id(home)])
+        elif home is not None:
+            homes.append((pair, home))
     if not homes:
         return tries
     read = source.pipeline([ReadOutbox(producer, target, bytes_max) for (producer, target), _ in homes])
@@ -165,8 +206,8 @@ def _try_pairs(
             for number, placed_us, rows, payload in waiting
         ]
     for home, appends in waiting_at.values():
-        if appends:
-            _append(home, appends, tries, refused)
+        if appends and (obstacle := _append(home, appends, tries, refused)) is not None:
+            taking_nothing[id(home)] = obstacle
     acknowledged = [Acknowledge(*pair, one.last) for pair, one in tries.items() if one.last]
     if acknowledged:
         source.pipeline(acknowledged)
@@ -175,15 +216,15 @@ def _try_pairs(
 
 def _append(
     home: NodeStore, appends: Sequence[Append], tries: dict[Pair, _PairDelivery], refused: Refused | None
-) -> None:
-    """Send entries to one home, and note for each pair how far it came."""
+) -> Obstacle | None:
+    """Send entries to one home, and note for each pair how far it came. Answers why it takes nothing."""
     try:
         answers = home.pipeline(appends)
     except (StoreUnreachable, StoreFull) as error:
         obstacle = Obstacle.FULL if isinstance(error, StoreFull) else Obstacle.UNREACHABLE
         for append in appends:
             tries[append.producer, append.target] = _PairDelivery(obstacle=obstacle)
-        return
+        return obstacle
     for append, answer in zip(appends, answers, strict=True):
         one = tries[append.producer, append.target]
         if one.obstacle is not None:
@@ -197,3 +238,4 @@ def _append(
         one.more = False
         if refused is not None:
             refused(append.target, answer)
+    return None

@@ -36,6 +36,8 @@ PASSWORD_FILE = "PENSTOCK_STORE_PASSWORD_FILE"  # noqa: S105 - the name of a var
 _CONNECT_TIMEOUT_S = 2.0
 _READ_BYTES = 1 << 16
 _NOT_YET = object()
+_AWAY = {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED"}
+"""Codes of errors that pass by themselves."""
 
 # hiredis' own annotation knows only tuples of one
 _pack = cast("Callable[[Command], bytes]", hiredis.pack_command)
@@ -228,7 +230,12 @@ def translate(message: str) -> PenstockError | ServerError:
         )
     if code == "NOPERM" or "ACL failure in script" in message:
         return PermanentError(f"the store does not allow this user's call ({message}): check its users.acl")
-    if code in {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN"}:
+    if code in {"NOAUTH", "WRONGPASS"}:
+        return PermanentError(
+            f"the store does not know who calls ({message}): its URL must name one of the store's users, and"
+            f" {PASSWORD_FILE} the file with that user's password"
+        )
+    if code in _AWAY or message.startswith("ERR max number of clients"):
         return StoreUnreachable(f"the store does not take calls now: {message}")
     if message.startswith("ERR Function not found"):
         return ProtocolMismatch(

@@ -59,6 +59,8 @@ def _told(view: AgentView) -> dict[str, object]:
         "listAgeSeconds": view.listing_age_s,
         "schedules": len(view.schedules),
         "movesDue": view.moves_due,
+        "threadFaults": dict(view.thread_faults),
+        "lastThreadFault": view.last_fault,
     }
 
 
@@ -90,7 +92,12 @@ class AgentCollector(Collector):
         finished.add_metric([], view.moves.finished)
         copied = CounterMetricFamily("penstock_agent_moved_bytes", "Bytes copied by moves")
         copied.add_metric([], view.moves.copied_bytes)
-        yield from (finished, copied)
+        faults = CounterMetricFamily(
+            "penstock_agent_thread_faults", "Threads that a bug ended, and that began anew", labels=["thread"]
+        )
+        for thread, count in view.thread_faults.items():
+            faults.add_metric([thread], count)
+        yield from (finished, copied, faults)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -20,6 +20,7 @@ from penstock.store.move_progress import MoveProgress, MoveStep
 from penstock.store.mover import MoveKind, go_back_once, let_go_once, move_once, tidy_once
 from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.copy_pace import CopyPace
+from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 from penstock_operator.agent.store_side import DueMove, OpenStore
 
 _LOG = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ _CHUNKS_AHEAD_BETWEEN_RESTS = 2
 """So many once it rests, or is about to, so that no rest is long. A shard that stands still is copied without
 any."""
 _AGAIN_S = 0.2
+_AGAIN_AFTER_BUG_S = 5.0
+"""What ends one thread is not to end them all, one after the other."""
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go."""
 
@@ -68,6 +71,7 @@ class MoveDriver:
         finished: Callable[[], None],
         clock_s: Callable[[], float] = time.monotonic,
         rest_s: Callable[[float], object] | None = None,
+        faults: ThreadFaults | None = None,
     ) -> None:
         self._store_id = store_id
         self._open_store = open_store
@@ -83,7 +87,7 @@ class MoveDriver:
         self._stuck_since_s: dict[_Key, float] = {}
         self._progress: dict[_Key, MoveProgress] = {}
         self._threads = [
-            threading.Thread(target=self._run, name=f"mover-{number}", daemon=True)
+            KeptThread("mover", self._run, faults or ThreadFaults(), self._stopping, name=f"mover-{number}")
             for number in range(MOVES_AT_ONCE)
         ]
         self.count = MoveCount()
@@ -95,6 +99,7 @@ class MoveDriver:
     def want(self, moves: Sequence[DueMove]) -> None:
         """All that has to be done now, in order; takes the place of what was wanted before."""
         with self._condition:
+            topologies = {uid for uid, _ in self._wanted}
             self._wanted = {(move.topology_uid, move.shard): move for move in moves}
             remembered: tuple[dict[_Key, Any], ...] = (
                 self._not_before_s, self._stuck_since_s, self._progress,
@@ -102,7 +107,11 @@ class MoveDriver:
             for about in remembered:
                 for key in about.keys() - self._wanted.keys():
                     del about[key]
-            self._condition.notify(len(moves))
+            if topologies <= {uid for uid, _ in self._wanted}:
+                self._condition.notify(len(moves))
+            else:
+                # everybody has connections to close
+                self._condition.notify_all()
 
     def progress(self) -> dict[tuple[str, str], MoveProgress]:
         """How far each move was seen last, by (topology uid, shard), of those that are still wanted."""
@@ -117,32 +126,40 @@ class MoveDriver:
 
     def join(self, deadline_s: float) -> None:
         for thread in self._threads:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            thread.join(deadline_s - time.monotonic())
 
     def _run(self) -> None:
         stores: dict[_Key, NodeStore] = {}
         pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, self._clock_s())
-        while (move := self._next()) is not None:
-            key = (move.topology_uid, move.shard)
-            again_s: float | None = _AGAIN_S
-            try:
-                if self._drive(move, stores, pace):
-                    again_s = None
-            except PenstockError as error:
-                _LOG.warning("the move of %s has to wait: %s", move.shard, error)
+        try:
+            while (move := self._next(stores)) is not None:
+                self._go_on(move, stores, pace)
+        finally:
+            for store in stores.values():
+                store.close()
+
+    def _go_on(self, move: DueMove, stores: dict[_Key, NodeStore], pace: CopyPace) -> None:
+        """Take a move as far as it goes now, and say when it comes again."""
+        key = (move.topology_uid, move.shard)
+        again_s: float | None = _AGAIN_AFTER_BUG_S
+        try:
+            again_s = None if self._drive(move, stores, pace) else _AGAIN_S
+        except PenstockError as error:
+            again_s = _AGAIN_S
+            _LOG.warning("the move of %s has to wait: %s", move.shard, error)
+        finally:
             with self._condition:
                 self._under_way.discard(key)
                 if again_s is None:
                     self._wanted.pop(key, None)
                 else:
                     self._not_before_s[key] = self._clock_s() + again_s
-            if again_s is None:
-                self._finished()
-        for store in stores.values():
-            store.close()
+        if again_s is None:
+            self._finished()
 
-    def _next(self) -> DueMove | None:
-        """The next shard that nobody is at; waits for one. None when it is time to end."""
+    def _next(self, stores: dict[_Key, NodeStore]) -> DueMove | None:
+        """The next shard that nobody is at; waits for one. None when it is time to end. Connections in
+        `stores` of topologies that nothing is wanted of are closed."""
         with self._condition:
             while not self._stopping.is_set():
                 now_s = self._clock_s()
@@ -151,6 +168,9 @@ class MoveDriver:
                     if self._not_before_s.get(key, 0.0) <= now_s:
                         self._under_way.add(key)
                         return self._wanted[key]
+                topologies = {uid for uid, _ in self._wanted}
+                for line in [line for line in stores if line[1] not in topologies]:
+                    stores.pop(line).close()
                 wait_s = min((self._not_before_s[key] - now_s for key in ready), default=None)
                 self._condition.wait(wait_s)
             return None

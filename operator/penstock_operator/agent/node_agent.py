@@ -23,7 +23,9 @@ from penstock.schedule.record import AppliedPlace
 from penstock.store.port import NodeStore
 from penstock.store.redis_store import RedisStore
 from penstock_operator.agent import decisions
-from penstock_operator.agent.delivery import DeliveryCount, TopologyDelivery
+from penstock_operator.agent.delivery import TopologyDelivery
+from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
+from penstock_operator.agent.link import DeliveryCount
 from penstock_operator.agent.moving import MoveCount, MoveDriver
 from penstock_operator.agent.routes import Routes
 from penstock_operator.agent.schedule_feed import NOTHING, ScheduleCache, ScheduleFeed, SeenSchedule, Snapshot
@@ -66,6 +68,10 @@ class AgentView:
     """Topology uid -> what it holds in this store, where that is known."""
     quota_bytes: Mapping[str, int]
     """Topology uid -> what it may hold."""
+    thread_faults: Mapping[str, int]
+    """Kind of thread -> how often a bug ended one, which began anew."""
+    last_fault: str
+    """What the last one was, "" without any."""
 
 
 class NodeAgent:
@@ -81,19 +87,22 @@ class NodeAgent:
         self._listed_at_s: float | None = None
         self._turned_at_s: float | None = None
         self._addresses: dict[str, str] = {}
+        self._faults = ThreadFaults()
         server = StoreServer(settings.store_url, settings.store_id)
-        self._keeper = StoreKeeper(server, settings.memory_bytes, self._store_changed)
+        self._keeper = StoreKeeper(server, settings.memory_bytes, self._store_changed, self._faults)
         self._server = StoreServer(settings.store_url, settings.store_id)
         self._fsync: tuple[OpenedStore, bool] | None = None
         self._side = StoreSide(settings.node, settings.store_id, self._open_store)
         self._weighing = Weighing(settings.node, self._side.store_of, lambda: time.time_ns() // 1000)
         self._held_bytes: Mapping[str, int] = {}
         self._memory = ScheduleMemory(settings.store_url)
-        self._movers = MoveDriver(settings.store_id, self._open_store, self._arrived, self._wake)
+        self._movers = MoveDriver(
+            settings.store_id, self._open_store, self._arrived, self._wake, faults=self._faults
+        )
         self._deliveries: dict[str, tuple[Routes, TopologyDelivery]] = {}
-        self._turns = threading.Thread(target=self._make_turns, name="turns", daemon=True)
         self._woken = threading.Event()
         self._stopped = threading.Event()
+        self._turns = KeptThread("turns", self._make_turns, self._faults, self._stopped)
         self._confirmed: deque[tuple[SeenSchedule, AppliedPlace]] = deque()
         self._reported: dict[str, AppliedPlace] = {}
         self._due_moves = 0
@@ -149,6 +158,8 @@ class NodeAgent:
                 for seen in self._snapshot.schedules.values()
                 if seen.store_memory_bytes is not None
             },
+            thread_faults=self._faults.counts,
+            last_fault=self._faults.last,
         )
 
     # --- told by others
@@ -190,12 +201,20 @@ class NodeAgent:
     # --- the turns' thread
 
     def _make_turns(self) -> None:
+        try:
+            self._make_turns_until_stopped()
+        finally:
+            self._side.close()
+            self._memory.close()
+            self._server.close()
+
+    def _make_turns_until_stopped(self) -> None:
         said_at_s = float("-inf")
         while True:
             self._woken.wait(RESYNC_S)
             self._woken.clear()
             if self._stopped.is_set():
-                break
+                return
             opened = self._keeper.opened
             if opened is None:
                 self._memory.forget()
@@ -206,9 +225,6 @@ class NodeAgent:
                 if self._clock_s() - said_at_s >= _TROUBLE_LOG_S:
                     said_at_s = self._clock_s()
                     _LOG.warning("the store is not up to date: %s", error)
-        self._side.close()
-        self._memory.close()
-        self._server.close()
 
     def _make_turn(self, opened: OpenedStore) -> None:
         snapshot = self._snapshot
@@ -222,7 +238,8 @@ class NodeAgent:
         turn = self._side.turn(snapshot, opened, self._clock_s())
         self._due_moves = len(turn.moves)
         self._movers.want(turn.moves)
-        for uid in turn.retracted:
+        gone = self._deliveries.keys() - turn.alive if turn.alive is not None else set()
+        for uid in {*turn.retracted, *gone}:
             self._end_delivery(uid)
         if snapshot.listing:
             self._memory.keep(snapshot.objects)
@@ -256,7 +273,7 @@ class NodeAgent:
     def _begin_delivery(self, uid: str) -> tuple[Routes, TopologyDelivery]:
         routes = Routes()
         delivery = TopologyDelivery(
-            self._settings.store_url, self._url_of, lambda url: RedisStore(url, uid), routes
+            self._settings.store_url, self._url_of, lambda url: RedisStore(url, uid), routes, self._faults
         )
         delivery.start()
         return routes, delivery
@@ -277,7 +294,7 @@ class NodeAgent:
         for delivery in deliveries:
             delivery.join(deadline_s)
         self._movers.join(deadline_s)
-        self._turns.join(max(0.0, deadline_s - time.monotonic()))
+        self._turns.join(deadline_s - time.monotonic())
         self._keeper.stop()
 
     # --- reports, on the event loop

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from penstock.errors import PenstockError
 from penstock.store.port import StoreUnreachable
+from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 from penstock_operator.agent.store_server import StoreServer
 
 _LOG = logging.getLogger(__name__)
@@ -35,13 +36,17 @@ class StoreKeeper:
     """Tells of each opening and each loss; `opened` and `fault` are the state now, for any thread."""
 
     def __init__(
-        self, server: StoreServer, memory_bytes: int, changed: Callable[[OpenedStore | None], None]
+        self,
+        server: StoreServer,
+        memory_bytes: int,
+        changed: Callable[[OpenedStore | None], None],
+        faults: ThreadFaults | None = None,
     ) -> None:
         self._server = server
         self._memory_bytes = memory_bytes
         self._changed = changed
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="store-keeper", daemon=True)
+        self._thread = KeptThread("store-keeper", self._run, faults or ThreadFaults(), self._stopped)
         self.opened: OpenedStore | None = None
         self.fault = "not looked at yet"
         self.memory_used_bytes = 0
@@ -54,16 +59,20 @@ class StoreKeeper:
         self._stopped.set()
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._keep_open()
-            except StoreUnreachable as error:
-                self._lost(str(error))
-                self._stopped.wait(_LOOK_S)
-            except PenstockError as error:
-                self._lost(str(error))
-                self._stopped.wait(_PERMANENT_S)
-        self._server.close()
+        try:
+            while not self._stopped.is_set():
+                try:
+                    self._keep_open()
+                except StoreUnreachable as error:
+                    self._lost(str(error))
+                    self._stopped.wait(_LOOK_S)
+                except PenstockError as error:
+                    self._lost(str(error))
+                    self._stopped.wait(_PERMANENT_S)
+        finally:
+            if not self._stopped.is_set():
+                self._lost("a bug keeps the agent from looking after it: see its log")
+            self._server.close()
 
     def _keep_open(self) -> None:
         """Open the store, and stay while this run of the server does."""

@@ -9,7 +9,7 @@ after each opening. Neighbours: `decisions` says what to do, `node_agent` makes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.errors import PenstockError
@@ -34,6 +34,8 @@ from penstock_operator.agent.store_keeper import OpenedStore
 
 _LOG = logging.getLogger(__name__)
 
+_ANY = "agent"
+"""No topology: for what is asked of a store as a whole."""
 _CALLS_AT_ONCE = 256
 _MEASURED_AT_ONCE = 512
 _RETRACTS_PER_TURN = 50
@@ -60,12 +62,13 @@ class DueMove:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What a turn found out. `reports` are to be written by object name, `is_urgent`: something that was born
-    waits for it; `must_list`: somebody is missed."""
+    waits for it; `must_list`: somebody is missed. `alive`: topologies that have Schedules, or something in
+    this store; None when that was not looked at."""
 
     reports: Mapping[str, tuple[SeenSchedule, AppliedPlace]]
     is_urgent: bool
     moves: tuple[DueMove, ...]
-    present: frozenset[str]
+    alive: frozenset[str] | None
     retracted: tuple[str, ...]
     must_list: bool
 
@@ -114,21 +117,24 @@ class StoreSide:
         }
         for uid, schedules in topologies.items():
             self._look(uid, schedules, snapshot, now_s, seen[uid])
-        farewell = NOBODY_GOES
+        farewell, alive = NOBODY_GOES, None
         if all(statuses is None for statuses in seen.values()):
             # else shards may have to move, which does not wait for this; the next turn does it
             farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
             self._missed = farewell.missed
+            if snapshot.listing and snapshot.topology_uids is not None:
+                alive = frozenset({*topologies, *snapshot.topology_uids, *farewell.missed})
+                self._keep_connections(alive)
         gone = tuple(uid for uid in farewell.retract if self._retract(uid))
         for uid in self._topologies.keys() - topologies.keys():
             del self._topologies[uid]
-        alive = {(seen.name, seen.uid) for seen in snapshot.schedules.values()}
-        self._standing = {key: standing for key, standing in self._standing.items() if key in alive}
+        there = {(seen.name, seen.uid) for seen in snapshot.schedules.values()}
+        self._standing = {key: standing for key, standing in self._standing.items() if key in there}
         return Turn(
             reports=self._reports(topologies),
             is_urgent=any(one.created > one.published for one in self._standing.values()),
             moves=tuple(self._moves(topologies)),
-            present=frozenset(topologies) - set(gone) - self._refused,
+            alive=alive,
             retracted=gone,
             must_list=farewell.must_list,
         )
@@ -166,8 +172,17 @@ class StoreSide:
             self._stores[key] = self._open_store(*key)
         return self._stores[key]
 
+    def _keep_connections(self, topologies: Collection[str]) -> None:
+        """Close those of topologies that are gone, and those to other stores that nothing is asked of now."""
+        for key in list(self._stores):
+            store_id, uid = key
+            known = self._topologies.get(uid)
+            is_needed = store_id == self._store_id or (known is not None and known.missing_since_s)
+            if not is_needed or uid not in {*topologies, _ANY}:
+                self._stores.pop(key).close()
+
     def _any_store(self) -> NodeStore:
-        return self._store("agent")
+        return self._store(_ANY)
 
     # --- records and maps
 

@@ -139,7 +139,8 @@ class ObservedStore:
 class StoreReading:
     """One look into one store for one topology (by its state uid).
 
-    `shards` has the counters of the shards whose home this store is (None: it does not know the shard);
+    `shards` has the counters of the shards whose home this store is (None: it does not know the shard, or the
+    shard is on its way here, and how much waits for it is not known here);
     `partitions` is source operator -> shard names ("lines/docs/a.txt"), as workers announced them here.
     """
 

@@ -32,6 +32,7 @@ from penstock.store.port import (
     NodeStore,
     ReadMetrics,
     WorkerAssignment,
+    told_here,
 )
 from penstock_operator.cluster.observed import StoreReading
 
@@ -146,7 +147,8 @@ def _look(
     calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
     told: WorkerAssignment
     told, rows, failures, counters = store.pipeline(calls)
-    reading = reading_of(told.generation, wall_us(), rows, failures, zip(shards, counters, strict=True))
+    figures = zip(shards, told_here(counters), strict=True)
+    reading = reading_of(told.generation, wall_us(), rows, failures, figures)
     return replace(reading, shard_rows=shard_rows(rows, shards)) if with_shard_rows else reading
 
 

@@ -23,6 +23,7 @@ from penstock.store.port import (
     ShardCounters,
     StoreFull,
     StoreUnreachable,
+    told_here,
 )
 from penstock.store.publishing import to_publish
 from penstock_operator.fleet import Fleet, WorkerState
@@ -226,7 +227,7 @@ class LocalRun:
             self._note_trouble(error)
             return None
         self._note_away(away=False)
-        counters = iter([counter for chunk in measured for counter in chunk])
+        counters = iter(told_here(counter for chunk in measured for counter in chunk))
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
         return _Look(at_us, shards, rows, task_and_worker_rows(rows, self._began_us), failures)
 

@@ -93,7 +93,7 @@ class _Operator:
     last: _Treated | None = None
     """What the last schedule was a step of."""
     measuring: list[_Treated] = field(default_factory=list)
-    arrived: tuple[int, int] | None = None
+    arrived: Mapping[str, tuple[int, int] | None] = field(default_factory=dict)
     """(generation, rows) at the last point of the timeline."""
     tasks: int = 0
     executors: int = 0
@@ -575,14 +575,27 @@ class SlaLoop:
         """Rows that arrived at all operators in scope since the last point; None where that is not known."""
         total: float | None = 0.0
         for name, kept in self._operators.items():
-            known = [counters for counters in look.counters[name].values() if counters is not None]
-            now = (known[0].generation, sum(c.arrived_rows for c in known)) if known else None
+            now = {
+                shard: None if known is None else (known.generation, known.arrived_rows)
+                for shard, known in look.counters[name].items()
+            }
             before, kept.arrived = kept.arrived, now
-            if now is None or before is None or now[0] != before[0] or passed_s <= 0 or total is None:
-                total = None
-            else:
-                total += (now[1] - before[1]) / passed_s
+            grown = _grown(before, now)
+            total = None if total is None or grown is None or passed_s <= 0 else total + grown / passed_s
         return total
+
+
+def _grown(
+    before: Mapping[str, tuple[int, int] | None], now: Mapping[str, tuple[int, int] | None]
+) -> int | None:
+    """The difference of counts over all shards; each is (generation, rows). None where one is missing."""
+    rows = 0
+    for shard, count in now.items():
+        earlier = before.get(shard)
+        if count is None or earlier is None or count[0] != earlier[0]:
+            return None
+        rows += count[1] - earlier[1]
+    return rows if now else None
 
 
 def _speaking(look: SlaLook, executor: str, since_us: int) -> int:

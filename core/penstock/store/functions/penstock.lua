@@ -1054,13 +1054,29 @@ local function append(keys, args)
   return 'OK'
 end
 
+-- Those of ARGV's targets, from the third on, that entries wait for and that are not in this store.
+local function asked_targets(p, args)
+  local targets = {}
+  for first = 3, #args, CHUNK do
+    local last = math.min(first + CHUNK - 1, #args)
+    local is_out = redis.call('SMISMEMBER', p .. 'outgoing', unpack(args, first, last))
+    for i = first, last do
+      if is_out[i - first + 1] == 1 then targets[#targets + 1] = args[i] end
+    end
+  end
+  return targets
+end
+
 -- outgoing: pairs with entries for targets that are not in this store.
--- KEYS 1: prefix. ARGV: count. Answers [producer, target, ...].
+-- KEYS 1: prefix. ARGV: count, how many that wait for the first target are passed over, target, ... (none: all).
+-- Answers [producer, target, ...].
 local function outgoing(keys, args)
   local p, left, pairs_found = keys[1], tonumber(args[1]), {}
-  for _, target in ipairs(redis.call('SMEMBERS', p .. 'outgoing')) do
+  local targets = #args > 2 and asked_targets(p, args) or redis.call('SMEMBERS', p .. 'outgoing')
+  for _, target in ipairs(targets) do
     if left <= 0 then break end
-    for _, producer in ipairs(redis.call('ZRANGE', p .. 'waiters:' .. target, 0, left - 1)) do
+    local from = target == args[3] and tonumber(args[2]) or 0
+    for _, producer in ipairs(redis.call('ZRANGE', p .. 'waiters:' .. target, from, from + left - 1)) do
       pairs_found[#pairs_found + 1] = producer
       pairs_found[#pairs_found + 1] = target
       left = left - 1
