@@ -74,7 +74,7 @@ def test_owners_that_die_one_after_the_other_lose_and_double_nothing(scenes: Sce
     for every in (12, 17, 29, 40):
         scene = scenes.fed()
         died = 0
-        while scene.dying("count", scene.count_shards, f"r{died}", every) and died < 60:
+        while scene.dying("count", scene.count_shards, f"r{died}", every) and died < 25:
             died += 1
         scene.run(scene.task("count", scene.count_shards, "last"))
         scene.check(ROWS)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -267,8 +267,8 @@ class TaskLoop:
     def _carry_out(self, owned: OwnedShard, work: Work) -> None:
         """Commit what takes several commits, at once: nobody else waits for that often."""
         try:
-            for placed in self._large.carry_out(owned, work.commit):
-                self._write(owned, placed)
+            if not self._write_all(owned, self._large.carry_out(owned, work.commit)):
+                return
         except OwnershipLost:
             self._lost(owned.shard)
             return
@@ -317,6 +317,14 @@ class TaskLoop:
                 continue
             self._count(owned, work, now_us)
             self._write(owned, placed)
+
+    def _write_all(self, owned: OwnedShard, placed: Iterable[Placed]) -> bool:
+        """Write what a large commit puts out as it goes; False when a sink failed: the next owner goes on."""
+        for some in placed:
+            self._write(owned, some)
+            if self._halted:
+                return False
+        return True
 
     def _count(self, owned: OwnedShard, work: Work, now_us: int) -> None:
         self._stage.settled(owned, work)
@@ -444,9 +452,8 @@ class TaskLoop:
             for target in owned.unwritten():
                 for payloads in self._sinks.catch_up(owned, target, self._store):
                     self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
-            for placed in self._large.finish(owned):
-                self._write(owned, placed)
-            self._stage.adopt(owned)
+            if self._write_all(owned, self._large.finish(owned)):
+                self._stage.adopt(owned)
         except OwnershipLost:
             self._lost(owned.shard)
         except WorkFailed as error:
