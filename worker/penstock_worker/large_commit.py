@@ -29,6 +29,7 @@ from penstock_worker.within import Decided, Written
 
 CHUNK_BYTES = 256 << 10
 CHUNK_WRITES = 1024
+CHUNK_OUTPUTS = 128
 AT_ONCE = 4
 """So many commits travel together."""
 _AROUND_BYTES = 32
@@ -77,7 +78,7 @@ class LargeCommits:
     def _chunks(self, commit: Commit) -> Iterator[Chunk]:
         """The commit in parts; state first."""
         bytes_max = min(CHUNK_BYTES, self._bounds.commit_bytes_max // 2)
-        outputs_max = self._bounds.outputs_per_commit_max
+        outputs_max = min(CHUNK_OUTPUTS, self._bounds.outputs_per_commit_max)
         for state in _parts(commit.state, _write_bytes, CHUNK_WRITES, bytes_max):
             yield Chunk(state, [])
         for outputs in _parts(commit.outputs, _output_bytes, outputs_max, bytes_max):

@@ -34,9 +34,12 @@ class TooMuch(Exception):
 
 
 def fill_of(bounds: Bounds, outputs: int, size_bytes: int, writes: int = 0) -> float:
-    """What part of a commit's room something takes; over 1 it needs several commits."""
+    """What part of a commit's room something takes; over 1 it needs several commits.
+
+    Half of the bytes that a commit may have: others wait while the store takes them.
+    """
     return max(
-        outputs / bounds.outputs_per_commit_max, size_bytes / bounds.commit_bytes_max, writes / WRITES_MAX
+        outputs / bounds.outputs_per_commit_max, 2 * size_bytes / bounds.commit_bytes_max, writes / WRITES_MAX
     )
 
 
