@@ -30,6 +30,9 @@ from penstock_worker.user_code import ProcessorRunner, UserCodeError
 
 Key = tuple[Any, ...]
 
+LOOK_GROUPS = 16
+"""After so many keys, and then after twice as many, what they came to so far is looked at."""
+
 
 class Group:
     """Rows of one key in one batch, oldest source timestamp beside them."""
@@ -98,6 +101,9 @@ class KeyedStage:
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
         self._size = PartSize()
+        # What certainly fits a commit needs no reckoning.
+        self._easy_bytes = bounds.commit_bytes_max // 4
+        self._easy_count = bounds.outputs_per_commit_max // 4
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
 
     def adopt(self, owned: OwnedShard) -> None:
@@ -112,27 +118,28 @@ class KeyedStage:
         entries = fetched.entries
         if entries and is_fragment(entries[0].payload):
             return None
-        part = self._parts[owned.shard] = self._part(owned, entries)
-        return self._states[owned.shard].missing(part.groups)
+        shard = owned.shard
+        part = self._parts[shard] = self._part(owned, entries)
+        return self._states[shard].missing(part.groups)
 
     def _part(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part:
         """The rows from the inbox's start on that are not done, as many as are worked on at once."""
         part = Part()
         left = self._size.rows
         done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
-        for taken, entry in enumerate(entries):
-            if is_fragment(entry.payload) or not left:
+        for taken, (number, placed_us, payload) in enumerate(entries):
+            if not left or is_fragment(payload):
                 part.entries = entries[:taken]
                 return part
-            batch = decode_batch(entry.payload)
+            batch = decode_batch(payload)
             rows, deltas_us = batch.rows, batch.deltas_us
             if done or len(rows) > left:
                 end = min(len(rows), done + left)
                 if end < len(rows):
-                    part.within = within.encode(within.Rows(entry.number, end))
+                    part.within = within.encode(within.Rows(number, end))
                 rows, deltas_us = rows[done:end], deltas_us[done:end]
                 done = 0
-            self._add(part, entry.placed_us, batch.base_us, deltas_us, rows)
+            self._add(part, placed_us, batch.base_us, deltas_us, rows)
             left -= len(rows)
             if part.within is not None:
                 part.entries = entries[:taken]
@@ -214,7 +221,7 @@ class KeyedStage:
         out_rows: list[Any] = []
         out_stamps: list[int] = []
         run = self._runner.run
-        look_at = 4
+        look_at = LOOK_GROUPS
         for done, (key, group) in enumerate(part.groups.items()):
             if done == look_at:
                 held.check(out_rows)
@@ -230,9 +237,12 @@ class KeyedStage:
         drained = outputs.drain()
         writes = state.take_writes()
         size_bytes = outputs.drained_bytes + state.taken_bytes
-        held.check_total(size_bytes)
-        fill = fill_of(self._bounds, len(drained), size_bytes, len(writes))
-        self._size.worked(rows, fill)
+        fill = 0.0
+        count = len(drained) + len(writes)
+        if size_bytes > self._easy_bytes or count > self._easy_count or self._size.is_limited:
+            held.check_total(size_bytes)
+            fill = fill_of(self._bounds, len(drained), size_bytes, len(writes))
+            self._size.worked(rows, fill)
         note = part.within
         if note is None and owned.within and part.entries:
             note = b""

@@ -52,6 +52,11 @@ class PartSize:
         self.rows = self.rows_max = rows_max
         self._patience = 0
 
+    @property
+    def is_limited(self) -> bool:
+        """Parts have fewer rows than they may."""
+        return self.rows < self.rows_max
+
     def worked(self, rows: int, fill: float) -> None:
         """A part of `rows` rows took `fill` of a commit's room."""
         if fill > 1:
@@ -103,14 +108,14 @@ class Held:
                 "Put out or change less at a time"
             )
 
-    def listed(self, made: Iterator[Any]) -> list[Any]:
-        """All that an iterator yields. Raises TooMuch, early."""
-        rows = list(islice(made, LOOK_ROWS))
-        wanted = LOOK_ROWS
+    def listed(self, made: Iterator[Any], rows: list[Any]) -> list[Any]:
+        """`rows` and all that an iterator yields behind them. Raises TooMuch, early."""
+        wanted = len(rows)
         while len(rows) == wanted:
             self.check(rows)
-            rows.extend(islice(made, wanted))
-            wanted *= 2
+            more = max(LOOK_ROWS, wanted)
+            rows.extend(islice(made, more))
+            wanted += more
         return rows
 
 

@@ -11,6 +11,7 @@ import importlib
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from types import GeneratorType, ModuleType, TracebackType
 from typing import Any
@@ -102,9 +103,11 @@ def listed_rows(result: Any, held: Held) -> list[Any]:
 
     Raises RowMismatch, and TooMuch for more rows than should be held.
     """
-    if type(result) is GeneratorType:
-        return held.listed(result)
-    if type(result) is list:
+    kind = type(result)
+    if kind is GeneratorType:
+        rows = list(islice(result, LOOK_ROWS))
+        return rows if len(rows) < LOOK_ROWS else held.listed(result, rows)
+    if kind is list:
         if len(result) > LOOK_ROWS:
             held.check(result)
         return list(result)
@@ -113,7 +116,7 @@ def listed_rows(result: Any, held: Held) -> list[Any]:
         raise RowMismatch(
             f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
         )
-    return held.listed(iter(result))
+    return held.listed(iter(result), [])
 
 
 class ProcessorRunner:
