@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from penstock.store import memory_store
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.mover import move_once
@@ -31,7 +32,7 @@ from penstock.store.port import (
     SetTasks,
     StateSnapshot,
 )
-from penstock_worker import keyed_stage
+from penstock_worker import keyed_stage, sink_delivery
 from penstock_worker.part_size import PartSize
 from penstock_worker.state import encoding
 from penstock_worker.task import assemble
@@ -128,6 +129,8 @@ class LargeScene(Scene):
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, lines: str, bounds: Bounds = SMALL) -> None:
         patch.setattr(encoding, "PART_BYTES", PART_BYTES)
         patch.setattr(keyed_stage, "PartSize", lambda: PartSize(PART_ROWS))
+        patch.setattr(sink_delivery, "_LEFTOVER_BYTES_MAX", 700)
+        patch.setattr(memory_store, "LOAD_BYTES", 2_000)
         patch.syspath_prepend(str(folder))
         patch.delitem(__import__("sys").modules, "loop_code", raising=False)
         super().__init__(folder, bounds=bounds)

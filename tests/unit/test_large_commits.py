@@ -15,7 +15,7 @@ from penstock.store.port import Commit, StateWrite
 from penstock_worker import within
 from penstock_worker.large_commit import Chunk, LargeCommits, Placed
 from penstock_worker.state.encoding import LARGE_COMMIT, chunk_field
-from penstock_worker.within import Decided, Rows
+from penstock_worker.within import Decided, Rows, Written
 
 WORDS = "ash sea ash\nash\n"
 ROWS = {"ash": 3, "sea": 1}
@@ -68,6 +68,21 @@ def killed_at_each_call(scenes: Scenes, step: int = 1) -> Iterator[int]:
 
 def test_an_owner_that_dies_between_two_calls_loses_and_doubles_nothing(scenes: Scenes) -> None:
     assert len(list(killed_at_each_call(scenes))) > 80
+
+
+def test_what_an_owner_wrote_down_and_did_not_decide_goes_with_the_next_claim(scenes: Scenes) -> None:
+    seen = 0
+    for at in range(12):
+        scene = scenes.fed()
+        assert scene.dying("count", scene.count_shards, "first", at)
+        written = set(scene.left())
+        notes = [within.decode(record.within) for record in scene.node.topology("t").shards.values()]
+        undecided = [note for note in notes if isinstance(note, Written)]
+        assert bool(written) == any(note is not None for note in notes)
+        seen += bool(undecided)
+        scene.task("count", scene.count_shards, "second").refresh()
+        assert scene.left() == []
+    assert seen > 1
 
 
 def test_owners_that_die_one_after_the_other_lose_and_double_nothing(scenes: Scenes) -> None:

@@ -116,6 +116,7 @@ class Held:
             more = max(LOOK_ROWS, wanted)
             rows.extend(islice(made, more))
             wanted += more
+        self.check(rows)
         return rows
 
 
