@@ -554,6 +554,34 @@ local function keep_what_leaves(p, operator, args, first_executor, first_shard, 
   return keepers, workers
 end
 
+-- The executors that have, or may have, shards of an operator here.
+local function executors_of(p, operator)
+  local names = redis.call('HKEYS', p .. 'executors:' .. operator)
+  for _, name in ipairs(redis.call('HKEYS', p .. 'keepers:' .. operator)) do names[#names + 1] = name end
+  return names
+end
+
+-- Tells a task that it is given no shard any more. It may be gone, and then nobody ever takes the token: its list goes
+-- in a while. A claim brings back any shard on it.
+local LEFT_LIST_SECONDS = 60
+local function leave_list(p, ready)
+  wake_list(p, ready)
+  redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
+end
+
+-- Forgets the tasks of those among the executors of before that the maps name no more.
+local function forget_tasks(p, operator, before)
+  for _, executor in ipairs(before) do
+    local place = redis.call('HEXISTS', p .. 'executors:' .. operator, executor)
+      + redis.call('HEXISTS', p .. 'keepers:' .. operator, executor)
+    if place == 0 then
+      local lists = redis.call('HGET', p .. 'tasks:' .. executor, 'lists')
+      for _, ready in ipairs(lists and cmsgpack.unpack(lists) or {}) do leave_list(p, ready) end
+      redis.call('UNLINK', p .. 'tasks:' .. executor)
+    end
+  end
+end
+
 -- publish: write one operator's schedule into the maps.
 -- KEYS 1: prefix. ARGV: operator, version, term, packed names of workers, counts of workers, executors and shards;
 -- worker, packed (node, host, uid), packed assignment ...; executor, packed (worker, tasks) ...;
@@ -583,10 +611,12 @@ local function publish(keys, args)
   end
   local first_shard = at + 2 * executors
   local keepers, keeping = keep_what_leaves(p, operator, args, at, first_shard, at + 2 * (executors + shards) - 1)
+  local executors_before = executors_of(p, operator)
   redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'shards:' .. operator, p .. 'keepers:' .. operator)
   call_chunked('HSET', p .. 'executors:' .. operator, args, at, first_shard - 1)
   call_chunked('HSET', p .. 'shards:' .. operator, args, first_shard, first_shard + 2 * shards - 1)
   call_chunked('HSET', p .. 'keepers:' .. operator, keepers, 1, #keepers)
+  forget_tasks(p, operator, executors_before)
   local names = cmsgpack.unpack(args[4])
   for worker in pairs(keeping) do
     if not named[worker] then
@@ -2042,7 +2072,6 @@ end
 -- set_tasks: which task runs which shard of an executor.
 -- KEYS 1: prefix. ARGV: worker, incarnation, executor, packed mapping, packed ready lists, ready list, ...
 -- Answers OK, STALE, UNKNOWN.
-local LEFT_LIST_SECONDS = 60
 local function set_tasks(keys, args)
   local p, incarnation = keys[1], args[2]
   if retracted(p) then return 'UNKNOWN' end
@@ -2057,11 +2086,7 @@ local function set_tasks(keys, args)
     redis.call('PERSIST', p .. 'ready:' .. args[i])
   end
   for _, ready in ipairs(before and cmsgpack.unpack(before) or {}) do
-    if not named[ready] then
-      wake_list(p, ready)
-      -- its task may be gone and the token is then never taken; a claim brings back any shard on it
-      redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
-    end
+    if not named[ready] then leave_list(p, ready) end
   end
   return 'OK'
 end
