@@ -451,3 +451,15 @@ def test_shards_are_weighed_in_order_and_what_is_not_there_weighs_nothing(scene:
 def test_publish_takes_an_operator_without_shards_or_workers(scene: Scene) -> None:
     scene.open()
     assert scene.store.call(Publish("mid", 1, 1, (), (), ())) is Answer.OK
+
+
+def test_tasks_of_an_executor_that_is_named_no_more_are_woken_and_forgotten(scene: Scene) -> None:
+    scene.set_up()
+    call = SetTasks("w2", incarnation("w2"), "mid@w2", (("mid/0", "r2"),), ("r3",))
+    assert scene.store.call(call) is Answer.OK
+    for ready in ("r2", "r3"):
+        assert scene.fetch(ready).control
+    scene.workers = ("w1",)
+    assert scene.publish("mid", version=2) is Answer.OK
+    assert [scene.fetch(ready).control for ready in ("r2", "r3")] == [True, True]
+    assert scene.store.call(Tasks("mid@w2", "mid")) == TaskMap("", {}, 2)

@@ -21,6 +21,7 @@ from penstock.store.port import (
     Create,
     Fetch,
     ProtocolMismatch,
+    Publish,
     PutMetrics,
     ReadMetrics,
     Retract,
@@ -29,6 +30,7 @@ from penstock.store.port import (
     StateWrite,
     StoreFull,
     StoreUnreachable,
+    Tasks,
     TimerWrite,
     WaitControl,
     WaitOutgoing,
@@ -332,6 +334,28 @@ def test_a_list_that_no_task_is_given_any_more_expires(scene: Scene, admin: redi
         scene.store.call(SetTasks("w1", incarnation("w1"), "mid@w1", (("mid/0", ready),)))
     assert admin.ttl(Keys("t1").ready("a")) == -1
     assert 0 < admin.ttl(Keys("t1").ready("b")) <= 60
+
+
+def test_ready_lists_of_an_executor_that_is_named_no_more_expire(scene: Scene, admin: redis.Redis) -> None:
+    """Its worker may be gone: nobody takes the token off them."""
+    scene.set_up()
+    for worker in ("w1", "w2"):
+        call = SetTasks(worker, incarnation(worker), f"mid@{worker}", (("mid/0", f"of-{worker}"),))
+        assert scene.store.call(call) is Answer.OK
+    one = Publish(
+        "mid",
+        2,
+        1,
+        (("w1", "node-1", "host-1", "uid-w1"),),
+        (("mid@w1", "w1", 1),),
+        (("mid/0", "mid@w1", "s1"),),
+    )
+    assert scene.store.call(one) is Answer.OK
+    assert admin.ttl(Keys("t1").ready("of-w1")) == -1
+    assert 0 < admin.ttl(Keys("t1").ready("of-w2")) <= 60
+    assert scene.store.call(Tasks("mid@w2", "mid")).mapping == {}
+    assert not admin.exists(Keys("t1").tasks("mid@w2"))
+    assert scene.store.call(Tasks("mid@w1", "mid")).mapping == {"mid/0": "of-w1"}
 
 
 # --- limits

@@ -11,7 +11,7 @@ import pytest
 import cluster_objects as objects
 from penstock_operator.cluster.cluster_api import LEASES, SCHEDULES, ObjectInvalid, Refusal, Why, uid_of
 from penstock_operator.cluster.fenced_cluster import FencedCluster
-from penstock_operator.cluster.lease import Elector, LeaseLost, LeaseTimes
+from penstock_operator.cluster.lease import STRANGER, Elector, LeaseLost, LeaseTimes
 from penstock_operator.cluster.memory_cluster import MemoryCluster
 from running import run
 
@@ -200,17 +200,77 @@ def test_a_leader_that_slept_does_not_act_and_its_old_schedule_writes_are_refuse
     tell(story)
 
 
+async def delete_lease(scene: Scene) -> None:
+    lease = await scene.cluster.get(LEASES, NAME)
+    assert lease is not None
+    await scene.cluster.delete(LEASES, NAME, uid_of(lease))
+
+
 def test_a_deleted_lease_begins_above_every_schedules_term() -> None:
     async def story(scene: Scene) -> None:
         await scene.cluster.create(SCHEDULES, objects.schedule(term=41))
         one = scene.candidate("one")
-        await one.try_once()
-        assert one.term == 42
-        lease = await scene.cluster.get(LEASES, NAME)
-        assert lease is not None
-        await scene.cluster.delete(LEASES, NAME, uid_of(lease))
+        assert await one.try_once() is None
+        scene.now_s += 15
+        assert await one.try_once() == 42
+        await delete_lease(scene)
         with pytest.raises(LeaseLost, match="nobody"):
             await one.try_once()
+
+    tell(story)
+
+
+@pytest.mark.parametrize("is_fresh", [False, True], ids=["one who saw it", "one who came later"])
+def test_who_follows_after_a_lease_was_deleted_never_leads_in_a_term_or_at_a_time_of_the_leader_before(
+    is_fresh: bool,
+) -> None:
+    """The leader's term stands in the Lease alone: it has had no reason yet to write a Schedule."""
+
+    async def story(scene: Scene) -> None:
+        for name in ("zero", "one"):
+            one = scene.candidate(name)
+            await one.try_once()
+            if name == "zero":
+                await one.release()
+        assert one.term == 2
+        made = await scene.cluster.create(SCHEDULES, objects.schedule(term=1, version=1))
+        assert isinstance(made, dict)
+        two = scene.candidate("two")
+        if not is_fresh:
+            assert await two.try_once() is None
+        await delete_lease(scene)
+        led = 0.0
+        while await two.try_once() is None:
+            if one.may_act():
+                led = scene.now_s
+                # what it decided before it knows
+                now = await scene.cluster.get(SCHEDULES, made["metadata"]["name"])
+                assert now is not None
+                spec = {**now["spec"], "term": one.term, "version": now["spec"]["version"] + 1}
+                assert isinstance(await scene.cluster.replace(SCHEDULES, {**now, "spec": spec}), dict)
+            scene.now_s += 1
+            assert scene.now_s < 1100
+        assert not one.may_act()
+        assert led > 1000
+        assert (two.term, one.term) == (3, 2)
+        with pytest.raises(LeaseLost):
+            await one.try_once()
+
+    tell(story)
+
+
+def test_a_leader_whose_lease_was_deleted_and_made_anew_ends_at_its_next_try() -> None:
+    async def story(scene: Scene) -> None:
+        one, two = scene.candidate("one"), scene.candidate("two")
+        await one.try_once()
+        await two.try_once()
+        await delete_lease(scene)
+        assert await two.try_once() is None
+        assert await scene.holder() == (STRANGER, 1)
+        with pytest.raises(LeaseLost, match=STRANGER):
+            await one.try_once()
+        scene.now_s += 15
+        assert await two.try_once() == 2
 
     tell(story)
 

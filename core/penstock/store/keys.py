@@ -47,9 +47,9 @@ class Keys:
 
     def shard(self, shard: str) -> bytes:
         """Hash, the record: "h" counters (packed), "x" executor, "n" incarnation, "l" ready list,
-        "p" position, "w" how far the work is that offset and position do not tell, "m" store it moved to;
-        "<TARGET" last number issued, ">PRODUCER" last number taken, "#TARGET" sum of bytes that ever
-        waited, "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
+        "p" position, "w" how far the work is that offset and position do not tell, "m" store it moved to,
+        "c" room kept for callers; "<TARGET" last number issued, ">PRODUCER" last number taken, "#TARGET" sum
+        of bytes that ever waited, "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
         return self.prefix + b"shard:" + shard.encode()
 
     def inbox(self, shard: str) -> bytes:
@@ -107,6 +107,10 @@ class Keys:
     def waiters(self, target: str) -> bytes:
         """Sorted set: producers with entries for this shard, those that wait longest first."""
         return self.prefix + b"waiters:" + target.encode()
+
+    def callers(self, target: str) -> bytes:
+        """Sorted set: producers of other stores that met a full inbox, by the target's commit number then."""
+        return self.prefix + b"callers:" + target.encode()
 
     @property
     def outgoing(self) -> bytes:

@@ -72,6 +72,10 @@ class MemoryMaps(ABC):
         data.workers.update(new.workers)
         if old is not None:
             self._keep_what_leaves(old, new)
+            for executor in {*old.executors, *old.keepers} - {*new.executors, *new.keepers}:
+                _, mapping, idle = data.tasks.pop(executor, NO_TASKS)
+                for ready in sorted({*mapping.values(), *idle}):
+                    self._wake_list(ready)
         data.schedules[call.operator] = new
         data.listed = True
         for worker in {**(old.workers if old else {}), **new.workers}:

@@ -201,6 +201,7 @@ class MemoryMoves(ABC):
         """What waits for room in this inbox has to be delivered, wherever the shard will be."""
         self._data.outgoing.update(dict.fromkeys((producer, shard) for producer in record.waiters))
         record.waiters.clear()
+        record.callers = None
 
     def _export(self, call: Export) -> Chunk | Answer:
         record = self._data.shards.get(call.shard)

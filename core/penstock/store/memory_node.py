@@ -80,13 +80,33 @@ class MoveNote:
     discarded: bool = False
 
 
+CALLER_COMMITS, CALLERS_LOOKED_AT = 1024, 64
+
+
+@dataclass(slots=True)
+class Callers:
+    """Producers of other nodes that met a full inbox, with the number of the commit that they called after;
+    and what of the inbox is kept free for them, less than nothing when they have had more than their part."""
+
+    called: dict[str, int] = field(default_factory=dict)
+    size_bytes: float = 0
+    entries: float = 0
+    largest_bytes: int = 0
+
+    def most(self, bounds: Bounds) -> tuple[float, float]:
+        """Bytes and entries that are kept at most."""
+        most_bytes = max(bounds.inbox_bytes_max / 4, min(self.largest_bytes, bounds.inbox_bytes_max))
+        return most_bytes, max(bounds.inbox_entries_max / 4, 1)
+
+
 @dataclass(slots=True)
 class ShardRecord:
     """One shard: who owns it, how far it is, its inbox, its outbox, its state.
 
     `home` is the store that has it when it is not this one. `placed` is the number of the last
     entry that the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last
-    entry taken. `waiters` are producers of this store that wait for room in the inbox, in line.
+    entry taken. `waiters` are producers of this store that wait for room in the inbox, in line; `callers`
+    are those of other stores, None while there are none.
     """
 
     source: bool
@@ -109,6 +129,7 @@ class ShardRecord:
     completed_rows: int = 0
     taken_from: dict[str, int] = field(default_factory=dict)
     waiters: dict[str, None] = field(default_factory=dict)
+    callers: Callers | None = None
     lanes: dict[str, Lane] = field(default_factory=dict)
     outbox_entries: int = 0
     outbox_bytes: int = 0
@@ -144,6 +165,49 @@ class ShardRecord:
             len(self.inbox) < bounds.inbox_entries_max
             and self.inbox_bytes + size_bytes <= bounds.inbox_bytes_max
         )
+
+    def may_place(self, size_bytes: int, bounds: Bounds) -> bool:
+        """Whether a producer of this node may put an entry into the inbox: callers' room stays free."""
+        kept = self.callers
+        if kept is None or not self.inbox:
+            return self.has_room(size_bytes, bounds)
+        return (
+            len(self.inbox) + max(0, kept.entries) < bounds.inbox_entries_max
+            and self.inbox_bytes + size_bytes + max(0, kept.size_bytes) <= bounds.inbox_bytes_max
+        )
+
+    def keep_for_callers(self, size_bytes: int, entries: int, bounds: Bounds) -> None:
+        """Keep the callers' share of the room that a commit has made."""
+        kept = self.callers
+        if kept is None:
+            return
+        if self.commit % CALLERS_LOOKED_AT == 0:
+            kept.called = {name: at for name, at in kept.called.items() if at > self.commit - CALLER_COMMITS}
+        callers = len(kept.called)
+        if not callers:
+            self.callers = None
+            return
+        everybody = callers + len(self.waiters)
+        most_bytes, most_entries = kept.most(bounds)
+        kept.size_bytes = min(kept.size_bytes + size_bytes * callers / everybody, most_bytes)
+        kept.entries = min(kept.entries + entries * callers / everybody, most_entries)
+
+    def note_caller(self, producer: str, size_bytes: int) -> None:
+        """An entry of another node was refused for room."""
+        kept = self.callers = self.callers or Callers()
+        kept.called[producer] = self.commit
+        kept.largest_bytes = max(kept.largest_bytes, size_bytes)
+
+    def note_called(self, producer: str, size_bytes: int, bounds: Bounds) -> None:
+        """An entry of another node came in."""
+        kept = self.callers
+        if kept is None:
+            return
+        if producer in kept.called:
+            kept.called[producer] = self.commit
+        most_bytes, most_entries = kept.most(bounds)
+        kept.size_bytes = max(-most_bytes, kept.size_bytes - size_bytes)
+        kept.entries = max(-most_entries, kept.entries - 1)
 
     def over_bound(self, bounds: Bounds) -> bool:
         """Whether the outbox holds more than a shard that reads on may leave there."""

@@ -350,6 +350,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         if record.status is ShardStatus.COPYING:
             self._note_changes(record, call)
         _write_state(record, call)
+        worked = max(0, call.offset - record.offset)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
         was_held = record.readiness is Readiness.HELD
         was_listed = record.readiness is Readiness.QUEUED and not call.in_hand
@@ -357,6 +358,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             self._unlist(call.shard, record)
         # On no list while entries are moved about: what comes in does not list it before its turn.
         record.readiness = Readiness.TAKEN
+        record.keep_for_callers(call.consumed_bytes, worked, self._bounds)
         self._pull_waiters(call.shard, record)
         self._drain(call.shard, record)
         for output in call.outputs:
@@ -383,7 +385,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         if there is None or there.is_away:
             record.queue(lane, entry)
             self._data.outgoing[producer, target] = None
-        elif there.taken_from.get(producer, 0) == entry.number - 1 and there.has_room(
+        elif there.taken_from.get(producer, 0) == entry.number - 1 and there.may_place(
             len(entry.payload), self._bounds
         ):
             self._put(target, there, producer, entry)
@@ -416,7 +418,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         for target, lane in record.lanes.items():
             if lane.waiting and not lane.external:
                 there = self._data.shards.get(target)
-                if there is not None and not there.is_away and there.has_room(0, self._bounds):
+                if there is not None and not there.is_away and there.may_place(0, self._bounds):
                     self._move(shard, record, target, there, budget)
 
     def _move(
@@ -430,7 +432,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         while lane.waiting and budget.lasts():
             head = lane.waiting[0]
             if head.number > there.taken_from.get(producer, 0):
-                if not there.has_room(len(head.payload), self._bounds):
+                if not there.may_place(len(head.payload), self._bounds):
                     break
                 self._put(target, there, producer, head)
                 budget.spend(head)
@@ -481,9 +483,11 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         if call.number > last + 1:
             return Answer.GAP
         if not record.has_room(len(call.payload), self._bounds):
+            record.note_caller(call.producer, len(call.payload))
             return Answer.BUSY
         entry = Waiting(call.number, call.placed_us, call.rows, call.payload)
         self._put(call.target, record, call.producer, entry)
+        record.note_called(call.producer, len(call.payload), self._bounds)
         return Answer.OK
 
     def _outgoing(self, call: Outgoing) -> list[tuple[str, str]]:

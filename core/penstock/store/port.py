@@ -169,7 +169,8 @@ class Publish(Request[Answer]):
     OK; DONE when exactly this version is there; STALE when a newer version or a higher term is.
     Wakes the control stream of every worker named in the old or the new schedule.
     Whoever has a shard here whose home is another store now, or was to have it, keeps it until it departs: it
-    stays in `Assignment` and may claim, also when its executor or its worker is named no more.
+    stays in `Assignment` and may claim, also when its executor or its worker is named no more. The tasks
+    (`SetTasks`) of one that is named no more and keeps nothing are forgotten, and woken.
     `workers` is worker -> (node, host, uid) of all workers named by `executors`, and of any others
     that may be given some later;
     `executors` is executor -> (worker, tasks); `shards` is shard name -> (executor, home store).

@@ -5,8 +5,10 @@ stands in every Schedule and may only grow there. So a leader that lost the Leas
 stopped for a while, say) can do no harm to Schedules; for all else it asks `may_act` before each write.
 
 Time is a monotonic clock of this process alone; nobody's wall clock is compared with another's. A candidate
-takes over when the Lease did not change for its whole duration, as seen by the candidate itself. Decision
-record 0010. Neighbours: `fenced_cluster` asks before writing, `main` leads.
+takes over when the Lease did not change for its whole duration, as seen by the candidate itself. A Lease that
+somebody deleted comes back as one that a stranger holds: its leader finds that and ends, and is followed like
+any other that fell silent. Decision record 0010. Neighbours: `fenced_cluster` asks before writing, `main`
+leads.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from datetime import datetime
 
 from penstock.errors import PenstockError, RetryError
 from penstock_operator.cluster.cluster_api import LEASES, ClusterApi, Object, Refusal
+
+STRANGER = "unknown-since-this-lease-was-deleted"
+"""Holds a Lease that was made anew while somebody may lead without it."""
 
 
 class LeaseLost(PenstockError):
@@ -44,7 +49,8 @@ class _Seen:
 class Elector:
     """One candidate for the Lease `name`. `identity` is of this start of the process and no other.
 
-    `least_term` tells the highest term that any Schedule holds: a Lease that somebody deleted begins above.
+    `least_term` tells the highest term that anything but the Lease shows, 0 when nobody can have led so far:
+    the term of a Lease that somebody deleted begins above it, and above all that this candidate saw.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Elector:
         self._times = times
         self._seen: _Seen | None = None
         self._term: int | None = None
+        self._seen_term = 0
         self._renewed_s = 0.0
         self._tried_s: float | None = None
 
@@ -93,6 +100,7 @@ class Elector:
         # A time before the request is no later than when the Lease was written.
         began_s = self._clock_s()
         lease = await self._cluster.get(LEASES, self._name)
+        self._seen_term = max(self._seen_term, _term_of(lease))
         if self._term is not None:
             await self._renew(lease)
         elif lease is None:
@@ -161,14 +169,22 @@ class Elector:
         return now_s - self._seen.at_s >= duration_s
 
     async def _create(self) -> None:
-        term = await self._least_term() + 1
+        """The Lease is not there: take it at once if nobody has led so far. Else somebody may lead, in a
+        term that nothing shows yet, and has to find out first."""
+        began_s = self._clock_s()
+        least = max(self._seen_term, await self._least_term())
+        spec = {**self._spec(least), "holderIdentity": STRANGER} if least else self._spec(1)
         head = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": {"name": self._name}}
-        made = await self._cluster.create(LEASES, {**head, "spec": self._spec(term)})
-        if not isinstance(made, Refusal):
-            self._term = term
+        made = await self._cluster.create(LEASES, {**head, "spec": spec})
+        if isinstance(made, Refusal):
+            return
+        if least:
+            self._seen = _Seen(str(made["metadata"]["resourceVersion"]), began_s)
+        else:
+            self._term = 1
 
     async def _take(self, lease: Object) -> None:
-        term = max(int(lease["spec"].get("leaseTransitions") or 0), await self._least_term()) + 1
+        term = max(self._seen_term, await self._least_term()) + 1
         if not isinstance(await self._write(lease, self._spec(term)), Refusal):
             self._term = term
 
@@ -198,3 +214,7 @@ class Elector:
 
     def _now_text(self) -> str:
         return self._wall_time().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _term_of(lease: Object | None) -> int:
+    return 0 if lease is None else int(lease["spec"].get("leaseTransitions") or 0)

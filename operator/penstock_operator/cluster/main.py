@@ -220,8 +220,13 @@ class Replica:
             await asyncio.sleep(_RETRY_S)
 
     async def _least_term(self) -> int:
-        listing = await self._around.cluster.list(SCHEDULES)
-        return max((int(one["spec"]["term"]) for one in listing.items), default=0)
+        """The highest term of a Schedule; a Topology with a status tells that somebody leads, or has led."""
+        schedules = await self._around.cluster.list(SCHEDULES)
+        terms = [int(one["spec"]["term"]) for one in schedules.items]
+        if not terms:
+            topologies = await self._around.cluster.list(TOPOLOGIES)
+            terms = [1 for one in topologies.items if one.get("status")]
+        return max(terms, default=0)
 
 
 def _break(broken: asyncio.Future[None], why: str) -> None:

@@ -21,6 +21,10 @@ local OUT_BYTES, TABLE, READY, SOURCE, FINISHED, STATUS, PENDING, WAITERS = 9, 1
 -- its key; its owner's ready list; the last number it took from the producer that the function is about; whether
 -- it has to be written back, and with which fields beside "h"
 local KEY, LIST, TAKEN, DIRTY, FIELDS = 17, 18, 19, 20, 21
+-- what is kept of its inbox for callers, where that was asked for
+local KEPT = 22
+-- WAITERS counts producers of this store that wait for room in the inbox, and this on top while it has callers
+local CALLED = 2 ^ 40
 
 -- READY: not on a list; on its owner's ready list or taken off it by a fetch; held for its outbox
 local IDLE, LISTED, HELD = 0, 1, 2
@@ -259,6 +263,93 @@ local function pair_emptied(change, producer, source, target, record)
   end
 end
 
+-- callers: producers of other stores that met a full inbox ------------------------------------------
+-- Producers of this store that wait fill an inbox again inside each commit of its shard: whoever comes from elsewhere
+-- would come too late, for ever. So of the room that a commit makes the callers' share is kept free of entries of this
+-- store, as large as theirs of all who wait; up to a quarter of the inbox, or the largest entry that was refused. The
+-- sorted set "callers:SHARD" has them by the number of the commit that they called after. Who has not called for
+-- CALLER_COMMITS is forgotten, and with the last one what was kept. A shard that moves leaves them behind: they call
+-- again where it is. Nor are they written to the append-only file, so that a call is not synced.
+
+local CALLER_COMMITS, CALLERS_LOOKED_AT = 1024, 64
+
+local function callers_key(p, shard) return p .. 'callers:' .. shard end
+
+-- What is kept of an inbox for callers: bytes, entries, and the largest entry that was refused. Less than nothing when
+-- they have had more than their share of late.
+local function kept_room(record)
+  if not record[KEPT] then
+    local packed = redis.call('HGET', record[KEY], 'c')
+    record[KEPT] = packed and {struct.unpack('<ddd', packed)} or {0, 0, 0}
+  end
+  return record[KEPT]
+end
+
+local function pack_kept(kept) return struct.pack('<ddd', kept[1], kept[2], kept[3]) end
+
+local function most_kept(kept, bounds)
+  local most_bytes = math.max(bounds[IN_BYTES_MAX] / 4, math.min(kept[3], bounds[IN_BYTES_MAX]))
+  return most_bytes, math.max(bounds[IN_ENTRIES_MAX] / 4, 1)
+end
+
+-- Whether a producer of this store may put an entry into an inbox now.
+local function may_place(record, size, bounds)
+  if record[WAITERS] < CALLED then return has_room(record, size, bounds) end
+  local kept, entries = kept_room(record), record[PLACED] - record[OFFSET]
+  local bytes = record[INBOX_BYTES] + size
+  return entries == 0
+    or entries + math.max(0, kept[2]) < bounds[IN_ENTRIES_MAX]
+      and bytes + math.max(0, kept[1]) <= bounds[IN_BYTES_MAX]
+end
+
+-- The caller writes the record.
+local function forget_callers(p, shard, record)
+  if record[WAITERS] < CALLED then return end
+  redis.call('UNLINK', callers_key(p, shard))
+  redis.call('HDEL', record[KEY], 'c')
+  record[WAITERS], record[KEPT] = record[WAITERS] - CALLED, nil
+end
+
+-- Keeps the callers' share of the room that a commit made. `record` has FIELDS.
+local function keep_for_callers(change, shard, record, bytes, entries)
+  local key, waiters = callers_key(change.p, shard), record[WAITERS] - CALLED
+  if record[COMMIT] % CALLERS_LOOKED_AT == 0 then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', record[COMMIT] - CALLER_COMMITS)
+  end
+  local callers = redis.call('ZCARD', key)
+  if callers == 0 then return forget_callers(change.p, shard, record) end
+  local kept, all = kept_room(record), callers + waiters
+  local most_bytes, most_entries = most_kept(kept, change.bounds)
+  kept[1] = math.min(kept[1] + bytes * callers / all, most_bytes)
+  kept[2] = math.min(kept[2] + entries * callers / all, most_entries)
+  record[FIELDS]['c'] = pack_kept(kept)
+end
+
+-- An entry of another store was refused for room.
+local function note_caller(p, target, record, producer, size)
+  local is_new, kept = record[WAITERS] < CALLED, kept_room(record)
+  unlogged()
+  redis.call('ZADD', callers_key(p, target), record[COMMIT], producer)
+  logged()
+  if is_new then record[WAITERS] = record[WAITERS] + CALLED end
+  if is_new or size > kept[3] then
+    kept[3] = math.max(kept[3], size)
+    redis.call('HSET', record[KEY], 'h', pack_record(record), 'c', pack_kept(kept))
+  end
+end
+
+-- An entry of another store came in, while there are callers. One that calls no more is forgotten in time: who has
+-- brought one entry mostly brings another.
+local function note_called(change, target, record, producer, size)
+  local p, kept = change.p, kept_room(record)
+  local most_bytes, most_entries = most_kept(kept, change.bounds)
+  unlogged()
+  redis.call('ZADD', callers_key(p, target), 'XX', record[COMMIT], producer)
+  logged()
+  kept[1], kept[2] = math.max(-most_bytes, kept[1] - size), math.max(-most_entries, kept[2] - 1)
+  redis.call('HSET', record[KEY], 'c', pack_kept(kept))
+end
+
 -- Moves entries of a pair from the outbox into the inbox, oldest first, while room and budget last.
 -- Entries that the inbox took already (their acknowledgement was lost) are only dropped.
 -- Answers whether none of them waits any more, and the last number that the inbox has taken.
@@ -278,7 +369,7 @@ local function move_waiting(change, producer, source, target, record, taken, bud
       local number = tonumber(string.match(entry[1], '^%d+'))
       local payload = entry[2][2]
       if number > taken then
-        if budget.entries <= 0 or budget.bytes <= 0 or not has_room(record, #payload, bounds) then
+        if budget.entries <= 0 or budget.bytes <= 0 or not may_place(record, #payload, bounds) then
           going = false
           break
         end
@@ -310,9 +401,11 @@ local function new_budget(bounds)
   return {entries = bounds[DRAIN_ENTRIES], bytes = bounds[DRAIN_BYTES]}
 end
 
--- Takes entries that wait in this store for room in this inbox, one producer after the other. `record` has FIELDS.
-local function pull_waiters(change, shard, record)
+-- Takes entries that wait in this store for room in this inbox, one producer after the other. `record` has FIELDS;
+-- `bytes`, `entries` are what a commit has just made room for.
+local function pull_waiters(change, shard, record, bytes, entries)
   if record[WAITERS] <= 0 then return end
+  if record[WAITERS] >= CALLED then keep_for_callers(change, shard, record, bytes, entries) end
   local budget = new_budget(change.bounds)
   local producers = redis.call('ZRANGE', change.p .. 'waiters:' .. shard, 0, budget.entries - 1)
   for _, producer in ipairs(producers) do
@@ -338,7 +431,7 @@ local function drain(change, shard, record)
     local there = change_record(change, target)
     if there and there[STATUS] <= ACTIVE then
       redis.call('SREM', change.p .. 'outgoing', target)
-      if has_room(there, 0, change.bounds) then
+      if may_place(there, 0, change.bounds) then
         local _
         _, there[TAKEN] = move_waiting(change, shard, record, target, there, there[TAKEN], budget)
       end
@@ -461,6 +554,34 @@ local function keep_what_leaves(p, operator, args, first_executor, first_shard, 
   return keepers, workers
 end
 
+-- The executors that have, or may have, shards of an operator here.
+local function executors_of(p, operator)
+  local names = redis.call('HKEYS', p .. 'executors:' .. operator)
+  for _, name in ipairs(redis.call('HKEYS', p .. 'keepers:' .. operator)) do names[#names + 1] = name end
+  return names
+end
+
+-- Tells a task that it is given no shard any more. It may be gone, and then nobody ever takes the token: its list goes
+-- in a while. A claim brings back any shard on it.
+local LEFT_LIST_SECONDS = 60
+local function leave_list(p, ready)
+  wake_list(p, ready)
+  redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
+end
+
+-- Forgets the tasks of those among the executors of before that the maps name no more.
+local function forget_tasks(p, operator, before)
+  for _, executor in ipairs(before) do
+    local place = redis.call('HEXISTS', p .. 'executors:' .. operator, executor)
+      + redis.call('HEXISTS', p .. 'keepers:' .. operator, executor)
+    if place == 0 then
+      local lists = redis.call('HGET', p .. 'tasks:' .. executor, 'lists')
+      for _, ready in ipairs(lists and cmsgpack.unpack(lists) or {}) do leave_list(p, ready) end
+      redis.call('UNLINK', p .. 'tasks:' .. executor)
+    end
+  end
+end
+
 -- publish: write one operator's schedule into the maps.
 -- KEYS 1: prefix. ARGV: operator, version, term, packed names of workers, counts of workers, executors and shards;
 -- worker, packed (node, host, uid), packed assignment ...; executor, packed (worker, tasks) ...;
@@ -490,10 +611,12 @@ local function publish(keys, args)
   end
   local first_shard = at + 2 * executors
   local keepers, keeping = keep_what_leaves(p, operator, args, at, first_shard, at + 2 * (executors + shards) - 1)
+  local executors_before = executors_of(p, operator)
   redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'shards:' .. operator, p .. 'keepers:' .. operator)
   call_chunked('HSET', p .. 'executors:' .. operator, args, at, first_shard - 1)
   call_chunked('HSET', p .. 'shards:' .. operator, args, first_shard, first_shard + 2 * shards - 1)
   call_chunked('HSET', p .. 'keepers:' .. operator, keepers, 1, #keepers)
+  forget_tasks(p, operator, executors_before)
   local names = cmsgpack.unpack(args[4])
   for worker in pairs(keeping) do
     if not named[worker] then
@@ -561,7 +684,7 @@ local function create(keys, args)
     local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
     record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
     change.records[shard] = record
-    pull_waiters(change, shard, record)
+    pull_waiters(change, shard, record, 0, 0)
     write_back(change)
   end
   return 'OK'
@@ -870,7 +993,7 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
     issued[target] = number
     local there = change_record(change, target)
     local here = there and there[STATUS] <= ACTIVE
-    if here and there[TAKEN] == number - 1 and has_room(there, #payload, bounds) then
+    if here and there[TAKEN] == number - 1 and may_place(there, #payload, bounds) then
       place(change, target, there, now_us, rows, payload)
       there[TAKEN] = number
     else
@@ -955,7 +1078,8 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, args, at, timers)
 
-  if offset > record[OFFSET] then
+  local worked = math.max(0, offset - record[OFFSET])
+  if worked > 0 then
     -- What is worked off is trimmed some entries at a time, unless they are large.
     if bytes >= TRIM_BYTES or math.floor(offset / TRIM_ENTRIES) > math.floor(record[OFFSET] / TRIM_ENTRIES) then
       redis.call('XTRIM', p .. 'inbox:' .. shard, 'MINID', '=', (offset + 1) .. '-0')
@@ -968,7 +1092,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   -- on no list while entries are moved about: what comes in does not list it before its turn
   local was_held = record[READY] == HELD
   record[READY] = LISTED
-  pull_waiters(change, shard, record)
+  pull_waiters(change, shard, record, bytes, worked)
   drain(change, shard, record)
   if outputs + external > 0 then
     local issued = {}
@@ -1047,9 +1171,13 @@ local function append(keys, args)
   if record[STATUS] > ACTIVE then return not_here(record) end
   if number <= record[TAKEN] then return 'DUP' end
   if number > record[TAKEN] + 1 then return 'GAP' end
-  if not has_room(record, #payload, change.bounds) then return 'BUSY' end
+  if not has_room(record, #payload, change.bounds) then
+    note_caller(p, target, record, producer, #payload)
+    return 'BUSY'
+  end
   place(change, target, record, args[4], tonumber(args[5]), payload)
   record[TAKEN] = number
+  if record[WAITERS] >= CALLED then note_called(change, target, record, producer, #payload) end
   write_back(change)
   return 'OK'
 end
@@ -1267,7 +1395,7 @@ do
     change.records[shard] = record
     -- those of whom the inbox has everything already make room in the line for others
     for _ = 1, 8 do
-      pull_waiters(change, shard, record)
+      pull_waiters(change, shard, record, 0, 0)
       if record[WAITERS] <= 0 or record[PLACED] > record[OFFSET] then break end
     end
     write_back(change)
@@ -1579,6 +1707,7 @@ do
       if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
       record[EPOCH], record[STATUS], record[READY] = math.max(record[EPOCH] + 1, move.epoch), FROZEN, IDLE
       redis.call('HDEL', record[KEY], 'l', 'x', 'n')
+      forget_callers(p, shard, record)
       write_record(record)
       turn(p, shard, held.round)
       held.round = held.round + 1
@@ -1943,7 +2072,6 @@ end
 -- set_tasks: which task runs which shard of an executor.
 -- KEYS 1: prefix. ARGV: worker, incarnation, executor, packed mapping, packed ready lists, ready list, ...
 -- Answers OK, STALE, UNKNOWN.
-local LEFT_LIST_SECONDS = 60
 local function set_tasks(keys, args)
   local p, incarnation = keys[1], args[2]
   if retracted(p) then return 'UNKNOWN' end
@@ -1958,11 +2086,7 @@ local function set_tasks(keys, args)
     redis.call('PERSIST', p .. 'ready:' .. args[i])
   end
   for _, ready in ipairs(before and cmsgpack.unpack(before) or {}) do
-    if not named[ready] then
-      wake_list(p, ready)
-      -- its task may be gone and the token is then never taken; a claim brings back any shard on it
-      redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
-    end
+    if not named[ready] then leave_list(p, ready) end
   end
   return 'OK'
 end
