@@ -259,7 +259,9 @@ class MemoryNode:
     `MemoryStore` writes it, `roll_back` replays it.
     """
 
-    def __init__(self, *, keep_log: bool = False) -> None:
+    def __init__(self, *, keep_log: bool = False, memory_bytes_max: int | None = None) -> None:
+        self.memory_bytes_max = memory_bytes_max
+        """What shards may hold before calls are refused that a store at its memory limit refuses."""
         self.store_id = ""
         self.run_id = ""
         self.generation = 0
@@ -272,6 +274,17 @@ class MemoryNode:
         if data is None:
             data = self.topologies[uid] = TopologyData()
         return data
+
+    def memory_used_bytes(self) -> int:
+        """What all shards hold."""
+        return sum(
+            record.weight_bytes() for data in self.topologies.values() for record in data.shards.values()
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the node is beyond its memory limit."""
+        return self.memory_bytes_max is not None and self.memory_used_bytes() > self.memory_bytes_max
 
     def roll_back(self, length: int) -> None:
         """Lose every logged call after the first `length`: what a crash does to a log's suffix."""

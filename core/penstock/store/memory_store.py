@@ -77,6 +77,7 @@ from penstock.store.port import (
     ShardStatus,
     StateSnapshot,
     StateWrite,
+    StoreFull,
     Tasks,
     Topologies,
     WaitControl,
@@ -104,7 +105,8 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def __init__(self, node: MemoryNode, topology_uid: str, bounds: Bounds) -> None:
         self._node = node
         self._uid = topology_uid
-        self._bounds = bounds
+        self._bounds = self._usual_bounds = bounds
+        self._pressed_bounds = bounds.pressed()
         self._handlers: dict[type, Callable[[Any], Any]] = {
             OpenStore: self._open_store,
             Enroll: self._enroll,
@@ -153,12 +155,17 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def call(self, call: Request[A]) -> A:
         """Carry out one call. Raises ProtocolMismatch for another store's id, ValueError for a
         call beyond the caps of `Bounds`."""
-        check_limits(call, self._bounds)
-        handler = self._handlers[type(call)]
-        answer = handler(call)
+        check_limits(call, self._usual_bounds)
+        if isinstance(call, Fetch | Append | Install) and not _is_pressed(call) and self._node.is_full:
+            return cast("A", _refused_when_full(call))
+        answer = self._carry_out(call)
         if self._node.log is not None and type(call) in self._writes:
-            self._node.log.append((handler, call))
+            self._node.log.append((self._carry_out, call))
         return cast("A", answer)
+
+    def _carry_out(self, call: Request[Any]) -> Any:
+        self._bounds = self._pressed_bounds if _is_pressed(call) else self._usual_bounds
+        return self._handlers[type(call)](call)
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         """Carry out calls in order."""
@@ -272,7 +279,9 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def _fetch(self, call: Fetch) -> Fetched:
         data = self._data
         names = data.ready.get(call.ready, deque())
-        control = False
+        control = call.shards_max == 0 and CONTROL_TOKEN in names
+        if control:
+            names.remove(CONTROL_TOKEN)
         used_bytes = 0
         taken: list[FetchedShard] = []
         while names and len(taken) < call.shards_max and (not taken or used_bytes < call.bytes_max):
@@ -582,6 +591,19 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             for name, collection in record.state.items()
             for field, value in collection.items()
         }
+
+
+def _is_pressed(call: Request[Any]) -> bool:
+    return isinstance(call, Commit | Fetch | Append) and call.pressed
+
+
+def _refused_when_full(call: Fetch | Append | Install) -> Fetched | Answer:
+    """What a node at its memory limit answers. Raises StoreFull where that is no answer."""
+    if isinstance(call, Fetch):
+        return Fetched((), control=False, full=True)
+    if isinstance(call, Append):
+        return Answer.FULL
+    raise StoreFull("the node store is at its memory limit")
 
 
 def _read(record: ShardRecord, bytes_max: int) -> tuple[Entry, ...]:

@@ -21,7 +21,7 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -63,6 +63,7 @@ class Answer(StrEnum):
     MOVED = "MOVED"
     MOVING = "MOVING"
     BUSY = "BUSY"
+    FULL = "FULL"
     MORE = "MORE"
 
 
@@ -110,6 +111,11 @@ class Bounds:
     """and fields or entries."""
     noted_entries_max: int = 500_000
     """Changes that one round of a pre-copy notes at most; then nobody drives it, and it is given up."""
+
+    def pressed(self) -> Bounds:
+        """What holds in a store at its memory limit: an inbox takes an entry only while it is empty, and a
+        shard with anything in its outbox is not handed out."""
+        return replace(self, inbox_bytes_max=0, inbox_entries_max=0, outbox_bytes_max=0, outbox_entries_max=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,12 +289,16 @@ class Fetch(Request["Fetched"]):
     Reads at most about `bytes_max` bytes in all (one entry at the least per shard taken; shards
     beyond the budget stay on the list). A shard whose outbox is over its bound is
     not handed out: it is held, and comes back by itself when the outbox was trimmed.
-    Answers a `Fetched`.
+    With `shards_max` 0 it takes a control token at most. Answers a `Fetched`.
+
+    A store at its memory limit takes nothing off the list and answers `full`. `pressed`: asked all the same,
+    under `Bounds.pressed`, by a task that was answered so (`docs/decisions/0021-memory-under-pressure.md`).
     """
 
     ready: str
     bytes_max: int
     shards_max: int
+    pressed: bool = False
 
 
 class Entry(NamedTuple):
@@ -314,10 +324,11 @@ class FetchedShard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`control` is set when a control token was on the list."""
+    """`control` is set when a control token was on the list; `full`: the store is at its memory limit."""
 
     shards: tuple[FetchedShard, ...]
     control: bool
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +414,8 @@ class Commit(Request[Answer]):
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
     read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its
-    next owner: how far the work is that no offset and no position tell (opaque bytes, few).
+    next owner: how far the work is that no offset and no position tell (opaque bytes, few). `pressed`: queues
+    are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes a commit all the same.
     """
 
     shard: str
@@ -423,6 +435,7 @@ class Commit(Request[Answer]):
     state: tuple[StateWrite, ...] = ()
     timers: tuple[TimerWrite, ...] = ()
     outputs: tuple[Output, ...] = ()
+    pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +472,8 @@ class Append(Request["Answer | Moved"]):
     """Deliver entry `number` of the pair (producer, target) into the target's inbox.
 
     Takes exactly last + 1. OK; DUP (had it); GAP; BUSY (no room; ask again later);
-    MOVING (frozen); `Moved`; UNKNOWN.
+    MOVING (frozen); `Moved`; UNKNOWN. FULL: the store is at its memory limit. `pressed`: it is asked all the
+    same, and takes an entry into an empty inbox only, so that the stores behind this one can drain.
     """
 
     producer: str
@@ -468,6 +482,7 @@ class Append(Request["Answer | Moved"]):
     payload: bytes
     rows: int
     placed_us: int
+    pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ _decode_mapping = msgspec.msgpack.Decoder(dict[str, str]).decode
 _decode_lists = msgspec.msgpack.Decoder(frozenset[str]).decode
 
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
+_FULL = Fetched((), control=False, full=True)
 
 
 class _CallForm(NamedTuple):
@@ -94,21 +95,13 @@ class RedisCalls:
 
     def __init__(self, keys: Keys, bounds: Bounds) -> None:
         self._keys = keys
-        self._bounds = _BOUNDS.pack(
-            bounds.inbox_bytes_max,
-            bounds.inbox_entries_max,
-            bounds.outbox_bytes_max,
-            bounds.outbox_entries_max,
-            bounds.drain_entries_max,
-            bounds.drain_bytes_max,
-            bounds.noted_entries_max,
-        )
+        self._bounds = _packed_bounds(bounds)
+        self._pressed_bounds = _packed_bounds(bounds.pressed())
         self._heads: dict[str, Command] = {
             name: (b"FCALL_RO" if name in _READS else b"FCALL", _function(name), b"1", keys.prefix)
             for name in _FUNCTIONS + MOVE_FUNCTIONS
         }
         self._commit_head = self._heads["commit"]
-        self._fetch_head = self._heads["fetch"]
         self._forms: dict[type, _CallForm] = {
             OpenStore: _CallForm(self._open_store, _generation),
             Enroll: _CallForm(self._enroll, _answer),
@@ -152,9 +145,10 @@ class RedisCalls:
         for call, size_bytes in zip(calls, sizes_bytes, strict=True):
             if isinstance(call, Commit):
                 arguments = _commit_arguments(call)
-                if not together.has_room(arguments, size_bytes):
-                    commands.append(self._commits(together))
-                    together = _Together()
+                if together.pressed is not call.pressed or not together.has_room(arguments, size_bytes):
+                    if together.commits:
+                        commands.append(self._commits(together))
+                    together = _Together(pressed=call.pressed)
                 together.add(arguments, size_bytes)
                 continue
             if together.commits:
@@ -164,6 +158,14 @@ class RedisCalls:
         if together.commits:
             commands.append(self._commits(together))
         return commands
+
+    def refused_when_full(self, calls: Sequence[Request[Any]]) -> Fetched | Answer | None:
+        """The answer to the call of a command that the server refused at its memory limit; None for one that
+        has no answer to that."""
+        first = calls[0]
+        if isinstance(first, Fetch):
+            return _FULL
+        return Answer.FULL if isinstance(first, Append) else None
 
     def decode(self, calls: Sequence[Request[Any]], reply: Any) -> list[Any]:
         """The answers to the calls of one command, in a reply that is no error."""
@@ -220,7 +222,11 @@ class RedisCalls:
         return (*self._heads["wake"], call.ready)
 
     def _fetch(self, call: Fetch) -> Command:
-        return (*self._fetch_head, call.ready, call.bytes_max, call.shards_max, self._bounds)
+        if call.pressed:
+            head, bounds = self._heads["fetch_pressed"], self._pressed_bounds
+        else:
+            head, bounds = self._heads["fetch"], self._bounds
+        return (*head, call.ready, call.bytes_max, call.shards_max, bounds)
 
     def _load(self, call: Load) -> Command:
         head = self._heads["load"]
@@ -232,7 +238,8 @@ class RedisCalls:
         return (*head, *named, call.cursor, call.count, LOAD_BYTES)
 
     def _commits(self, together: _Together) -> tuple[Command, int]:
-        return (*self._commit_head, self._bounds, *together.arguments), together.commits
+        bounds = self._pressed_bounds if together.pressed else self._bounds
+        return (*self._commit_head, bounds, *together.arguments), together.commits
 
     def _report_failure(self, call: ReportFailure) -> Command:
         head = self._heads["report_failure"]
@@ -248,14 +255,14 @@ class RedisCalls:
 
     def _append(self, call: Append) -> Command:
         return (
-            *self._heads["append"],
+            *self._heads["append_pressed" if call.pressed else "append"],
             call.producer,
             call.target,
             call.number,
             call.placed_us,
             call.rows,
             call.payload,
-            self._bounds,
+            self._pressed_bounds if call.pressed else self._bounds,
         )
 
     def _outgoing(self, call: Outgoing) -> Command:
@@ -301,14 +308,26 @@ class RedisCalls:
         return (*self._heads["state_snapshot"], call.shard)
 
 
+def _packed_bounds(bounds: Bounds) -> bytes:
+    return _BOUNDS.pack(
+        bounds.inbox_bytes_max,
+        bounds.inbox_entries_max,
+        bounds.outbox_bytes_max,
+        bounds.outbox_entries_max,
+        bounds.drain_entries_max,
+        bounds.drain_bytes_max,
+        bounds.noted_entries_max,
+    )
+
+
 def _function(name: str) -> bytes:
     return f"penstock_{name}_{PROTOCOL_VERSION}".encode()
 
 
 _FUNCTIONS = (
-    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "load", "scan", "commit",
-    "report_failure", "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment",
-    "set_tasks", "tasks", "put_metrics", "measure", "weigh", "state_snapshot",
+    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "fetch_pressed", "load", "scan",
+    "commit", "report_failure", "clear_failure", "append", "append_pressed", "outgoing", "read_outbox",
+    "acknowledge", "assignment", "set_tasks", "tasks", "put_metrics", "measure", "weigh", "state_snapshot",
 )  # fmt: skip
 
 _READS = frozenset(
@@ -332,9 +351,10 @@ class _Group:
 class _Together:
     """Commits that travel as one command."""
 
-    __slots__ = ("arguments", "commits", "size_bytes")
+    __slots__ = ("arguments", "commits", "pressed", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, pressed: bool = False) -> None:
+        self.pressed = pressed
         self.arguments: list[bytes | str | int] = []
         self.commits = 0
         self.size_bytes = 0

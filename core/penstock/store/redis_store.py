@@ -27,7 +27,7 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock.store.redis_calls import PROTOCOL_VERSION, RedisCalls
-from penstock.store.wire import Command, ServerError, Wire, translate
+from penstock.store.wire import Command, ServerError, Wire, is_out_of_memory, translate
 
 A = TypeVar("A")
 
@@ -107,9 +107,14 @@ class RedisStore:
             self._posted.popleft()
         answers: list[Any] = []
         for count, reply in zip(posted.counts, posted.replies, strict=True):
+            calls = posted.calls[len(answers) : len(answers) + count]
             if isinstance(reply, ServerError):
-                raise translate(str(reply)) from reply
-            answers += self._calls.decode(posted.calls[len(answers) : len(answers) + count], reply)
+                answer = self._calls.refused_when_full(calls) if is_out_of_memory(reply) else None
+                if answer is None:
+                    raise translate(str(reply)) from reply
+                answers.append(answer)
+            else:
+                answers += self._calls.decode(calls, reply)
         return answers
 
     def _give_up_posted(self) -> None:

@@ -653,7 +653,7 @@ local function read_stream(key, from, bytes_max, entries_max, count, size)
   end
 end
 
--- fetch: take shards off a ready list and read their inboxes.
+-- fetch, fetch_pressed: take shards off a ready list and read their inboxes; with no shards, a control token at most.
 -- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...].
 local function fetch(keys, args)
@@ -661,6 +661,10 @@ local function fetch(keys, args)
   local bounds = {struct.unpack(BOUNDS, args[4])}
   local list = p .. 'ready:' .. args[1]
   local answer, used, taken, entries_left = {0}, 0, 0, READ_ENTRIES
+  if shards_max == 0 and redis.call('LINDEX', list, 0) == TOKEN then
+    take_name(list, TOKEN)
+    answer[1] = 1
+  end
   while taken < shards_max and (taken == 0 or used < bytes_max and entries_left > 0) do
     unlogged()
     local names = redis.call('LPOP', list, math.min(shards_max - taken, CHUNK))
@@ -1035,7 +1039,7 @@ end
 
 -- between stores, and outside --------------------------------------------------------------------
 
--- append: deliver one entry of a pair.
+-- append, append_pressed: deliver one entry of a pair.
 -- KEYS 1: prefix. ARGV: producer, target, number, placed (us), rows, payload, bounds.
 -- Answers OK, DUP, GAP, BUSY, MOVING, [MOVED, store], UNKNOWN.
 local function append(keys, args)
@@ -2028,13 +2032,16 @@ local function state_snapshot(keys, args)
   return answer
 end
 
--- Whatever writes may run at maxmemory, or a full store could never empty itself; only append and install are refused.
+-- Whatever writes may run at maxmemory, or a full store could never empty itself. Only append, fetch and install are
+-- refused: so a task learns, at no cost, that the store is full. It and who delivers ask the first two again under
+-- their other names, and with narrower bounds.
 local function register(name, callback, flags)
   redis.register_function{
     function_name = 'penstock_' .. name .. '_' .. VERSION, callback = callback, flags = flags,
   }
 end
 local WRITES = {'allow-oom', 'no-cluster'}
+local REFUSED_WHEN_FULL = {'no-cluster'}
 local READS = {'no-writes', 'no-cluster'}
 
 redis.register_function{function_name = 'penstock_version', callback = version, flags = READS}
@@ -2045,13 +2052,15 @@ register('retract', retract, WRITES)
 register('create', create, WRITES)
 register('claim', claim, WRITES)
 register('wake', wake, WRITES)
-register('fetch', fetch, WRITES)
+register('fetch', fetch, REFUSED_WHEN_FULL)
+register('fetch_pressed', fetch, WRITES)
 register('load', load_state, READS)
 register('scan', scan_state, READS)
 register('commit', commit, WRITES)
 register('report_failure', report_failure, WRITES)
 register('clear_failure', clear_failure, WRITES)
-register('append', append, {'no-cluster'})
+register('append', append, REFUSED_WHEN_FULL)
+register('append_pressed', append, WRITES)
 register('outgoing', outgoing, READS)
 register('read_outbox', read_outbox, READS)
 register('acknowledge', acknowledge, WRITES)
@@ -2059,7 +2068,7 @@ register('precopy', precopy, WRITES)
 register('next_round', next_round, WRITES)
 register('freeze', freeze, WRITES)
 register('export', export, READS)
-register('install', install, {'no-cluster'})
+register('install', install, REFUSED_WHEN_FULL)
 register('depart', depart, WRITES)
 register('activate', activate, WRITES)
 register('drop', drop, WRITES)
