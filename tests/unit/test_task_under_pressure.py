@@ -1,4 +1,4 @@
-"""A task whose store is at its memory limit: sources stand still, what waits is worked off, and it goes on."""
+"""A task whose store is at its memory limit: sources stand, what waits is worked off, and then it goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import Bounds, Commit, Fetch, Measure, Request, SetTasks
-from penstock_worker.task_loop import PRESSED_US
+from penstock_worker.store_pressure import PRESSED_US
 from task_scene import INCARNATION, Between, Scene
 
 READY = "lines.ready"

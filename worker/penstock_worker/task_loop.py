@@ -43,6 +43,7 @@ from penstock_worker.clock import Clock
 from penstock_worker.large_commit import LargeCommits, Placed
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.stage_work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.store_pressure import REST_US, StorePressure
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_metrics import TaskMetrics
 from penstock_worker.tellings import Tellings
@@ -70,11 +71,6 @@ POSTS_AHEAD = 2
 HELD_US_MAX = 5_000
 """Work is sent, and what was sent is settled, after so long also where less has gathered: what the first
 shards put out does not wait for user code that takes its time over the others."""
-PRESSED_US = 100_000
-"""A store that was at its memory limit is asked again after so long whether it still is."""
-PRESSED_TOLD_US = 60_000_000
-PRESSED_REST_US = 20_000
-"""So long rests a source's task at a time while it is: its list has shards on it, so that no bell rings."""
 POST_COMMITS_DURABLE = 64
 """In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
 
@@ -129,13 +125,9 @@ class TaskLoop:
         self._size = BatchSize()
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
-        self._is_source = not isinstance(launch.stage.head, Processor)
-        self._stranding = StrandingWatch(launch.bounds, source=self._is_source)
-        self._is_pressed = False
-        """The store is at its memory limit, as far as the last fetch told: no source is read, and queues are
-        filled under `Bounds.pressed`, until a fetch as usual goes well."""
-        self._press_until_us = 0
-        self._pressed_told_us = 0
+        is_source = not isinstance(launch.stage.head, Processor)
+        self._stranding = StrandingWatch(launch.bounds, source=is_source)
+        self._pressure = StorePressure(launch.name, source=is_source)
         self._awaited: list[Claim] = []
         """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
@@ -292,7 +284,7 @@ class TaskLoop:
         posted = self._post([], claims, fetch=True)
         answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
-        self._note_pressure(posted.fetch, fetched)
+        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
         if self._take_up(claims, answers) and fetched.shards and fetched.control:
             # The token told of them, most likely: the map is read when their first batch is done.
             self._is_token_kept = True
@@ -304,41 +296,21 @@ class TaskLoop:
     ) -> _Posted:
         """Send what is to be told, claims, the commits, and a fetch if that is wanted."""
         told = self._tellings.take(self._clock.now_us())
-        commits = [work.commit for _, work in done]
-        if self._is_pressed:
-            commits = [replace(commit, pressed=True) for commit in commits]
-        calls = [*told, *claims, *commits]
-        fetching = self._next_fetch() if fetch else None
+        calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
+        sent_us = self._clock.monotonic_us()
+        ready, size = self._launch.owner.ready, self._size
+        fetching = self._pressure.fetch(ready, size.bytes, size.shards, sent_us) if fetch else None
         if fetching is not None:
             calls.append(fetching)
         answers = self._store.post(calls)
-        return _Posted(done, len(told), answers, fetch=fetching, sent_us=self._clock.monotonic_us())
-
-    def _next_fetch(self) -> Fetch:
-        ready, size = self._launch.owner.ready, self._size
-        if self._is_pressed and self._clock.monotonic_us() < self._press_until_us:
-            return Fetch(ready, size.bytes, 0 if self._is_source else size.shards, pressed=True)
-        return Fetch(ready, size.bytes, size.shards)
-
-    def _note_pressure(self, fetch: Fetch | None, fetched: Fetched) -> None:
-        """What a fetch tells of the store's memory; a pressed one tells nothing."""
-        if fetched.full:
-            now_us = self._clock.monotonic_us()
-            if now_us >= self._pressed_told_us:
-                self._pressed_told_us = now_us + PRESSED_TOLD_US
-                doing = "no input is read" if self._is_source else "what waits is worked off"
-                _LOG.warning("%s: the store is at its memory limit: %s", self._launch.name, doing)
-            self._is_pressed = True
-            self._press_until_us = now_us + PRESSED_US
-        elif self._is_pressed and fetch is not None and not fetch.pressed:
-            self._is_pressed = False
+        return _Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
 
     def _finish(self, posted: _Posted) -> Fetched | None:
         """Settle what was posted last; answers what it fetched."""
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None
         if fetched is not None:
-            self._note_pressure(posted.fetch, fetched)
+            self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
         self._settle(posted.done, answers)
         if fetched is not None and self._is_token_kept:
             self._is_token_kept = False
@@ -380,7 +352,7 @@ class TaskLoop:
             self._store.pipeline(told)
 
     def _take_rested(self) -> list[FetchedShard]:
-        if not self._resting or (self._is_pressed and self._is_source):
+        if not self._resting or self._pressure.holds_source:
             return []
         now_us = self._clock.now_us()
         due = [shard for shard, (_, until_us) in self._resting.items() if until_us <= now_us]
@@ -408,8 +380,8 @@ class TaskLoop:
         untold_us = self._tellings.wait_us(now_us)
         if untold_us is not None:
             wait_us = min(wait_us, untold_us)
-        if self._is_pressed and self._is_source:
-            self._clock.sleep_us(max(0, min(wait_us, PRESSED_REST_US)))
+        if self._pressure.holds_source:
+            self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
@@ -446,10 +418,10 @@ class TaskLoop:
             return False
         self._named = True
         for shard, seen in zip(shards, counters, strict=True):
-            held = shard in in_hand or shard in self._resting or (self._is_pressed and self._is_source)
+            held = shard in in_hand or shard in self._resting or self._pressure.holds_source
             is_ours = shard in mine or shard in self._leaving
             if not is_ours or self._stranding.is_stranded(
-                self._owned[shard], seen, in_hand=held, pressed=self._is_pressed
+                self._owned[shard], seen, in_hand=held, pressed=self._pressure.is_on
             ):
                 self._release(shard)
         if not is_named and not self._leaving:

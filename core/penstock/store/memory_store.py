@@ -66,6 +66,7 @@ from penstock.store.port import (
     ProtocolMismatch,
     Publish,
     PutMetrics,
+    ReadMemory,
     ReadMetrics,
     ReadOutbox,
     ReportFailure,
@@ -78,6 +79,7 @@ from penstock.store.port import (
     StateSnapshot,
     StateWrite,
     StoreFull,
+    StoreMemory,
     Tasks,
     Topologies,
     WaitControl,
@@ -139,6 +141,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             Measure: self._measure,
             Weigh: self._weigh,
             StateSnapshot: self._state_snapshot,
+            ReadMemory: self._read_memory,
             Precopy: self._precopy,
             NextRound: self._next_round,
             Freeze: self._freeze,
@@ -581,6 +584,9 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def _weigh(self, call: Weigh) -> list[int | None]:
         records = (self._data.shards.get(shard) for shard in call.shards)
         return [record.weight_bytes() if record is not None else None for record in records]
+
+    def _read_memory(self, _: ReadMemory) -> StoreMemory:
+        return StoreMemory(self._node.memory_used_bytes(), self._node.memory_bytes_max or 0)
 
     def _state_snapshot(self, call: StateSnapshot) -> dict[tuple[bytes, bytes], bytes]:
         record = self._data.shards.get(call.shard)

@@ -702,6 +702,19 @@ class Weigh(Request["list[int | None]"]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMemory(Request["StoreMemory"]):
+    """How full the store is. Answers a `StoreMemory`. Not for workers: their users may not ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMemory:
+    """Bytes of memory that a store uses, of all topologies, and its limit: 0 for none."""
+
+    used_bytes: int
+    limit_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class StateSnapshot(Request[dict[tuple[bytes, bytes], bytes]]):
     """For tests and tools: the value hash and all collections of a shard, whole. Not for the hot path.
 

@@ -42,6 +42,7 @@ from penstock.store.port import (
     ProtocolMismatch,
     Publish,
     PutMetrics,
+    ReadMemory,
     ReadMetrics,
     ReadOutbox,
     ReportFailure,
@@ -52,6 +53,7 @@ from penstock.store.port import (
     ShardCounters,
     StateSnapshot,
     StateWrite,
+    StoreMemory,
     TaskMap,
     Tasks,
     Topologies,
@@ -130,6 +132,7 @@ class RedisCalls:
             Measure: _CallForm(self._measure, _counters),
             Weigh: _CallForm(self._weigh, _weights),
             StateSnapshot: _CallForm(self._state_snapshot, _snapshot),
+            ReadMemory: _CallForm(self._read_memory, _memory),
         }
         moves = RedisMoves(self._heads, bounds, self._bounds)
         self._forms.update({call: _CallForm(*form) for call, form in moves.forms.items()})
@@ -306,6 +309,9 @@ class RedisCalls:
 
     def _state_snapshot(self, call: StateSnapshot) -> Command:
         return (*self._heads["state_snapshot"], call.shard)
+
+    def _read_memory(self, _: ReadMemory) -> Command:
+        return (b"INFO", b"memory")
 
 
 def _packed_bounds(bounds: Bounds) -> bytes:
@@ -574,3 +580,13 @@ def _snapshot(_: StateSnapshot, reply: list[Any]) -> dict[tuple[bytes, bytes], b
     return {
         (reply[at], field): value for at in range(0, len(reply), 2) for field, value in paired(reply[at + 1])
     }
+
+
+def _memory(_: ReadMemory, reply: bytes) -> StoreMemory:
+    return memory_use(reply)
+
+
+def memory_use(info: bytes) -> StoreMemory:
+    """What a server says of its memory."""
+    fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+    return StoreMemory(int(fields["used_memory"]), int(fields["maxmemory"]))

@@ -79,6 +79,8 @@ class RunRequest:
     metrics_port: int | None
     promises: tuple[Promise, ...] = ()
     """The LatencySLAs to keep."""
+    store_memory_bytes: int | None = None
+    """What the private store may hold; None for a quarter of the machine's memory."""
 
 
 def run_topology(
@@ -105,7 +107,9 @@ def run_topology(
         os.environ[MARK] = f"{token}/store/"
         ticks = stack.enter_context(SystemTicks())
         record, start, removed = _open_state(request, directory, shards_now)
-        server = PrivateStore(directory.folder, plan.durability, STORE_ID)
+        server = PrivateStore(
+            directory.folder, plan.durability, STORE_ID, memory_bytes=request.store_memory_bytes
+        )
         stack.callback(server.stop)
         server.start()
         store = RedisStore(server.url, record.topology_uid)
