@@ -133,6 +133,11 @@ class Keys:
         """Hash: worker -> incarnation."""
         return self.prefix + b"enrolled"
 
+    @property
+    def starts(self) -> bytes:
+        """Hash: worker -> number that was last given to a start of its process."""
+        return self.prefix + b"starts"
+
     # --- schedule maps
 
     def schedule(self, operator: str) -> bytes:

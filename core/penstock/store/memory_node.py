@@ -244,6 +244,7 @@ class TopologyData:
     outgoing: dict[tuple[str, str], None] = field(default_factory=dict)
     schedules: dict[str, PublishedSchedule] = field(default_factory=dict)
     workers: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
     enrolled: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     control: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, TasksSet] = field(default_factory=dict)

@@ -58,6 +58,7 @@ from penstock.store.port import (
     FetchedShard,
     Load,
     Measure,
+    MintStart,
     Moved,
     OpenStore,
     Outgoing,
@@ -97,7 +98,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
 
     _writes: ClassVar[frozenset[type]] = frozenset(
         {
-            OpenStore, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
+            OpenStore, MintStart, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
             ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
             Precopy, NextRound, Freeze, Install, Depart, Activate, Drop, Thaw, Discard,
         }
@@ -111,6 +112,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         self._pressed_bounds = bounds.pressed()
         self._handlers: dict[type, Callable[[Any], Any]] = {
             OpenStore: self._open_store,
+            MintStart: self._mint_start,
             Enroll: self._enroll,
             Publish: self._publish,
             Retract: self._retract,

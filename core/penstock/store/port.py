@@ -155,16 +155,28 @@ class OpenStore(Request[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class MintStart(Request["int | Answer"]):
+    """A number for one start of a worker's process, above all that were given out here, or enrolled, for it.
+
+    So starts have an order that no clock decides. A process asks once, before it enrols, and again when the
+    reply is lost: a number that nobody uses does no harm. UNKNOWN when the topology is retracted.
+    """
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Enroll(Request[Answer]):
     """A worker process announces its incarnation (pod uid, start, attempt).
 
     OK; STALE when the store's map names another uid for this worker, or a later (start, attempt) of the same
-    uid has enrolled. Between two uids that no map names the last one counts: their clocks say nothing.
+    uid has enrolled. Between two uids that no map names the last one counts.
     """
 
     worker: str
     uid: str
-    start_ms: int
+    start: int
+    """As `MintStart` answered."""
     attempt: int
 
 

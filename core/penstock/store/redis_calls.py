@@ -35,6 +35,7 @@ from penstock.store.port import (
     FetchedShard,
     Load,
     Measure,
+    MintStart,
     Moved,
     OpenStore,
     Outgoing,
@@ -106,6 +107,7 @@ class RedisCalls:
         self._commit_head = self._heads["commit"]
         self._forms: dict[type, _CallForm] = {
             OpenStore: _CallForm(self._open_store, _generation),
+            MintStart: _CallForm(self._mint_start, _minted),
             Enroll: _CallForm(self._enroll, _answer),
             Publish: _CallForm(self._publish, _answer),
             Retract: _CallForm(self._retract, _as_it_is),
@@ -182,8 +184,11 @@ class RedisCalls:
     def _open_store(self, call: OpenStore) -> Command:
         return (b"FCALL", _function("open_store"), b"1", STORE, call.store_id, call.run_id)
 
+    def _mint_start(self, call: MintStart) -> Command:
+        return (*self._heads["mint_start"], call.worker)
+
     def _enroll(self, call: Enroll) -> Command:
-        return (*self._heads["enroll"], call.worker, call.uid, call.start_ms, call.attempt)
+        return (*self._heads["enroll"], call.worker, call.uid, call.start, call.attempt)
 
     def _publish(self, call: Publish) -> Command:
         arguments: list[bytes | str] = list(packed_workers(call))
@@ -331,9 +336,10 @@ def _function(name: str) -> bytes:
 
 
 _FUNCTIONS = (
-    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "fetch_pressed", "load", "scan",
-    "commit", "report_failure", "clear_failure", "append", "append_pressed", "outgoing", "read_outbox",
-    "acknowledge", "assignment", "set_tasks", "tasks", "put_metrics", "measure", "weigh", "state_snapshot",
+    "mint_start", "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "fetch_pressed", "load",
+    "scan", "commit", "report_failure", "clear_failure", "append", "append_pressed", "outgoing",
+    "read_outbox", "acknowledge", "assignment", "set_tasks", "tasks", "put_metrics", "measure", "weigh",
+    "state_snapshot",
 )  # fmt: skip
 
 _READS = frozenset(
@@ -458,6 +464,10 @@ def _names(_: Topologies | OutgoingTargets, reply: set[bytes]) -> list[str]:
 
 def _answer(_: Any, reply: bytes) -> Answer:
     return _ANSWERS[reply]
+
+
+def _minted(_: Any, reply: int | bytes) -> int | Answer:
+    return _ANSWERS[reply] if isinstance(reply, bytes) else reply
 
 
 def _answer_or_moved(_: Any, reply: Any) -> Answer | Moved:

@@ -138,7 +138,6 @@ def run_topology(
                     base_dir=str(request.base_dir.absolute()),
                     worker=action.worker,
                     uid=action.uid,
-                    start_ms=ticks.now_us() // 1000,
                     attempt=action.attempt,
                     store_id=STORE_ID,
                     store_url=server.url,

@@ -397,8 +397,20 @@ local function enrolled_incarnation(p, worker)
   return incarnation
 end
 
+-- mint_start: a number for a start of a worker's process, above all before it.
+-- KEYS 1: prefix. ARGV: worker. Answers an integer or UNKNOWN.
+local function mint_start(keys, args)
+  local p, worker = keys[1], args[1]
+  if retracted(p) then return 'UNKNOWN' end
+  local known = redis.call('HGET', p .. 'enrolled', worker)
+  local enrolled = known and tonumber(string.match(known, '/(%d+)/%d+$')) or 0
+  local start = math.max(tonumber(redis.call('HGET', p .. 'starts', worker) or 0), enrolled) + 1
+  redis.call('HSET', p .. 'starts', worker, string.format('%d', start))
+  return start
+end
+
 -- enroll: a worker process announces its incarnation.
--- KEYS 1: prefix. ARGV: worker, uid, start (ms), attempt. Answers OK, STALE, UNKNOWN.
+-- KEYS 1: prefix. ARGV: worker, uid, start, attempt. Answers OK, STALE, UNKNOWN.
 local function enroll(keys, args)
   local p, worker, uid, start, attempt = keys[1], args[1], args[2], tonumber(args[3]), tonumber(args[4])
   if retracted(p) then return 'UNKNOWN' end
@@ -408,7 +420,7 @@ local function enroll(keys, args)
   if known then
     local known_uid, known_start, known_attempt = string.match(known, '^(.*)/(%d+)/(%d+)$')
     known_start, known_attempt = tonumber(known_start), tonumber(known_attempt)
-    -- starts of two uids have no order: their clocks may differ
+    -- starts of two uids have no order: another store may have given them out
     if known_uid == uid and (known_start > start or (known_start == start and known_attempt > attempt)) then
       return 'STALE'
     end
@@ -2046,6 +2058,7 @@ local READS = {'no-writes', 'no-cluster'}
 
 redis.register_function{function_name = 'penstock_version', callback = version, flags = READS}
 register('open_store', open_store, WRITES)
+register('mint_start', mint_start, WRITES)
 register('enroll', enroll, WRITES)
 register('publish', publish, WRITES)
 register('retract', retract, WRITES)
