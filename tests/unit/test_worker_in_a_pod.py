@@ -373,7 +373,7 @@ def test_a_start_that_another_one_replaced_does_not_come_before_it_again(pod: Po
     later = pod.store.call(MintStart("words-w0"))
     assert isinstance(later, int)
     assert pod.store.call(Enroll("words-w0", "pod-1", later, 0)) is Answer.OK
-    pod.publish(2, tasks=2)
+    pod.publish(2, shards="ab")
     for _ in range(5):
         pod.turn(seconds=3)
     assert pod.tasks.running == 0
