@@ -87,9 +87,10 @@ def test_an_earlier_start_or_attempt_of_a_worker_is_stale(scene: Scene) -> None:
     store = scene.store
     assert store.call(Enroll("w1", "u", 1000, 2)) is Answer.OK
     assert store.call(Enroll("w1", "u", 1000, 1)) is Answer.STALE
-    assert store.call(Enroll("w1", "u", 999, 7)) is Answer.STALE
-    assert store.call(Enroll("w1", "u", 1000, 10)) is Answer.OK
-    assert store.call(Enroll("w1", "u", 1001, 1)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 999, 2)) is Answer.STALE
+    assert store.call(Enroll("w1", "u", 1001, 1)) is Answer.STALE
+    assert store.call(Enroll("w1", "u", 1001, 2)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 900, 10)) is Answer.OK
 
 
 def test_each_start_of_a_worker_is_given_a_higher_number_whatever_was_enrolled(scene: Scene) -> None:

@@ -53,7 +53,7 @@ class MemoryMaps(ABC):
         if named is not None and named[2] != call.uid:
             return Answer.STALE
         known = data.enrolled.get(call.worker)
-        if known is not None and known[0] == call.uid and known[1:] > (call.start, call.attempt):
+        if known is not None and known[0] == call.uid and known[:0:-1] > (call.attempt, call.start):
             return Answer.STALE
         data.enrolled[call.worker] = (call.uid, call.start, call.attempt)
         return Answer.OK

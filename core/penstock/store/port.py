@@ -169,7 +169,7 @@ class MintStart(Request["int | Answer"]):
 class Enroll(Request[Answer]):
     """A worker process announces its incarnation (pod uid, start, attempt).
 
-    OK; STALE when the store's map names another uid for this worker, or a later (start, attempt) of the same
+    OK; STALE when the store's map names another uid for this worker, or a later (attempt, start) of the same
     uid has enrolled. Between two uids that no map names the last one counts.
     """
 
@@ -178,14 +178,16 @@ class Enroll(Request[Answer]):
     start: int
     """As `MintStart` answered."""
     attempt: int
+    """As whoever starts the process counts, where somebody does; 0 in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish(Request[Answer]):
     """Write one operator's schedule into the store's maps, in the order of versions.
 
-    OK; DONE when exactly this version is there; STALE when a newer version or a higher term is.
-    Wakes the control stream of every worker named in the old or the new schedule.
+    OK; DONE when exactly this version is there; STALE when a newer version or a higher term is. A large one
+    reaches a store in parts, and counts whole with the last of them; StoreUnreachable when another publication
+    came between them. Wakes the control stream of every worker named in the old or the new schedule.
     Whoever has a shard here whose home is another store now, or was to have it, keeps it until it departs: it
     stays in `Assignment` and may claim, also when its executor or its worker is named no more.
     `workers` is worker -> (node, host, uid) of all workers named by `executors`, and of any others
@@ -663,7 +665,10 @@ class ReadMetrics(Request[dict[str, bytes]]):
 @dataclass(frozen=True, slots=True)
 class Measure(Request["list[ShardCounters | None]"]):
     """Counters of the named shards' records, whatever their status. Answers [ShardCounters | None, ...] in
-    their order; who wants figures asks `told_here` of them."""
+    their order; who wants figures asks `told_here` of them.
+
+    A store is asked for some hundred at a time: each counter is as of one moment, all of many are not.
+    """
 
     shards: tuple[str, ...]
 

@@ -109,15 +109,19 @@ class RedisStore:
                 raise
             self._posted.popleft()
         answers: list[Any] = []
+        parts: list[Any] = []
         for count, reply in zip(posted.counts, posted.replies, strict=True):
             calls = posted.calls[len(answers) : len(answers) + count]
-            if isinstance(reply, ServerError):
-                answer = self._calls.refused_when_full(calls) if is_out_of_memory(reply) else None
+            if not count and not isinstance(reply, ServerError):
+                parts.append(reply)
+            elif isinstance(reply, ServerError):
+                answer = self._calls.refused_when_full(calls) if calls and is_out_of_memory(reply) else None
                 if answer is None:
                     raise translate(str(reply)) from reply
                 answers.append(answer)
             else:
-                answers += self._calls.decode(calls, reply)
+                answers += self._calls.decode(calls, reply, parts)
+                parts = []
         return answers
 
     def _give_up_posted(self) -> None:

@@ -70,7 +70,6 @@ FOLLOW_S = 0.02
 _REST_S = 0.005
 _SHARDS_LOOKED_AT_PER_S = 4000
 """The store answers for about a hundred shards a millisecond; looking must not keep it busy."""
-_MEASURED_PER_CALL = 512
 _LOG_LINES = 30
 _NOBODY = "-"
 """No operator's name: clearing its failure changes nothing, but a store that takes no writes refuses it."""
@@ -218,23 +217,22 @@ class LocalRun:
         """None while the store is away."""
         names = [name for shards in self._shards.values() for name in shards]
         self._look_due_s = self._ticks.now_s() + len(names) / _SHARDS_LOOKED_AT_PER_S
-        chunks = [names[i : i + _MEASURED_PER_CALL] for i in range(0, len(names), _MEASURED_PER_CALL)]
         # Rows before counters: what tasks have told is never ahead of what the store has counted.
         calls = [
             ClearFailure(_NOBODY),
             ReadMemory(),
             ReadMetrics(),
             Failures(),
-            *(Measure(tuple(chunk)) for chunk in chunks),
+            Measure(tuple(names)),
         ]
         at_us = self._ticks.now_us()
         try:
-            _, memory, rows, failures, *measured = self._store.pipeline(calls)
+            _, memory, rows, failures, measured = self._store.pipeline(calls)
         except (StoreUnreachable, StoreFull) as error:
             self._note_trouble(error)
             return None
         self._note_away(away=False)
-        counters = iter(told_here(counter for chunk in measured for counter in chunk))
+        counters = iter(told_here(measured))
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
         return _Look(at_us, shards, rows, memory, task_and_worker_rows(rows, self._began_us), failures)
 

@@ -279,13 +279,9 @@ def _create_shards(store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[s
 
 
 def _measure(store: NodeStore, shards: Mapping[str, Sequence[str]]) -> dict[str, ShardCounters]:
-    found: dict[str, ShardCounters] = {}
-    names = [name for named in shards.values() for name in named]
-    for first in range(0, len(names), _CALLS_PER_PIPELINE):
-        chunk = tuple(names[first : first + _CALLS_PER_PIPELINE])
-        answers = store.call(Measure(chunk))
-        found.update({name: known for name, known in zip(chunk, answers, strict=True) if known is not None})
-    return found
+    names = tuple(name for named in shards.values() for name in named)
+    answers = store.call(Measure(names))
+    return {name: known for name, known in zip(names, answers, strict=True) if known is not None}
 
 
 def _shards_to_run(
