@@ -1,4 +1,4 @@
-"""A large schedule on its way into a real store, in parts: who dies, comes between, moves a shard meanwhile."""
+"""A large schedule on its way into a real store, in parts: who dies, comes between or moves a shard."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ class Publish(Request[Answer]):
     """Write one operator's schedule into the store's maps, in the order of versions.
 
     OK; DONE when exactly this version is there; STALE when a newer version or a higher term is. A large one
-    reaches a store in parts, and counts whole with the last of them; StoreUnreachable when another publication
+    reaches a store in parts and counts whole with the last of them; StoreUnreachable when another publication
     came between them. Wakes the control stream of every worker named in the old or the new schedule.
     Whoever has a shard here whose home is another store now, or was to have it, keeps it until it departs: it
     stays in `Assignment` and may claim, also when its executor or its worker is named no more.
