@@ -429,7 +429,7 @@ class Commit(Request[Answer]):
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
     read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its
     next owner: how far the work is that no offset and no position tell (opaque bytes, few). `pressed`: queues
-    are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes a commit all the same.
+    are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes it all the same.
     """
 
     shard: str
