@@ -111,8 +111,8 @@ def test_a_container_that_starts_again_after_the_clock_stepped_back_may_work(sce
     for _ in range(2):
         start = store.call(MintStart("w1"))
         assert isinstance(start, int)
-        assert store.call(Enroll("w1", "uid-w1", start, 0)) is Answer.OK
-        owner = Owner("mid@w1", f"uid-w1/{start}/0", "ready")
+        assert store.call(Enroll("w1", "uid-w1", start, 1)) is Answer.OK
+        owner = Owner("mid@w1", f"uid-w1/{start}/1", "ready")
         assert isinstance(store.call(Claim("mid/0", owner, 1)), Claimed)
 
 

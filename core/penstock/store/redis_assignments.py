@@ -54,9 +54,9 @@ class RedisPublish:
         head = (call.operator, call.version, call.term, blake2b(told, digest_size=12).hexdigest(), executors)
         parts = [
             (*self._heads["publish_part"], *head, *_flat(shards[first : first + _SHARDS_PER_PART]))
-            for first in range(0, len(shards) - _SHARDS_PER_PART, _SHARDS_PER_PART)
+            for first in range(0, len(shards) if len(shards) > _SHARDS_PER_PART else 0, _SHARDS_PER_PART)
         ]
-        rest = shards[len(parts) * _SHARDS_PER_PART :]
+        rest = [] if parts else shards
         last = (
             *self._heads["publish"],
             *head,
