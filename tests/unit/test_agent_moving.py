@@ -58,7 +58,7 @@ class SteppingClock:
 
 
 class Scene:
-    """A driver with a stepping clock; `away`: the target takes no chunk; `room`: it takes so many, no more."""
+    """A driver with a stepping clock; `away`: the target takes no chunk; `room`: it takes so many."""
 
     def __init__(self) -> None:
         self.moving = MoveScene(MemoryBackend())
