@@ -103,7 +103,7 @@ class StoreKeeper:
         if not self._is_full and used >= _FULL_SHARE:
             self._is_full = True
             _LOG.warning(
-                "the store is at its memory limit of %d MiB: sources wait until what waits here is worked off;"
+                "the store is at its memory limit of %d MiB: sources wait until what is here is worked off;"
                 " if state fills it, give it more (store.memory of the chart)",
                 self._memory_bytes >> 20,
             )
