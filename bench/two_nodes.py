@@ -145,7 +145,6 @@ class Worker:
             base_dir=str(self._folder),
             worker=self.name,
             uid=self.uid,
-            start_ms=time.time_ns() // 1_000_000,
             attempt=self._attempt,
             store_id=self.node.name,
             store_url=self.node.store.url,

@@ -41,7 +41,6 @@ def launch_of(worker: str, attempt: int = 0) -> WorkerLaunch:
         base_dir=".",
         worker=worker,
         uid=f"{worker}-{attempt}",
-        start_ms=0,
         attempt=attempt,
         store_id="local",
         store_url="unix:///nowhere",

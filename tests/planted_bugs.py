@@ -179,7 +179,9 @@ class NoLookForStranded(SimulatedTask):
 
 
 class _BlindWatch(StrandingWatch):
-    def is_stranded(self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool) -> bool:
+    def is_stranded(
+        self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool, pressed: bool = False
+    ) -> bool:
         return False
 
 
@@ -207,7 +209,15 @@ def acknowledge_first(
             home.pipeline([Append(producer, target, n, p, rows, us) for n, us, rows, p in waiting])
 
 
+class RefusesWhenFull(MemoryStore):
+    """A full store takes nothing from others, whatever is in the inbox."""
+
+    def _append(self, call: Append) -> Answer | Moved:
+        return Answer.BUSY if call.pressed else super()._append(call)
+
+
 BUGS = {
+    "a full store takes nothing": Parts(store=RefusesWhenFull, pressure=True),
     "inbox numbers by the clock": Parts(store=ClockNumbers),
     "no commit number": Parts(store=NoCommitNumber),
     "claim at an equal epoch": Parts(store=EqualEpoch),

@@ -60,7 +60,7 @@ class StandInWorker:
         self._records = records
         self._keyed = keyed
         self._sink = sink
-        self._incarnation = f"{launch.uid}/{launch.start_ms}/{launch.attempt}"
+        self._incarnation = f"{launch.uid}/0/{launch.attempt}"
         self._owned: dict[str, OwnedShard] = {}
         self._holders: dict[str, str] = {}
         self._rows: dict[str, int] = {}
@@ -70,7 +70,7 @@ class StandInWorker:
 
     def turn(self, now_us: int) -> None:
         launch = self._launch
-        enrolled = self._store.call(Enroll(launch.worker, launch.uid, launch.start_ms, launch.attempt))
+        enrolled = self._store.call(Enroll(launch.worker, launch.uid, 0, launch.attempt))
         assert enrolled is Answer.OK
         assigned = self._store.call(Assignment(launch.worker))
         assert assigned.uid == launch.uid

@@ -20,6 +20,9 @@ class Backend(Protocol):
     def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
         """Write "", "frozen" or "moved:STORE" into a record, which is a part of what a move does."""
 
+    def set_full(self, node: str = "n1", *, full: bool = True) -> None:
+        """Bring a node that was opened to its memory limit, or give it room again."""
+
 
 class MemoryBackend:
     """The twin."""
@@ -36,6 +39,9 @@ class MemoryBackend:
         record = self._nodes[node].topology(topology).shards[shard]
         word, _, record.home = status.partition(":")
         record.status = ShardStatus(word or "active")
+
+    def set_full(self, node: str = "n1", *, full: bool = True) -> None:
+        self._nodes[node].memory_bytes_max = 0 if full else None
 
 
 class StoreMeanwhile:

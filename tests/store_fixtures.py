@@ -37,6 +37,7 @@ class RedisBackend:
         self._folder = folder
         self._nodes: dict[str, PrivateStore] = {}
         self._used: set[str] = set()
+        self._full: set[str] = set()
         self._clients: list[RedisStore] = []
 
     def open_store(self, node: str = "n1", topology: str = "t1", bounds: Bounds = SMALL) -> RedisStore:
@@ -59,6 +60,11 @@ class RedisBackend:
         record[_STATUS] = {"": 0, "frozen": 1}.get(status, 2)
         admin.hset(key, mapping={"h": _RECORD.pack(*record), "m": status.removeprefix("moved:")})
 
+    def set_full(self, node: str = "n1", *, full: bool = True) -> None:
+        """Bring a node that was opened to its memory limit, or give it room again."""
+        self.admin(node).config_set("maxmemory", 1 if full else 0)
+        self._full.add(node)
+
     def admin(self, node: str = "n1") -> redis.Redis:
         """A plain client of a node that was opened before."""
         return redis.Redis.from_url(self._nodes[node].url)
@@ -75,6 +81,9 @@ class RedisBackend:
             client.close()
         self._clients.clear()
         self._used.clear()
+        for node in tuple(self._full):
+            self.set_full(node, full=False)
+        self._full.clear()
 
     def stop(self) -> None:
         self.empty()

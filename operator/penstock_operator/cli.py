@@ -24,7 +24,7 @@ from penstock_operator.cli_faults import (
     file_faults,
     write_faults,
 )
-from penstock_operator.cli_options import a_number, new_file, picture, seconds
+from penstock_operator.cli_options import a_number, new_file, picture, seconds, store_memory
 
 if TYPE_CHECKING:
     from penstock.api.faults import Fault
@@ -57,6 +57,14 @@ def main() -> None:
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
     help="Where state is kept between runs.  [default: .penstock/NAME]",
+)
+@click.option(
+    "--store-memory",
+    "store_memory_bytes",
+    callback=store_memory,
+    metavar="SIZE",
+    help="What inboxes and state may take of memory, such as 2Gi; then the sources wait."
+    "  [default: a quarter of the machine's]",
 )
 @click.option("--fresh", is_flag=True, help="Remove the state and the sink files of earlier runs first.")
 @click.option(
@@ -93,6 +101,7 @@ def run(
     time_limit_s: float | None,
     sla_file: Path | None,
     state_dir: Path | None,
+    store_memory_bytes: int | None,
     fresh: bool,
     overrides: tuple[str, ...],
     live: bool,
@@ -149,6 +158,7 @@ def run(
                 fresh=fresh,
                 metrics_port=metrics_port,
                 promises=checked.promises,
+                store_memory_bytes=store_memory_bytes,
             ),
             output,
         )

@@ -25,6 +25,23 @@ def seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> f
     return duration_s
 
 
+def store_memory(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """An amount of memory that a store can work with, such as 512Mi or 2Gi, in bytes."""
+    if text is None:
+        return None
+    from penstock.api.document import STORE_MEMORY_BYTES_MIN, memory_bytes
+
+    try:
+        size_bytes = memory_bytes(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}", param=parameter) from error
+    if size_bytes < STORE_MEMORY_BYTES_MIN:
+        raise click.BadParameter(
+            "must be at least 16Mi: a store keeps inboxes and state in memory", param=parameter
+        )
+    return size_bytes
+
+
 def a_number(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
     """Not a nan, which a range lets through."""
     if value is not None and math.isnan(value):

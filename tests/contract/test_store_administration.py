@@ -10,11 +10,15 @@ from penstock.store.port import (
     AssignedExecutor,
     Assignment,
     Bounds,
+    Claim,
+    Claimed,
     ClearFailure,
     Enroll,
     Failures,
     Measure,
+    MintStart,
     OpenStore,
+    Owner,
     Publish,
     PutMetrics,
     ReadMetrics,
@@ -83,9 +87,33 @@ def test_an_earlier_start_or_attempt_of_a_worker_is_stale(scene: Scene) -> None:
     store = scene.store
     assert store.call(Enroll("w1", "u", 1000, 2)) is Answer.OK
     assert store.call(Enroll("w1", "u", 1000, 1)) is Answer.STALE
-    assert store.call(Enroll("w1", "u", 999, 7)) is Answer.STALE
-    assert store.call(Enroll("w1", "u", 1000, 10)) is Answer.OK
-    assert store.call(Enroll("w1", "u", 1001, 1)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 999, 2)) is Answer.STALE
+    assert store.call(Enroll("w1", "u", 1001, 1)) is Answer.STALE
+    assert store.call(Enroll("w1", "u", 1001, 2)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 900, 10)) is Answer.OK
+
+
+def test_each_start_of_a_worker_is_given_a_higher_number_whatever_was_enrolled(scene: Scene) -> None:
+    scene.open()
+    store = scene.store
+    assert [store.call(MintStart(worker)) for worker in ("w1", "w1", "w2")] == [1, 2, 1]
+    # as an earlier version enrolled it, by a clock in milliseconds
+    assert store.call(Enroll("w1", "u", 1_700_000_000_000, 0)) is Answer.OK
+    start = store.call(MintStart("w1"))
+    assert start == 1_700_000_000_001
+    assert store.call(Enroll("w1", "u", start, 0)) is Answer.OK
+    assert store.call(Enroll("w1", "u", 2, 0)) is Answer.STALE
+
+
+def test_a_container_that_starts_again_after_the_clock_stepped_back_may_work(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    store = scene.store
+    for _ in range(2):
+        start = store.call(MintStart("w1"))
+        assert isinstance(start, int)
+        assert store.call(Enroll("w1", "uid-w1", start, 1)) is Answer.OK
+        owner = Owner("mid@w1", f"uid-w1/{start}/1", "ready")
+        assert isinstance(store.call(Claim("mid/0", owner, 1)), Claimed)
 
 
 def test_starts_of_two_uids_have_no_order(scene: Scene) -> None:
@@ -289,6 +317,7 @@ def test_a_retracted_topology_answers_unknown(scene: Scene) -> None:
     assert scene.create("mid/0") is Answer.UNKNOWN
     assert scene.publish("mid", version=9) is Answer.UNKNOWN
     assert scene.enroll("w1") is Answer.UNKNOWN
+    assert scene.store.call(MintStart("w1")) is Answer.UNKNOWN
     assert scene.acknowledge("src/0", "far/0", 1) is Answer.UNKNOWN
     assert scene.fetch("mid@w1").shards == ()
     assert scene.outgoing() == []

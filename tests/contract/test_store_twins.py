@@ -26,6 +26,7 @@ from penstock.store.port import (
     Fetched,
     Load,
     Measure,
+    MintStart,
     NodeStore,
     OpenStore,
     Outgoing,
@@ -77,11 +78,15 @@ class Script:
             (30, self._commit), (25, self._fetch), (3, self._claim), (7, self._append),
             (24, self._acknowledge),
             (4, self._create), (2, self._publish), (1, self._enroll), (3, self._set_tasks), (2, self._wake),
+            (1, self._mint),
             (2, self._repeat), (2, self._load), (1, self._report), (0.3, self._open), (1, self._metrics),
             (1, lambda _: ClearFailure("mid")),
         )  # fmt: skip
         (make,) = self._rng.choices([make for _, make in kinds], [weight for weight, _ in kinds])
-        return make(store)
+        call = make(store)
+        if isinstance(call, Commit | Fetch | Append) and self._rng.random() < 0.15:
+            return replace(call, pressed=True)
+        return call
 
     def note(self, call: Request[Any], answer: object) -> None:
         """Remember what a fetch handed out, to be worked off by later commits."""
@@ -208,6 +213,9 @@ class Script:
         return Enroll(
             worker, self._rng.choice((f"uid-{worker}",) * 40 + ("new",)), 0, self._rng.choice((1, 1, 1, 2))
         )
+
+    def _mint(self, _: NodeStore) -> Request[Any]:
+        return MintStart(self._rng.choice(WORKERS))
 
     def _set_tasks(self, _: NodeStore) -> Request[Any]:
         rng = self._rng

@@ -25,11 +25,18 @@ from planted_bugs import BUGS
 KEPT_SEEDS = Path(__file__).with_name("kept_seeds.txt")
 """Lines of kind and seed: seeds that failed once, or that show a bug which few others show."""
 
-KINDS = {"still": Parts(), "moving": Parts(moves=True)}
-"""Whether shards go from store to store."""
+KINDS = {
+    "still": Parts(),
+    "moving": Parts(moves=True),
+    "full": Parts(pressure=True),
+    "moving-full": Parts(moves=True, pressure=True),
+}
+"""Whether shards go from store to store, and stores come to their memory limits."""
 
-SEEDS = {"still": 4_000, "moving": 6_000}
+SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500}
 SEEDS_PER_TEST = 250
+SEEDS_PER_BUG = 3_000
+"""At most: one of them is shown by a seed in a few hundred."""
 
 
 def kept_seeds() -> list[tuple[str, int]]:
@@ -63,8 +70,8 @@ def test_every_promise_holds_whatever_fails_and_moves(kind: str, first: int) -> 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug: str) -> None:
-    caught = next((seed for seed in range(1_000) if simulate(seed, BUGS[bug]).broken), None)
-    assert caught is not None, f"1 000 seeds do not show the bug {bug!r}"
+    caught = next((seed for seed in range(SEEDS_PER_BUG) if simulate(seed, BUGS[bug]).broken), None)
+    assert caught is not None, f"{SEEDS_PER_BUG} seeds do not show the bug {bug!r}"
 
 
 def test_rows_of_a_key_that_only_change_places_are_seen_to() -> None:
@@ -124,10 +131,13 @@ def test_runs_meet_everything_that_the_protocol_is_for() -> None:
         simulate(seed, Parts(store=Counting))
     for seed in range(80):
         simulate(seed, Parts(store=Counting, moves=True))
+    for seed in range(40):
+        simulate(seed, Parts(store=Counting, pressure=True))
     expected = {
         "Claimed", "Claim STALE", "Commit OK", "Commit DONE", "Commit FENCED", "Append OK", "Append DUP",
         "Append GAP", "Append BUSY", "Acknowledge OK", "Publish STALE", "Enroll STALE", "SetTasks STALE",
         "Load FENCED", "Create EXISTS", "Claim MOVING", "Append MOVING", "Freeze STALE", "Export STALE",
         "Install STALE", "Depart DONE", "Activate DONE", "Drop MORE", "Thaw OK", "Discard OK",
+        "Append FULL",
     }  # fmt: skip
     assert expected <= met.keys(), f"never met: {expected - met.keys()}"

@@ -15,7 +15,15 @@ from move_scene import MoveScene
 from penstock.store.move_progress import MoveObstacle, MoveStep
 from penstock.store.mover import MoveKind
 from penstock.store.moves import Chunk, Freeze, Install, ReadMove, Thaw
-from penstock.store.port import NodeStore, Request, ShardStatus, StateSnapshot, StateWrite, StoreUnreachable
+from penstock.store.port import (
+    NodeStore,
+    Request,
+    ShardStatus,
+    StateSnapshot,
+    StateWrite,
+    StoreFull,
+    StoreUnreachable,
+)
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
     LET_GO_S,
@@ -50,12 +58,13 @@ class SteppingClock:
 
 
 class Scene:
-    """A driver with a stepping clock; `away`: the target takes no chunk."""
+    """A driver with a stepping clock; `away`: the target takes no chunk; `room`: it takes so many."""
 
     def __init__(self) -> None:
         self.moving = MoveScene(MemoryBackend())
         self.moving.send_home(X, "s2")
         self.away = False
+        self.room: int | None = None
         self.tried = 0
         self.tried_when_let_go: Queue[int] = Queue()
         self.arrived: Queue[tuple[str, str, str]] = Queue()
@@ -92,6 +101,10 @@ class Scene:
         self.tried += 1
         if self.away:
             raise StoreUnreachable("gone")
+        if self.room is not None:
+            if not self.room:
+                raise StoreFull("the node store is at its memory limit")
+            self.room -= 1
 
     def _rest(self, seconds: float) -> None:
         self.rests.append((seconds, self.moving.a.measure(X).status))
@@ -131,6 +144,39 @@ def test_a_shard_whose_move_is_stuck_is_let_go_and_moves_when_it_can(scene: Scen
     scene.away = False
     assert scene.finished.wait(WAIT_S)
     assert scene.moving.b.measure(X).status is ShardStatus.ACTIVE
+
+
+def test_what_a_full_store_has_of_a_shard_is_given_back_and_the_shard_moves_when_there_is_room(
+    scene: Scene,
+) -> None:
+    scene.hold(60)
+    scene.room = 2
+    scene.begin()
+    assert scene.tried_when_let_go.get(timeout=WAIT_S) > 2
+    await_status(scene, ["active", "moved"])
+    progress = scene.driver.progress()[KEY]
+    assert progress.obstacle is MoveObstacle.FULL
+    tried = scene.tried
+    again = [DueMove(*KEY, MoveKind.MOVE, "s2", scene.moving.version)]
+    for _ in range(5):
+        # wakes the movers: their clock goes on by a second, and it is too early
+        scene.driver.want(again)
+    assert scene.tried == tried
+    scene.room = None
+    for _ in range(1_000):
+        if scene.finished.wait(0.02):
+            break
+        scene.driver.want(again)
+    assert scene.moving.status(X) == ["moved", "active"]
+
+
+def await_status(scene: Scene, wanted: list[str]) -> None:
+    pause = threading.Event()
+    for _ in range(1_000):
+        if scene.moving.status(X) == wanted:
+            return
+        pause.wait(0.02)
+    assert scene.moving.status(X) == wanted
 
 
 def test_a_bug_in_a_move_ends_no_mover_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

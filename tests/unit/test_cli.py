@@ -287,3 +287,11 @@ def test_an_operator_with_a_wrong_configuration_lists_what_is_wrong(tmp_path: Pa
     ended = invoke("operator", "--config", str(tmp_path / "config.yaml"))
     assert ended.exit_code == EXIT_INVALID
     assert "namespace: is missing" in ended.output
+
+
+@pytest.mark.parametrize("size", ["plenty", "1Mi", "-1Gi"])
+def test_a_store_memory_that_no_store_can_work_with_is_refused_before_anything_starts(size: str) -> None:
+    result = invoke("run", "topology.yaml", f"--store-memory={size}")
+    assert result.exit_code == 2
+    assert "--store-memory" in result.output
+    assert "16Mi" in result.output or "512Mi" in result.output

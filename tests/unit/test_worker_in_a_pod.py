@@ -30,6 +30,7 @@ from penstock.store.port import (
     Answer,
     Bounds,
     Enroll,
+    MintStart,
     OpenStore,
     ProtocolMismatch,
     Publish,
@@ -138,7 +139,7 @@ class Pod:
         self.store = FailingStore(self.node, "t1", Bounds())
         self.store.call(OpenStore("node-a"))
         environment = ENVIRONMENT | {"PENSTOCK_BASE_DIR": str(base_dir)}
-        self.launch = launch_from(environment, start_ms=5).model_copy(update=launch)
+        self.launch = launch_from(environment).model_copy(update=launch)
         self.clock = StandingClock()
         self.vitals = Vitals(self.clock)
         self.tasks = PlainTasks()
@@ -215,13 +216,12 @@ def pod(tmp_path: Path) -> Pod:
 
 
 def test_a_pods_environment_is_a_launch() -> None:
-    assert launch_from(ENVIRONMENT, start_ms=7) == WorkerLaunch(
+    assert launch_from(ENVIRONMENT) == WorkerLaunch(
         topology_uid="t1",
         manifest="/etc/penstock/topology/topology.yaml",
         base_dir="/app",
         worker="words-w0",
         uid="pod-1",
-        start_ms=7,
         attempt=0,
         store_id="node-a",
         store_url="redis://worker@store.ns.svc:6379",
@@ -235,9 +235,9 @@ def test_what_the_environment_lacks_is_named_in_one_sentence() -> None:
     with pytest.raises(
         PermanentError, match=r"lacks PENSTOCK_WORKER, PENSTOCK_POD_UID: .*give a launch file"
     ):
-        launch_from(environment | {"PENSTOCK_STORE_URL": "x"}, start_ms=0)
+        launch_from(environment | {"PENSTOCK_STORE_URL": "x"})
     with pytest.raises(PermanentError, match="PENSTOCK_METRICS_PORT is '90x'; give a port"):
-        launch_from(ENVIRONMENT | {"PENSTOCK_METRICS_PORT": "90x"}, start_ms=0)
+        launch_from(ENVIRONMENT | {"PENSTOCK_METRICS_PORT": "90x"})
 
 
 def test_a_session_admits_more_tasks_than_the_manifest_asks_for_at_first() -> None:
@@ -359,12 +359,26 @@ def test_a_worker_of_a_retracted_topology_waits_to_be_deleted(pod: Pod) -> None:
     assert pod.vitals.healthy().good
 
 
-def test_a_start_of_the_same_pod_is_not_kept_out_by_a_clock_that_was_ahead(pod: Pod) -> None:
-    assert pod.store.call(Enroll("words-w0", "pod-1", 2_000_000, 0)) is Answer.OK
+def test_a_container_that_starts_again_in_its_pod_enrols_though_the_clock_was_ahead(pod: Pod) -> None:
+    # As an earlier version of Penstock enrolled it, by the clock's milliseconds.
+    assert pod.store.call(Enroll("words-w0", "pod-1", 1_700_000_000_000, 0)) is Answer.OK
+    pod.clock.us = 1_000_000
     pod.turn()
-    assert not pod.vitals.ready().good
-    pod.turn(seconds=3000)
     assert pod.vitals.ready().good
+
+
+def test_a_start_that_another_one_replaced_does_not_come_before_it_again(pod: Pod) -> None:
+    pod.publish(1)
+    pod.turn()
+    later = pod.store.call(MintStart("words-w0"))
+    assert isinstance(later, int)
+    assert pod.store.call(Enroll("words-w0", "pod-1", later, 0)) is Answer.OK
+    pod.publish(2, shards="ab")
+    for _ in range(5):
+        pod.turn(seconds=3)
+    assert pod.tasks.running == 0
+    assert pod.vitals.ready().why == "enrolling worker words-w0 was answered STALE"
+    assert pod.store.call(Enroll("words-w0", "pod-1", later, 0)) is Answer.OK
 
 
 def test_a_local_worker_leaves_instead(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import time
 from pathlib import Path
 
 from penstock.api.compile import compile_topology
@@ -52,7 +51,7 @@ def main(arguments: list[str]) -> int:
 def _launch(arguments: list[str]) -> WorkerLaunch:
     if arguments:
         return WorkerLaunch.model_validate_json(Path(arguments[0]).read_text(encoding="utf-8"))
-    return launch_from(prepare(), start_ms=time.time_ns() // 1_000_000)
+    return launch_from(prepare())
 
 
 def _leave(*_: object) -> None:

@@ -29,6 +29,7 @@ from penstock.store.port import (
     Enroll,
     Failures,
     Measure,
+    MintStart,
     NodeStore,
     Owner,
     PutMetrics,
@@ -95,7 +96,7 @@ class MainProcess:
         self._announcer = announcer
         self._spark_master = spark_master
         self._stays = launch.runtime == "cluster"
-        self._start_ms = launch.start_ms
+        self._start = 0
         self._enrolled = False
         self._resting = ""
         self._executors: dict[str, RunningExecutor] = {}
@@ -143,11 +144,14 @@ class MainProcess:
             self._vitals.worked()
 
     def _enroll(self) -> None:
-        if self._stays and not self._executors:
-            # An earlier start in the same pod, when the clock was ahead, must not keep this one out for long.
-            self._start_ms = max(self._start_ms, self._clock.now_us() // 1000)
         launch = self._launch
-        answer = self._store.call(Enroll(launch.worker, launch.uid, self._start_ms, launch.attempt))
+        answer: int | Answer = self._start
+        if not self._start:
+            # Once in its life: one that another start has replaced must not come before that again.
+            answer = self._store.call(MintStart(launch.worker))
+        if isinstance(answer, int):
+            self._start = answer
+            answer = self._store.call(Enroll(launch.worker, launch.uid, self._start, launch.attempt))
         if answer is not Answer.OK:
             raise Replaced(f"enrolling worker {launch.worker} was answered {answer}")
         self._enrolled = True
@@ -177,7 +181,7 @@ class MainProcess:
 
     @property
     def _incarnation(self) -> str:
-        return f"{self._launch.uid}/{self._start_ms}/{self._launch.attempt}"
+        return f"{self._launch.uid}/{self._start}/{self._launch.attempt}"
 
     # --- one cycle ------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from penstock_worker.clock import Clock
 from penstock_worker.large_commit import LargeCommits, Placed
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.stage_work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.store_pressure import REST_US, StorePressure
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_metrics import TaskMetrics
 from penstock_worker.tellings import Tellings
@@ -85,7 +86,7 @@ class _Posted:
         told: int,
         answers: Callable[[], list[Any]],
         *,
-        fetch: bool,
+        fetch: Fetch | None,
         sent_us: int,
     ) -> None:
         self.sent_us = sent_us
@@ -124,7 +125,9 @@ class TaskLoop:
         self._size = BatchSize()
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
-        self._stranding = StrandingWatch(launch.bounds, source=not isinstance(launch.stage.head, Processor))
+        is_source = not isinstance(launch.stage.head, Processor)
+        self._stranding = StrandingWatch(launch.bounds, source=is_source)
+        self._pressure = StorePressure(launch.name, source=is_source)
         self._awaited: list[Claim] = []
         """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
@@ -278,8 +281,10 @@ class TaskLoop:
         """One round trip without commits: what is to be told, claims of shards that may have come by now, and
         the next fetch, which brings what waits for them."""
         claims, self._awaited = self._awaited[:AWAITED_MAX], []
-        answers = self._post([], claims, fetch=True).answers()
+        posted = self._post([], claims, fetch=True)
+        answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
+        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
         if self._take_up(claims, answers) and fetched.shards and fetched.control:
             # The token told of them, most likely: the map is read when their first batch is done.
             self._is_token_kept = True
@@ -291,16 +296,21 @@ class TaskLoop:
     ) -> _Posted:
         """Send what is to be told, claims, the commits, and a fetch if that is wanted."""
         told = self._tellings.take(self._clock.now_us())
-        calls = [*told, *claims, *(work.commit for _, work in done)]
-        if fetch:
-            calls.append(Fetch(self._launch.owner.ready, self._size.bytes, self._size.shards))
+        calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
+        sent_us = self._clock.monotonic_us()
+        ready, size = self._launch.owner.ready, self._size
+        fetching = self._pressure.fetch(ready, size.bytes, size.shards, sent_us) if fetch else None
+        if fetching is not None:
+            calls.append(fetching)
         answers = self._store.post(calls)
-        return _Posted(done, len(told), answers, fetch=fetch, sent_us=self._clock.monotonic_us())
+        return _Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
 
     def _finish(self, posted: _Posted) -> Fetched | None:
         """Settle what was posted last; answers what it fetched."""
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None
+        if fetched is not None:
+            self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
         self._settle(posted.done, answers)
         if fetched is not None and self._is_token_kept:
             self._is_token_kept = False
@@ -350,7 +360,7 @@ class TaskLoop:
             self._store.pipeline(told)
 
     def _take_rested(self) -> list[FetchedShard]:
-        if not self._resting:
+        if not self._resting or self._pressure.holds_source:
             return []
         now_us = self._clock.now_us()
         due = [shard for shard, (_, until_us) in self._resting.items() if until_us <= now_us]
@@ -378,6 +388,9 @@ class TaskLoop:
         untold_us = self._tellings.wait_us(now_us)
         if untold_us is not None:
             wait_us = min(wait_us, untold_us)
+        if self._pressure.holds_source:
+            self._clock.sleep_us(max(0, min(wait_us, REST_US)))
+            return True
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
@@ -413,9 +426,11 @@ class TaskLoop:
             return False
         self._named = True
         for shard, seen in zip(shards, counters, strict=True):
-            held = shard in in_hand or shard in self._resting
+            held = shard in in_hand or shard in self._resting or self._pressure.holds_source
             is_ours = shard in mine or shard in self._leaving
-            if not is_ours or self._stranding.is_stranded(self._owned[shard], seen, in_hand=held):
+            if not is_ours or self._stranding.is_stranded(
+                self._owned[shard], seen, in_hand=held, pressed=self._pressure.is_on
+            ):
                 self._release(shard)
         if not is_named and not self._leaving:
             self._retire()

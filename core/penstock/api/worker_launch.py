@@ -40,7 +40,7 @@ _NEEDED = (
 class WorkerLaunch(BaseModel):
     """`python -m penstock_worker LAUNCH.json` reads one of these; without a file, from the environment.
 
-    `uid`, `start_ms`, `attempt` are the worker's incarnation; the schedule names the uid.
+    `uid`, `attempt` are a part of the worker's incarnation; the schedule names the uid.
     Relative paths of the manifest (globs, sinks, code) are taken from `base_dir`.
     `store_url` is unix:///path or redis://host:port, with user@ before the host where one logs in.
     """
@@ -54,7 +54,6 @@ class WorkerLaunch(BaseModel):
     base_dir: str
     worker: str
     uid: str
-    start_ms: int
     attempt: int
     store_id: str
     store_url: str
@@ -73,7 +72,7 @@ class WorkerLaunch(BaseModel):
     """and where they find its node's store; "" where `store_url` leads there from everywhere."""
 
 
-def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
+def launch_from(environment: Mapping[str, str]) -> WorkerLaunch:
     """The launch of a worker in a pod. PermanentError, in a sentence, for what is missing or wrong."""
     missing = [name for name in _NEEDED if not environment.get(name)]
     if missing:
@@ -90,7 +89,6 @@ def launch_from(environment: Mapping[str, str], start_ms: int) -> WorkerLaunch:
         base_dir=environment[ENV_BASE_DIR],
         worker=environment[ENV_WORKER],
         uid=environment[ENV_POD_UID],
-        start_ms=start_ms,
         attempt=0,
         store_id=environment[ENV_STORE_ID],
         store_url=environment[ENV_STORE_URL],

@@ -87,10 +87,9 @@ class Keys:
         """Set: what the present round copies."""
         return self.prefix + b"round:" + shard.encode()
 
-    @property
-    def leaving(self) -> bytes:
+    def leaving(self, operator: str) -> bytes:
         """Hash: shard -> executor that keeps it until it departs, of shards whose home is another store."""
-        return self.prefix + b"leaving"
+        return self.prefix + b"leaving:" + operator.encode()
 
     # --- pairs
 
@@ -137,6 +136,11 @@ class Keys:
         """Hash: worker -> incarnation."""
         return self.prefix + b"enrolled"
 
+    @property
+    def starts(self) -> bytes:
+        """Hash: worker -> number that was last given to a start of its process."""
+        return self.prefix + b"starts"
+
     # --- schedule maps
 
     def schedule(self, operator: str) -> bytes:
@@ -155,6 +159,16 @@ class Keys:
         """Hash: executor that the schedule names no more -> packed (worker, tasks), of those that keep
         shards until they depart."""
         return self.prefix + b"keepers:" + operator.encode()
+
+    def stagings(self, operator: str) -> bytes:
+        """Set: ids of schedules that are being staged."""
+        return self.prefix + b"stagings:" + operator.encode()
+
+    def staged(self, operator: str, staging: str, part: str = "") -> bytes:
+        """A schedule that is being staged. Hash: base (version that it is to follow), executors (packed
+        names). With a part: the coming hashes shards and leaving, and keepers, a set of executors."""
+        name = b"staged-" + part.encode() if part else b"staged"
+        return self.prefix + name + b":" + staging.encode() + b":" + operator.encode()
 
     @property
     def workers(self) -> bytes:

@@ -17,6 +17,7 @@ from penstock.store.port import (
     Assignment,
     Claim,
     Enroll,
+    MintStart,
     Publish,
     SetTasks,
     ShardStatus,
@@ -36,6 +37,14 @@ class MemoryMaps(ABC):
     @abstractmethod
     def _data(self) -> TopologyData: ...
 
+    def _mint_start(self, call: MintStart) -> int | Answer:
+        data = self._data
+        if data.retracted:
+            return Answer.UNKNOWN
+        _, enrolled, _ = data.enrolled.get(call.worker, ("", 0, 0))
+        start = data.starts[call.worker] = max(data.starts.get(call.worker, 0), enrolled) + 1
+        return start
+
     def _enroll(self, call: Enroll) -> Answer:
         data = self._data
         if data.retracted:
@@ -44,9 +53,9 @@ class MemoryMaps(ABC):
         if named is not None and named[2] != call.uid:
             return Answer.STALE
         known = data.enrolled.get(call.worker)
-        if known is not None and known[0] == call.uid and known[1:] > (call.start_ms, call.attempt):
+        if known is not None and known[0] == call.uid and known[:0:-1] > (call.attempt, call.start):
             return Answer.STALE
-        data.enrolled[call.worker] = (call.uid, call.start_ms, call.attempt)
+        data.enrolled[call.worker] = (call.uid, call.start, call.attempt)
         return Answer.OK
 
     def _publish(self, call: Publish) -> Answer:
@@ -171,11 +180,11 @@ def _enrolled_incarnation(data: TopologyData, worker: str) -> str:
     enrolled = data.enrolled.get(worker)
     if enrolled is None:
         return ""
-    uid, start_ms, attempt = enrolled
+    uid, start, attempt = enrolled
     named = data.workers.get(worker)
     if named is not None and named[2] != uid:
         return ""
-    return f"{uid}/{start_ms}/{attempt}"
+    return f"{uid}/{start}/{attempt}"
 
 
 def entitled(data: TopologyData, claim: Claim) -> bool:

@@ -308,6 +308,7 @@ class TopologyData:
     outgoing: dict[tuple[str, str], None] = field(default_factory=dict)
     schedules: dict[str, PublishedSchedule] = field(default_factory=dict)
     workers: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
     enrolled: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     control: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, TasksSet] = field(default_factory=dict)
@@ -323,7 +324,9 @@ class MemoryNode:
     `MemoryStore` writes it, `roll_back` replays it.
     """
 
-    def __init__(self, *, keep_log: bool = False) -> None:
+    def __init__(self, *, keep_log: bool = False, memory_bytes_max: int | None = None) -> None:
+        self.memory_bytes_max = memory_bytes_max
+        """What shards may hold before calls are refused that a store at its memory limit refuses."""
         self.store_id = ""
         self.run_id = ""
         self.generation = 0
@@ -336,6 +339,17 @@ class MemoryNode:
         if data is None:
             data = self.topologies[uid] = TopologyData()
         return data
+
+    def memory_used_bytes(self) -> int:
+        """What all shards hold."""
+        return sum(
+            record.weight_bytes() for data in self.topologies.values() for record in data.shards.values()
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the node is beyond its memory limit."""
+        return self.memory_bytes_max is not None and self.memory_used_bytes() > self.memory_bytes_max
 
     def roll_back(self, length: int) -> None:
         """Lose every logged call after the first `length`: what a crash does to a log's suffix."""

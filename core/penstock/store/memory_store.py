@@ -58,6 +58,7 @@ from penstock.store.port import (
     FetchedShard,
     Load,
     Measure,
+    MintStart,
     Moved,
     OpenStore,
     Outgoing,
@@ -66,6 +67,7 @@ from penstock.store.port import (
     ProtocolMismatch,
     Publish,
     PutMetrics,
+    ReadMemory,
     ReadMetrics,
     ReadOutbox,
     ReportFailure,
@@ -77,6 +79,8 @@ from penstock.store.port import (
     ShardStatus,
     StateSnapshot,
     StateWrite,
+    StoreFull,
+    StoreMemory,
     Tasks,
     Topologies,
     WaitControl,
@@ -94,7 +98,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
 
     _writes: ClassVar[frozenset[type]] = frozenset(
         {
-            OpenStore, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
+            OpenStore, MintStart, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
             ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
             Precopy, NextRound, Freeze, Install, Depart, Activate, Drop, Thaw, Discard,
         }
@@ -104,9 +108,11 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def __init__(self, node: MemoryNode, topology_uid: str, bounds: Bounds) -> None:
         self._node = node
         self._uid = topology_uid
-        self._bounds = bounds
+        self._bounds = self._usual_bounds = bounds
+        self._pressed_bounds = bounds.pressed()
         self._handlers: dict[type, Callable[[Any], Any]] = {
             OpenStore: self._open_store,
+            MintStart: self._mint_start,
             Enroll: self._enroll,
             Publish: self._publish,
             Retract: self._retract,
@@ -137,6 +143,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             Measure: self._measure,
             Weigh: self._weigh,
             StateSnapshot: self._state_snapshot,
+            ReadMemory: self._read_memory,
             Precopy: self._precopy,
             NextRound: self._next_round,
             Freeze: self._freeze,
@@ -153,12 +160,17 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def call(self, call: Request[A]) -> A:
         """Carry out one call. Raises ProtocolMismatch for another store's id, ValueError for a
         call beyond the caps of `Bounds`."""
-        check_limits(call, self._bounds)
-        handler = self._handlers[type(call)]
-        answer = handler(call)
+        check_limits(call, self._usual_bounds)
+        if isinstance(call, Fetch | Append | Install) and not _is_pressed(call) and self._node.is_full:
+            return cast("A", _refused_when_full(call))
+        answer = self._carry_out(call)
         if self._node.log is not None and type(call) in self._writes:
-            self._node.log.append((handler, call))
+            self._node.log.append((self._carry_out, call))
         return cast("A", answer)
+
+    def _carry_out(self, call: Request[Any]) -> Any:
+        self._bounds = self._pressed_bounds if _is_pressed(call) else self._usual_bounds
+        return self._handlers[type(call)](call)
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         """Carry out calls in order."""
@@ -272,7 +284,9 @@ class MemoryStore(MemoryMaps, MemoryMoves):
     def _fetch(self, call: Fetch) -> Fetched:
         data = self._data
         names = data.ready.get(call.ready, deque())
-        control = False
+        control = call.shards_max == 0 and CONTROL_TOKEN in names
+        if control:
+            names.remove(CONTROL_TOKEN)
         used_bytes = 0
         taken: list[FetchedShard] = []
         while names and len(taken) < call.shards_max and (not taken or used_bytes < call.bytes_max):
@@ -577,6 +591,9 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         records = (self._data.shards.get(shard) for shard in call.shards)
         return [record.weight_bytes() if record is not None else None for record in records]
 
+    def _read_memory(self, _: ReadMemory) -> StoreMemory:
+        return StoreMemory(self._node.memory_used_bytes(), self._node.memory_bytes_max or 0)
+
     def _state_snapshot(self, call: StateSnapshot) -> dict[tuple[bytes, bytes], bytes]:
         record = self._data.shards.get(call.shard)
         if record is None:
@@ -586,6 +603,19 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             for name, collection in record.state.items()
             for field, value in collection.items()
         }
+
+
+def _is_pressed(call: Request[Any]) -> bool:
+    return isinstance(call, Commit | Fetch | Append) and call.pressed
+
+
+def _refused_when_full(call: Fetch | Append | Install) -> Fetched | Answer:
+    """What a node at its memory limit answers. Raises StoreFull where that is no answer."""
+    if isinstance(call, Fetch):
+        return Fetched((), control=False, full=True)
+    if isinstance(call, Append):
+        return Answer.FULL
+    raise StoreFull("the node store is at its memory limit")
 
 
 def _read(record: ShardRecord, bytes_max: int) -> tuple[Entry, ...]:

@@ -21,7 +21,7 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -63,6 +63,7 @@ class Answer(StrEnum):
     MOVED = "MOVED"
     MOVING = "MOVING"
     BUSY = "BUSY"
+    FULL = "FULL"
     MORE = "MORE"
 
 
@@ -111,6 +112,11 @@ class Bounds:
     noted_entries_max: int = 500_000
     """Changes that one round of a pre-copy notes at most; then nobody drives it, and it is given up."""
 
+    def pressed(self) -> Bounds:
+        """What holds in a store at its memory limit: an inbox takes an entry only while it is empty, and a
+        shard with anything in its outbox is not handed out."""
+        return replace(self, inbox_bytes_max=0, inbox_entries_max=0, outbox_bytes_max=0, outbox_entries_max=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -149,25 +155,39 @@ class OpenStore(Request[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class MintStart(Request["int | Answer"]):
+    """A number for one start of a worker's process, above all that were given out here, or enrolled, for it.
+
+    So starts have an order that no clock decides. A process asks once, before it enrols, and again when the
+    reply is lost: a number that nobody uses does no harm. UNKNOWN when the topology is retracted.
+    """
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
 class Enroll(Request[Answer]):
     """A worker process announces its incarnation (pod uid, start, attempt).
 
-    OK; STALE when the store's map names another uid for this worker, or a later (start, attempt) of the same
-    uid has enrolled. Between two uids that no map names the last one counts: their clocks say nothing.
+    OK; STALE when the store's map names another uid for this worker, or a later (attempt, start) of the same
+    uid has enrolled. Between two uids that no map names the last one counts.
     """
 
     worker: str
     uid: str
-    start_ms: int
+    start: int
+    """As `MintStart` answered."""
     attempt: int
+    """As whoever starts the process counts, where somebody does; 0 in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publish(Request[Answer]):
     """Write one operator's schedule into the store's maps, in the order of versions.
 
-    OK; DONE when exactly this version is there; STALE when a newer version or a higher term is.
-    Wakes the control stream of every worker named in the old or the new schedule.
+    OK; DONE when exactly this version is there; STALE when a newer version or a higher term is. A large one
+    reaches a store in parts and counts whole with the last of them; StoreUnreachable when another publication
+    came between them. Wakes the control stream of every worker named in the old or the new schedule.
     Whoever has a shard here whose home is another store now, or was to have it, keeps it until it departs: it
     stays in `Assignment` and may claim, also when its executor or its worker is named no more. The tasks
     (`SetTasks`) of one that is named no more and keeps nothing are forgotten, and woken.
@@ -284,12 +304,16 @@ class Fetch(Request["Fetched"]):
     Reads at most about `bytes_max` bytes in all (one entry at the least per shard taken; shards
     beyond the budget stay on the list). A shard whose outbox is over its bound is
     not handed out: it is held, and comes back by itself when the outbox was trimmed.
-    Answers a `Fetched`.
+    With `shards_max` 0 it takes a control token at most. Answers a `Fetched`.
+
+    A store at its memory limit takes nothing off the list and answers `full`. `pressed`: asked all the same,
+    under `Bounds.pressed`, by a task that was answered so (`docs/decisions/0021-memory-under-pressure.md`).
     """
 
     ready: str
     bytes_max: int
     shards_max: int
+    pressed: bool = False
 
 
 class Entry(NamedTuple):
@@ -315,10 +339,11 @@ class FetchedShard(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`control` is set when a control token was on the list."""
+    """`control` is set when a control token was on the list; `full`: the store is at its memory limit."""
 
     shards: tuple[FetchedShard, ...]
     control: bool
+    full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +429,8 @@ class Commit(Request[Answer]):
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
     read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its
-    next owner: how far the work is that no offset and no position tell (opaque bytes, few).
+    next owner: how far the work is that no offset and no position tell (opaque bytes, few). `pressed`: queues
+    are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes it all the same.
     """
 
     shard: str
@@ -424,6 +450,7 @@ class Commit(Request[Answer]):
     state: tuple[StateWrite, ...] = ()
     timers: tuple[TimerWrite, ...] = ()
     outputs: tuple[Output, ...] = ()
+    pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +487,8 @@ class Append(Request["Answer | Moved"]):
     """Deliver entry `number` of the pair (producer, target) into the target's inbox.
 
     Takes exactly last + 1. OK; DUP (had it); GAP; BUSY (no room; ask again later);
-    MOVING (frozen); `Moved`; UNKNOWN.
+    MOVING (frozen); `Moved`; UNKNOWN. FULL: the store is at its memory limit. `pressed`: it is asked all the
+    same, and takes an entry into an empty inbox only, so that the stores behind this one can drain.
     """
 
     producer: str
@@ -469,6 +497,7 @@ class Append(Request["Answer | Moved"]):
     payload: bytes
     rows: int
     placed_us: int
+    pressed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -637,7 +666,10 @@ class ReadMetrics(Request[dict[str, bytes]]):
 @dataclass(frozen=True, slots=True)
 class Measure(Request["list[ShardCounters | None]"]):
     """Counters of the named shards' records, whatever their status. Answers [ShardCounters | None, ...] in
-    their order; who wants figures asks `told_here` of them."""
+    their order; who wants figures asks `told_here` of them.
+
+    A store is asked for some hundred at a time: each counter is as of one moment, all of many are not.
+    """
 
     shards: tuple[str, ...]
 
@@ -685,6 +717,19 @@ class Weigh(Request["list[int | None]"]):
 
     shards: tuple[str, ...]
     samples: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMemory(Request["StoreMemory"]):
+    """How full the store is. Answers a `StoreMemory`. Not for workers: their users may not ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreMemory:
+    """Bytes of memory that a store uses, of all topologies, and its limit: 0 for none."""
+
+    used_bytes: int
+    limit_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

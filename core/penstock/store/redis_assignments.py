@@ -5,12 +5,21 @@ Neighbour: `redis_calls`, which has all other calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
 
-from penstock.store.port import AssignedExecutor, Assignment, Publish, WorkerAssignment
+from penstock.store.port import (
+    Answer,
+    AssignedExecutor,
+    Assignment,
+    Publish,
+    StoreUnreachable,
+    WorkerAssignment,
+)
+from penstock.store.wire import Command
 
 
 class _Assigned(msgspec.Struct, array_like=True):
@@ -22,9 +31,56 @@ class _Assigned(msgspec.Struct, array_like=True):
     remote: tuple[tuple[str, int], ...] = ()
 
 
+_SHARDS_PER_PART = 256
+"""A command with so many that all are to leave keeps the store for a millisecond or two."""
+
 _encode = msgspec.msgpack.encode
 _decode_worker = msgspec.msgpack.Decoder(tuple[str, str, str]).decode
 _decode_assigned = msgspec.msgpack.Decoder(tuple[int, list[_Assigned]]).decode
+
+
+class RedisPublish:
+    """The commands of a publication. `heads` is the begin of each function's command."""
+
+    def __init__(self, heads: Mapping[str, Command]) -> None:
+        self._heads = heads
+
+    def commands(self, call: Publish) -> list[Command]:
+        """Parts of some shards each, and the one that puts all of them in the place of what counted."""
+        shards = [(shard, _encode((executor, home))) for shard, executor, home in call.shards]
+        executors = _encode([executor for executor, _, _ in call.executors])
+        workers = list(packed_workers(call))
+        told = _encode((shards, executors, workers))
+        head = (call.operator, call.version, call.term, blake2b(told, digest_size=12).hexdigest(), executors)
+        parts = [
+            (*self._heads["publish_part"], *head, *_flat(shards[first : first + _SHARDS_PER_PART]))
+            for first in range(0, len(shards) if len(shards) > _SHARDS_PER_PART else 0, _SHARDS_PER_PART)
+        ]
+        rest = [] if parts else shards
+        last = (
+            *self._heads["publish"],
+            *head,
+            _encode([worker for worker, _, _, _ in call.workers]),
+            len(call.workers),
+            len(call.executors),
+            len(rest),
+            len(shards),
+            *workers,
+            *_flat((executor, _encode((worker, tasks))) for executor, worker, tasks in call.executors),
+            *_flat(rest),
+        )
+        return [*parts, last]
+
+
+def published(call: Publish, reply: bytes) -> Answer:
+    """Raises StoreUnreachable when another publication came between the parts of this one."""
+    if reply == b"AGAIN":
+        raise StoreUnreachable(f"parts of the schedule of {call.operator} are missing: publish it again")
+    return Answer(reply.decode())
+
+
+def _flat(pairs: Iterable[tuple[str, bytes]]) -> Iterator[str | bytes]:
+    return (value for pair in pairs for value in pair)
 
 
 def packed_workers(call: Publish) -> Iterator[bytes | str]:

@@ -35,6 +35,7 @@ from penstock.store.port import (
     FetchedShard,
     Load,
     Measure,
+    MintStart,
     Moved,
     OpenStore,
     Outgoing,
@@ -42,6 +43,7 @@ from penstock.store.port import (
     ProtocolMismatch,
     Publish,
     PutMetrics,
+    ReadMemory,
     ReadMetrics,
     ReadOutbox,
     ReportFailure,
@@ -52,13 +54,14 @@ from penstock.store.port import (
     ShardCounters,
     StateSnapshot,
     StateWrite,
+    StoreMemory,
     TaskMap,
     Tasks,
     Topologies,
     Wake,
     Weigh,
 )
-from penstock.store.redis_assignments import packed_workers, paired, worker_assignment
+from penstock.store.redis_assignments import RedisPublish, paired, published, worker_assignment
 from penstock.store.redis_moves import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis_moves import STATUSES, RedisMoves
 from penstock.store.wire import Command
@@ -70,6 +73,9 @@ _TOGETHER_ARGUMENTS_MAX = 600
 _TOGETHER_BYTES_MAX = 64 * 1024
 """What one command may carry of several commits: far below what keeps the server for 5 ms."""
 
+_MEASURED_PER_COMMAND = 256
+"""At about 4 microseconds each."""
+
 _COMMIT_NUMBERS = struct.Struct("<16d")
 _BOUNDS = struct.Struct("<7d")
 _RECORD = struct.Struct("<16d")
@@ -79,6 +85,7 @@ _decode_mapping = msgspec.msgpack.Decoder(dict[str, str]).decode
 _decode_lists = msgspec.msgpack.Decoder(frozenset[str]).decode
 
 _ANSWERS = {answer.value.encode(): answer for answer in Answer}
+_FULL = Fetched((), control=False, full=True)
 
 
 class _CallForm(NamedTuple):
@@ -89,30 +96,30 @@ class _CallForm(NamedTuple):
     """(call, reply) -> answer."""
 
 
+class _PartsForm(NamedTuple):
+    """Likewise, of a call that may be too large for one command."""
+
+    encode: Callable[[Any], list[Command]]
+    decode: Callable[[Any, list[Any]], Any]
+    """(call, replies) -> answer."""
+
+
 class RedisCalls:
     """The commands of one topology under given bounds."""
 
     def __init__(self, keys: Keys, bounds: Bounds) -> None:
         self._keys = keys
-        self._bounds = _BOUNDS.pack(
-            bounds.inbox_bytes_max,
-            bounds.inbox_entries_max,
-            bounds.outbox_bytes_max,
-            bounds.outbox_entries_max,
-            bounds.drain_entries_max,
-            bounds.drain_bytes_max,
-            bounds.noted_entries_max,
-        )
+        self._bounds = _packed_bounds(bounds)
+        self._pressed_bounds = _packed_bounds(bounds.pressed())
         self._heads: dict[str, Command] = {
             name: (b"FCALL_RO" if name in _READS else b"FCALL", _function(name), b"1", keys.prefix)
             for name in _FUNCTIONS + MOVE_FUNCTIONS
         }
         self._commit_head = self._heads["commit"]
-        self._fetch_head = self._heads["fetch"]
         self._forms: dict[type, _CallForm] = {
             OpenStore: _CallForm(self._open_store, _generation),
+            MintStart: _CallForm(self._mint_start, _minted),
             Enroll: _CallForm(self._enroll, _answer),
-            Publish: _CallForm(self._publish, _answer),
             Retract: _CallForm(self._retract, _as_it_is),
             Topologies: _CallForm(self._topologies, _names),
             Create: _CallForm(self._create, _answer),
@@ -134,9 +141,13 @@ class RedisCalls:
             Tasks: _CallForm(self._tasks, _task_map),
             PutMetrics: _CallForm(self._put_metrics, _answer),
             ReadMetrics: _CallForm(self._read_metrics, _rows),
-            Measure: _CallForm(self._measure, _counters),
             Weigh: _CallForm(self._weigh, _weights),
             StateSnapshot: _CallForm(self._state_snapshot, _snapshot),
+            ReadMemory: _CallForm(self._read_memory, _memory),
+        }
+        self._in_parts: dict[type, _PartsForm] = {
+            Publish: _PartsForm(RedisPublish(self._heads).commands, _published),
+            Measure: _PartsForm(self._measures, _counters),
         }
         moves = RedisMoves(self._heads, bounds, self._bounds)
         self._forms.update({call: _CallForm(*form) for call, form in moves.forms.items()})
@@ -145,31 +156,49 @@ class RedisCalls:
         """The commands of calls, in order, each with how many of them it is. KeyError for one that blocks.
 
         Small commits that follow each other travel as one command: what the server does for each command, and
-        looks up for each, it does once.
+        looks up for each, it does once. A large publication or measurement travels as several commands, of
+        which the last one counts.
         """
         commands: list[tuple[Command, int]] = []
         together = _Together()
         for call, size_bytes in zip(calls, sizes_bytes, strict=True):
             if isinstance(call, Commit):
                 arguments = _commit_arguments(call)
-                if not together.has_room(arguments, size_bytes):
-                    commands.append(self._commits(together))
-                    together = _Together()
+                if together.pressed is not call.pressed or not together.has_room(arguments, size_bytes):
+                    if together.commits:
+                        commands.append(self._commits(together))
+                    together = _Together(pressed=call.pressed)
                 together.add(arguments, size_bytes)
                 continue
             if together.commits:
                 commands.append(self._commits(together))
                 together = _Together()
-            commands.append((self._forms[type(call)].encode(call), 1))
+            if (in_parts := self._in_parts.get(type(call))) is not None:
+                *parts, last = in_parts.encode(call)
+                commands += [(part, 0) for part in parts]
+                commands.append((last, 1))
+            else:
+                commands.append((self._forms[type(call)].encode(call), 1))
         if together.commits:
             commands.append(self._commits(together))
         return commands
 
-    def decode(self, calls: Sequence[Request[Any]], reply: Any) -> list[Any]:
-        """The answers to the calls of one command, in a reply that is no error."""
+    def refused_when_full(self, calls: Sequence[Request[Any]]) -> Fetched | Answer | None:
+        """The answer to the call of a command that the server refused at its memory limit; None for one that
+        has no answer to that."""
+        first = calls[0]
+        if isinstance(first, Fetch):
+            return _FULL
+        return Answer.FULL if isinstance(first, Append) else None
+
+    def decode(self, calls: Sequence[Request[Any]], reply: Any, parts: list[Any]) -> list[Any]:
+        """The answers to the calls of one command, in a reply that is no error; `parts` are those to the
+        commands of which it is the last."""
         first = calls[0]
         if isinstance(first, Commit):
             return [_ANSWERS[answer] for answer in reply]
+        if (in_parts := self._in_parts.get(type(first))) is not None:
+            return [in_parts.decode(first, [*parts, reply])]
         return [self._forms[type(first)].decode(first, reply)]
 
     # --- administration
@@ -177,26 +206,11 @@ class RedisCalls:
     def _open_store(self, call: OpenStore) -> Command:
         return (b"FCALL", _function("open_store"), b"1", STORE, call.store_id, call.run_id)
 
-    def _enroll(self, call: Enroll) -> Command:
-        return (*self._heads["enroll"], call.worker, call.uid, call.start_ms, call.attempt)
+    def _mint_start(self, call: MintStart) -> Command:
+        return (*self._heads["mint_start"], call.worker)
 
-    def _publish(self, call: Publish) -> Command:
-        arguments: list[bytes | str] = list(packed_workers(call))
-        for executor, worker, tasks in call.executors:
-            arguments += (executor, _encode((worker, tasks)))
-        for shard, executor, home in call.shards:
-            arguments += (shard, _encode((executor, home)))
-        return (
-            *self._heads["publish"],
-            call.operator,
-            call.version,
-            call.term,
-            _encode([worker for worker, _, _, _ in call.workers]),
-            len(call.workers),
-            len(call.executors),
-            len(call.shards),
-            *arguments,
-        )
+    def _enroll(self, call: Enroll) -> Command:
+        return (*self._heads["enroll"], call.worker, call.uid, call.start, call.attempt)
 
     def _retract(self, _: Retract) -> Command:
         return self._heads["retract"]
@@ -220,7 +234,11 @@ class RedisCalls:
         return (*self._heads["wake"], call.ready)
 
     def _fetch(self, call: Fetch) -> Command:
-        return (*self._fetch_head, call.ready, call.bytes_max, call.shards_max, self._bounds)
+        if call.pressed:
+            head, bounds = self._heads["fetch_pressed"], self._pressed_bounds
+        else:
+            head, bounds = self._heads["fetch"], self._bounds
+        return (*head, call.ready, call.bytes_max, call.shards_max, bounds)
 
     def _load(self, call: Load) -> Command:
         head = self._heads["load"]
@@ -232,7 +250,8 @@ class RedisCalls:
         return (*head, *named, call.cursor, call.count, LOAD_BYTES)
 
     def _commits(self, together: _Together) -> tuple[Command, int]:
-        return (*self._commit_head, self._bounds, *together.arguments), together.commits
+        bounds = self._pressed_bounds if together.pressed else self._bounds
+        return (*self._commit_head, bounds, *together.arguments), together.commits
 
     def _report_failure(self, call: ReportFailure) -> Command:
         head = self._heads["report_failure"]
@@ -248,14 +267,14 @@ class RedisCalls:
 
     def _append(self, call: Append) -> Command:
         return (
-            *self._heads["append"],
+            *self._heads["append_pressed" if call.pressed else "append"],
             call.producer,
             call.target,
             call.number,
             call.placed_us,
             call.rows,
             call.payload,
-            self._bounds,
+            self._pressed_bounds if call.pressed else self._bounds,
         )
 
     def _outgoing(self, call: Outgoing) -> Command:
@@ -291,8 +310,12 @@ class RedisCalls:
     def _read_metrics(self, _: ReadMetrics) -> Command:
         return (b"HGETALL", self._keys.metrics)
 
-    def _measure(self, call: Measure) -> Command:
-        return (*self._heads["measure"], *call.shards)
+    def _measures(self, call: Measure) -> list[Command]:
+        shards = call.shards
+        return [
+            (*self._heads["measure"], *shards[first : first + _MEASURED_PER_COMMAND])
+            for first in range(0, max(1, len(shards)), _MEASURED_PER_COMMAND)
+        ]
 
     def _weigh(self, call: Weigh) -> Command:
         return (*self._heads["weigh"], str(max(1, call.samples)), *call.shards)
@@ -300,15 +323,31 @@ class RedisCalls:
     def _state_snapshot(self, call: StateSnapshot) -> Command:
         return (*self._heads["state_snapshot"], call.shard)
 
+    def _read_memory(self, _: ReadMemory) -> Command:
+        return (b"INFO", b"memory")
+
+
+def _packed_bounds(bounds: Bounds) -> bytes:
+    return _BOUNDS.pack(
+        bounds.inbox_bytes_max,
+        bounds.inbox_entries_max,
+        bounds.outbox_bytes_max,
+        bounds.outbox_entries_max,
+        bounds.drain_entries_max,
+        bounds.drain_bytes_max,
+        bounds.noted_entries_max,
+    )
+
 
 def _function(name: str) -> bytes:
     return f"penstock_{name}_{PROTOCOL_VERSION}".encode()
 
 
 _FUNCTIONS = (
-    "enroll", "publish", "retract", "create", "claim", "wake", "fetch", "load", "scan", "commit",
-    "report_failure", "clear_failure", "append", "outgoing", "read_outbox", "acknowledge", "assignment",
-    "set_tasks", "tasks", "put_metrics", "measure", "weigh", "state_snapshot",
+    "mint_start", "enroll", "publish_part", "publish", "retract", "create", "claim", "wake", "fetch",
+    "fetch_pressed", "load", "scan", "commit", "report_failure", "clear_failure", "append",
+    "append_pressed", "outgoing", "read_outbox", "acknowledge", "assignment", "set_tasks", "tasks",
+    "put_metrics", "measure", "weigh", "state_snapshot",
 )  # fmt: skip
 
 _READS = frozenset(
@@ -332,9 +371,10 @@ class _Group:
 class _Together:
     """Commits that travel as one command."""
 
-    __slots__ = ("arguments", "commits", "size_bytes")
+    __slots__ = ("arguments", "commits", "pressed", "size_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, *, pressed: bool = False) -> None:
+        self.pressed = pressed
         self.arguments: list[bytes | str | int] = []
         self.commits = 0
         self.size_bytes = 0
@@ -434,6 +474,10 @@ def _answer(_: Any, reply: bytes) -> Answer:
     return _ANSWERS[reply]
 
 
+def _minted(_: Any, reply: int | bytes) -> int | Answer:
+    return _ANSWERS[reply] if isinstance(reply, bytes) else reply
+
+
 def _answer_or_moved(_: Any, reply: Any) -> Answer | Moved:
     return _ANSWERS[reply] if isinstance(reply, bytes) else Moved(reply[1].decode())
 
@@ -518,9 +562,16 @@ def _task_map(_: Tasks, reply: list[Any]) -> TaskMap:
     )
 
 
-def _counters(_: Measure, reply: list[Any]) -> list[ShardCounters | None]:
-    generation = reply[0]
-    return [_shard_counters(generation, reply[at], reply[at + 1]) for at in range(1, len(reply), 2)]
+def _published(call: Publish, replies: list[bytes]) -> Answer:
+    return published(call, replies[-1])
+
+
+def _counters(_: Measure, replies: list[Any]) -> list[ShardCounters | None]:
+    return [
+        _shard_counters(reply[0], reply[at], reply[at + 1])
+        for reply in replies
+        for at in range(1, len(reply), 2)
+    ]
 
 
 def _shard_counters(generation: int, record: bytes | None, executor: bytes | None) -> ShardCounters | None:
@@ -554,3 +605,13 @@ def _snapshot(_: StateSnapshot, reply: list[Any]) -> dict[tuple[bytes, bytes], b
     return {
         (reply[at], field): value for at in range(0, len(reply), 2) for field, value in paired(reply[at + 1])
     }
+
+
+def _memory(_: ReadMemory, reply: bytes) -> StoreMemory:
+    return memory_use(reply)
+
+
+def memory_use(info: bytes) -> StoreMemory:
+    """What a server says of its memory."""
+    fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+    return StoreMemory(int(fields["used_memory"]), int(fields["maxmemory"]))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -26,8 +27,8 @@ from penstock.store.port import (
     WaitOutgoing,
     WaitReady,
 )
-from penstock.store.redis_calls import PROTOCOL_VERSION, RedisCalls
-from penstock.store.wire import Command, ServerError, Wire, translate
+from penstock.store.redis_calls import PROTOCOL_VERSION, RedisCalls, memory_use
+from penstock.store.wire import Command, ServerError, Wire, is_out_of_memory, translate
 
 A = TypeVar("A")
 
@@ -35,6 +36,8 @@ _TIMEOUT_S = 10.0
 """For a reply. A call takes at most 5 ms; a server that loads or rewrites may keep it longer."""
 _BLOCK_MS_MAX = 2000
 _VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
+_LIBRARY_BYTES = 8 << 20
+"""Many times what the function library takes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -106,10 +109,19 @@ class RedisStore:
                 raise
             self._posted.popleft()
         answers: list[Any] = []
+        parts: list[Any] = []
         for count, reply in zip(posted.counts, posted.replies, strict=True):
-            if isinstance(reply, ServerError):
-                raise translate(str(reply)) from reply
-            answers += self._calls.decode(posted.calls[len(answers) : len(answers) + count], reply)
+            calls = posted.calls[len(answers) : len(answers) + count]
+            if not count and not isinstance(reply, ServerError):
+                parts.append(reply)
+            elif isinstance(reply, ServerError):
+                answer = self._calls.refused_when_full(calls) if calls and is_out_of_memory(reply) else None
+                if answer is None:
+                    raise translate(str(reply)) from reply
+                answers.append(answer)
+            else:
+                answers += self._calls.decode(calls, reply, parts)
+                parts = []
         return answers
 
     def _give_up_posted(self) -> None:
@@ -176,6 +188,7 @@ def function_library() -> bytes:
 def load_functions(url: str) -> None:
     """Load the function library into the server at `url`, in place of an older one.
 
+    A server at its memory limit refuses that too: it is given a little more until the library is there.
     Raises ProtocolMismatch when the server is too old, or holds a newer library; StoreUnreachable, StoreFull.
     """
     wire = Wire(url, _TIMEOUT_S)
@@ -187,9 +200,30 @@ def load_functions(url: str) -> None:
                 f"the store holds the function library of version {held}, newer than {PROTOCOL_VERSION}:"
                 " run the newer Penstock"
             )
-        _reply(wire, (b"FUNCTION", b"LOAD", b"REPLACE", function_library()))
+        load: Command = (b"FUNCTION", b"LOAD", b"REPLACE", function_library())
+        (reply,) = wire.exchange([load])
+        if isinstance(reply, ServerError) and is_out_of_memory(reply):
+            with _more_memory(wire):
+                _reply(wire, load)
+        elif isinstance(reply, ServerError):
+            raise translate(str(reply)) from reply
     finally:
         wire.close()
+
+
+@contextmanager
+def _more_memory(wire: Wire) -> Iterator[None]:
+    """A memory limit a little above what is used, and then the one before.
+
+    Whoever dies in between leaves the higher one: who keeps a store sets its limit at each start.
+    """
+    limit = _reply(wire, (b"CONFIG", b"GET", b"maxmemory"))[b"maxmemory"]
+    used_bytes = memory_use(_reply(wire, (b"INFO", b"memory"))).used_bytes
+    _reply(wire, (b"CONFIG", b"SET", b"maxmemory", used_bytes + _LIBRARY_BYTES))
+    try:
+        yield
+    finally:
+        _reply(wire, (b"CONFIG", b"SET", b"maxmemory", limit))
 
 
 def _check_server(info: str) -> None:

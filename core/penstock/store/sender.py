@@ -56,7 +56,9 @@ class Obstacle(StrEnum):
     UNREACHABLE = "UNREACHABLE"
     """The target's home did not answer."""
     FULL = "FULL"
-    """The target's home is at its memory limit, or cannot write to its disk."""
+    """The target's home takes no writes: it cannot write to its disk."""
+    PRESSED = "PRESSED"
+    """The target's home is at its memory limit, and there is something in the target's inbox."""
 
 
 TAKES_NOTHING = frozenset({Obstacle.UNREACHABLE, Obstacle.FULL})
@@ -82,6 +84,7 @@ _OBSTACLES = {
     Answer.MOVING: Obstacle.MOVING,
     Answer.UNKNOWN: Obstacle.UNKNOWN,
     Answer.GAP: Obstacle.GAP,
+    Answer.FULL: Obstacle.PRESSED,
 }
 
 
@@ -220,6 +223,8 @@ def _append(
     """Send entries to one home, and note for each pair how far it came. Answers why it takes nothing."""
     try:
         answers = home.pipeline(appends)
+        if Answer.FULL in answers:
+            answers = _press(home, appends, answers)
     except (StoreUnreachable, StoreFull) as error:
         obstacle = Obstacle.FULL if isinstance(error, StoreFull) else Obstacle.UNREACHABLE
         for append in appends:
@@ -239,3 +244,22 @@ def _append(
         if refused is not None:
             refused(append.target, answer)
     return None
+
+
+def _press(
+    home: NodeStore, appends: Sequence[Append], answers: Sequence[Answer | Moved]
+) -> list[Answer | Moved]:
+    """The answers of a home at its memory limit, once each pair's first refused entry was tried again.
+
+    An empty inbox takes it all the same. So whatever waits behind a full store goes on as that is worked off,
+    and two that are full of entries for each other both drain.
+    """
+    first: dict[Pair, int] = {}
+    for at, (append, answer) in enumerate(zip(appends, answers, strict=True)):
+        if answer is Answer.FULL:
+            first.setdefault((append.producer, append.target), at)
+    pressed = home.pipeline([replace(appends[at], pressed=True) for at in first.values()])
+    last_word = list(answers)
+    for at, answer in zip(first.values(), pressed, strict=True):
+        last_word[at] = Answer.FULL if answer is Answer.BUSY else answer
+    return last_word

@@ -18,11 +18,16 @@ class StrandingWatch:
     def __init__(self, bounds: Bounds, *, source: bool) -> None:
         """`source`: the task's shards are source partitions, which have work until they are finished."""
         self._bounds = bounds
+        self._pressed_bounds = bounds.pressed()
         self._source = source
         self._suspects: dict[str, tuple[int, int]] = {}
 
-    def is_stranded(self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool) -> bool:
-        """Whether `owned` has to be claimed again. `in_hand`: the task was handed it and has not committed.
+    def is_stranded(
+        self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool, pressed: bool = False
+    ) -> bool:
+        """Whether `owned` has to be claimed again. `in_hand`: the task was handed it and has not committed;
+        `pressed`: it fetches under `Bounds.pressed`, which hold a shard back with anything in its outbox.
+        (What is still held back after that, and under its usual bound, is found here too.)
 
         Another epoch or generation is certain; work that is not handed out must be seen at two looks
         without a commit or a hand-out in between, as it may just wait its turn.
@@ -31,7 +36,8 @@ class StrandingWatch:
         if seen is None or (seen.epoch, seen.generation) != (owned.epoch, owned.generation):
             return True
         has_work = not seen.finished if self._source else seen.inbox_entries > 0
-        if in_hand or not has_work or self._is_held(seen):
+        bounds = self._pressed_bounds if pressed else self._bounds
+        if in_hand or not has_work or _is_held(seen, bounds):
             return False
         self._suspects[owned.shard] = (seen.epoch, seen.commit)
         return before == (seen.epoch, seen.commit)
@@ -40,8 +46,6 @@ class StrandingWatch:
         """A fetch answered with the shard."""
         self._suspects.pop(shard, None)
 
-    def _is_held(self, seen: ShardCounters) -> bool:
-        return (
-            seen.outbox_bytes > self._bounds.outbox_bytes_max
-            or seen.outbox_entries > self._bounds.outbox_entries_max
-        )
+
+def _is_held(seen: ShardCounters, bounds: Bounds) -> bool:
+    return seen.outbox_bytes > bounds.outbox_bytes_max or seen.outbox_entries > bounds.outbox_entries_max

@@ -216,6 +216,11 @@ def _read(server: socket.socket, reader: hiredis.Reader, count: int) -> list[Any
     return replies
 
 
+def is_out_of_memory(error: ServerError) -> bool:
+    """Whether a server refused a command as it is at its memory limit."""
+    return str(error).startswith("OOM ")
+
+
 def translate(message: str) -> PenstockError | ServerError:
     """The port's error for a server's error reply; ServerError when it has none."""
     code = message.split(" ", 1)[0]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.store.move_progress import MoveProgress, MoveStep
-from penstock.store.mover import MoveKind, go_back_once, let_go_once, move_once, tidy_once
+from penstock.store.move_progress import MoveObstacle, MoveProgress, MoveStep
+from penstock.store.mover import MoveKind, StoreOf, go_back_once, let_go_once, move_once, tidy_once
 from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.copy_pace import CopyPace
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
@@ -38,10 +38,13 @@ _CHUNKS_AHEAD_BETWEEN_RESTS = 2
 """So many once it rests, or is about to, so that no rest is long. A shard that stands still is copied without
 any."""
 _AGAIN_S = 0.2
+_AGAIN_WHEN_FULL_S = 15.0
+"""A store that had no room for a shard is not asked at once again: each try copies, and notes changes."""
 _AGAIN_AFTER_BUG_S = 5.0
 """What ends one thread is not to end them all, one after the other."""
 LET_GO_S = 3.0
-"""A move that has not gone on for so long is let go."""
+"""A move that has not gone on for so long is let go; what a full store has of it goes too."""
+_DISCARDS_MAX = 256
 
 Arrived = Callable[[str, str, str], None]
 """Told of (topology uid, shard, store id); perhaps several times of one move."""
@@ -143,7 +146,7 @@ class MoveDriver:
         key = (move.topology_uid, move.shard)
         again_s: float | None = _AGAIN_AFTER_BUG_S
         try:
-            again_s = None if self._drive(move, stores, pace) else _AGAIN_S
+            again_s = self._drive(move, stores, pace)
         except PenstockError as error:
             again_s = _AGAIN_S
             _LOG.warning("the move of %s has to wait: %s", move.shard, error)
@@ -175,8 +178,8 @@ class MoveDriver:
                 self._condition.wait(wait_s)
             return None
 
-    def _drive(self, move: DueMove, stores: dict[_Key, NodeStore], pace: CopyPace) -> bool:
-        """Steps until the move has come to an end (True) or cannot go on now."""
+    def _drive(self, move: DueMove, stores: dict[_Key, NodeStore], pace: CopyPace) -> float | None:
+        """Steps until the move has come to an end (None) or cannot go on now: then when to try again."""
 
         def store_of(store_id: str) -> NodeStore | None:
             key = (store_id, move.topology_uid)
@@ -189,27 +192,27 @@ class MoveDriver:
 
         here = store_of(self._store_id)
         if here is None:
-            return False
+            return _AGAIN_S
         while not self._stopping.is_set():
             began_s = self._clock_s()
             is_fresh = pace.held_s(began_s) > PRECOPY_BURST_S / 2
             chunks = _CHUNKS_AHEAD_AT_ONCE if is_fresh else _CHUNKS_AHEAD_BETWEEN_RESTS
             progress = self._step(move, here, store_of, chunks)
             ended_s = self._clock_s()
-            self._note(move, here, progress)
+            again_s = self._note(move, here, store_of, progress)
             if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
                 self._arrived(move.topology_uid, move.shard, progress.target)
             if progress.obstacle is not None:
-                return False
+                return again_s
             if progress.is_over:
                 self.count.finished += 1
-                return True
+                return None
             if progress.step is MoveStep.PRECOPY and (rest_s := pace.rest_after(began_s, ended_s)) > 0:
                 self._rest_s(rest_s)
-        return False
+        return _AGAIN_S
 
-    def _note(self, move: DueMove, here: NodeStore, progress: MoveProgress) -> None:
-        """Count a step; let go of a shard whose move has been stuck for long."""
+    def _note(self, move: DueMove, here: NodeStore, store_of: StoreOf, progress: MoveProgress) -> float:
+        """Count a step; let go of a shard whose move has been stuck for long. Answers when to try again."""
         key = (move.topology_uid, move.shard)
         with self._condition:
             self.count.copied_bytes += progress.copied_bytes
@@ -219,21 +222,27 @@ class MoveDriver:
             if progress.obstacle is None or progress.copied_bytes:
                 self._stuck_since_s.pop(key, None)
             if progress.obstacle is None:
-                return
+                return _AGAIN_S
             self.count.obstacles += 1
             now_s = self._clock_s()
             if now_s - self._stuck_since_s.setdefault(key, now_s) < LET_GO_S:
-                return
+                return _AGAIN_S
             del self._stuck_since_s[key]
-        if move.kind is MoveKind.MOVE:
-            _LOG.warning("the move of %s to %s is let go: %s", move.shard, move.home, progress.obstacle)
+        if move.kind is not MoveKind.MOVE:
+            return _AGAIN_S
+        _LOG.warning("the move of %s to %s is let go: %s", move.shard, move.home, progress.obstacle)
+        if progress.obstacle is not MoveObstacle.FULL:
             let_go_once(here, move.shard)
+            return _AGAIN_S
+        # A part of a copy in a store that is full keeps its own rest out.
+        go_back_once(here, store_of, move.shard, chunks_max=_DISCARDS_MAX)
+        return _AGAIN_WHEN_FULL_S
 
     def _step(
         self,
         move: DueMove,
         here: NodeStore,
-        store_of: Callable[[str], NodeStore | None],
+        store_of: StoreOf,
         chunks_ahead_max: int,
     ) -> MoveProgress:
         match move.kind:

@@ -22,6 +22,8 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.02
 _LISTEN_S = 0.25
 _PERMANENT_S = 1.0
+_FULL_SHARE, _ROOM_SHARE = 0.98, 0.9
+"""Of the limit: a store whose sources wait goes up and down a little below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class StoreKeeper:
         self.opened: OpenedStore | None = None
         self.fault = "not looked at yet"
         self.memory_used_bytes = 0
+        self._is_full = False
 
     def start(self) -> None:
         self._thread.start()
@@ -87,10 +90,26 @@ class StoreKeeper:
         self.opened, self.fault = opened, ""
         self._changed(opened)
         while not self._stopped.is_set():
-            self.memory_used_bytes = self._server.memory_used_bytes()
+            self._look_at_memory()
             self._server.listen(_LISTEN_S)
             if self._server.run_id() != run_id:
                 raise StoreUnreachable("the server was started anew")
+
+    def _look_at_memory(self) -> None:
+        self.memory_used_bytes = self._server.memory_used_bytes()
+        if not self._memory_bytes:
+            return
+        used = self.memory_used_bytes / self._memory_bytes
+        if not self._is_full and used >= _FULL_SHARE:
+            self._is_full = True
+            _LOG.warning(
+                "the store is at its memory limit of %d MiB: sources wait until what is here is worked off;"
+                " if state fills it, give it more (store.memory of the chart)",
+                self._memory_bytes >> 20,
+            )
+        elif self._is_full and used < _ROOM_SHARE:
+            self._is_full = False
+            _LOG.info("the store has memory again")
 
     def _lost(self, why: str) -> None:
         if self.opened is not None or self.fault != why:

@@ -19,15 +19,18 @@ from penstock.store.port import (
     Failures,
     Measure,
     NodeStore,
+    ReadMemory,
     ReadMetrics,
     ShardCounters,
     StoreFull,
+    StoreMemory,
     StoreUnreachable,
     told_here,
 )
 from penstock.store.publishing import to_publish
 from penstock_operator.fleet import Fleet, WorkerState
 from penstock_operator.local.console_delivery import ConsoleDelivery
+from penstock_operator.local.memory_watch import MemoryWatch
 from penstock_operator.local.plan_outline import console_targets, is_source, outline
 from penstock_operator.local.progress import Placement, ProgressReader, Reading, task_and_worker_rows
 from penstock_operator.local.run_decisions import (
@@ -67,7 +70,6 @@ FOLLOW_S = 0.02
 _REST_S = 0.005
 _SHARDS_LOOKED_AT_PER_S = 4000
 """The store answers for about a hundred shards a millisecond; looking must not keep it busy."""
-_MEASURED_PER_CALL = 512
 _LOG_LINES = 30
 _NOBODY = "-"
 """No operator's name: clearing its failure changes nothing, but a store that takes no writes refuses it."""
@@ -103,6 +105,7 @@ class _Look:
     at_us: int
     shards: Mapping[str, tuple[ShardCounters | None, ...]]
     packed: Mapping[str, bytes]
+    memory: StoreMemory
     told: Mapping[str, TaskRow | WorkerRow]
     failures: Mapping[str, str]
 
@@ -162,6 +165,7 @@ class LocalRun:
         self._shown_s: float | None = None
         self._store_away = False
         self._store_fault = ""
+        self._memory = MemoryWatch()
         self._look_due_s = 0.0
 
     def tell(self, text: str, *, is_trouble: bool = False) -> None:
@@ -206,30 +210,36 @@ class LocalRun:
         self._keep_slas(look)
         if look is not None:
             self._deliver(look)
+            self._tell_of_memory(look)
         self._show(look)
 
     def _look(self) -> _Look | None:
         """None while the store is away."""
         names = [name for shards in self._shards.values() for name in shards]
         self._look_due_s = self._ticks.now_s() + len(names) / _SHARDS_LOOKED_AT_PER_S
-        chunks = [names[i : i + _MEASURED_PER_CALL] for i in range(0, len(names), _MEASURED_PER_CALL)]
         # Rows before counters: what tasks have told is never ahead of what the store has counted.
         calls = [
             ClearFailure(_NOBODY),
+            ReadMemory(),
             ReadMetrics(),
             Failures(),
-            *(Measure(tuple(chunk)) for chunk in chunks),
+            Measure(tuple(names)),
         ]
         at_us = self._ticks.now_us()
         try:
-            _, rows, failures, *measured = self._store.pipeline(calls)
+            _, memory, rows, failures, measured = self._store.pipeline(calls)
         except (StoreUnreachable, StoreFull) as error:
             self._note_trouble(error)
             return None
         self._note_away(away=False)
-        counters = iter(told_here(counter for chunk in measured for counter in chunk))
+        counters = iter(told_here(measured))
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
-        return _Look(at_us, shards, rows, task_and_worker_rows(rows, self._began_us), failures)
+        return _Look(at_us, shards, rows, memory, task_and_worker_rows(rows, self._began_us), failures)
+
+    def _tell_of_memory(self, look: _Look) -> None:
+        sentence = self._memory.look(look.memory, (one for shards in look.shards.values() for one in shards))
+        if sentence:
+            self.tell(sentence, is_trouble=self._memory.is_full)
 
     def _note_trouble(self, error: StoreUnreachable | StoreFull) -> None:
         if isinstance(error, StoreFull):

@@ -79,6 +79,8 @@ class RunRequest:
     metrics_port: int | None
     promises: tuple[Promise, ...] = ()
     """The LatencySLAs to keep."""
+    store_memory_bytes: int | None = None
+    """What the private store may hold; None for a quarter of the machine's memory."""
 
 
 def run_topology(
@@ -105,7 +107,9 @@ def run_topology(
         os.environ[MARK] = f"{token}/store/"
         ticks = stack.enter_context(SystemTicks())
         record, start, removed = _open_state(request, directory, shards_now)
-        server = PrivateStore(directory.folder, plan.durability, STORE_ID)
+        server = PrivateStore(
+            directory.folder, plan.durability, STORE_ID, memory_bytes=request.store_memory_bytes
+        )
         stack.callback(server.stop)
         server.start()
         store = RedisStore(server.url, record.topology_uid)
@@ -134,7 +138,6 @@ def run_topology(
                     base_dir=str(request.base_dir.absolute()),
                     worker=action.worker,
                     uid=action.uid,
-                    start_ms=ticks.now_us() // 1000,
                     attempt=action.attempt,
                     store_id=STORE_ID,
                     store_url=server.url,
@@ -276,13 +279,9 @@ def _create_shards(store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[s
 
 
 def _measure(store: NodeStore, shards: Mapping[str, Sequence[str]]) -> dict[str, ShardCounters]:
-    found: dict[str, ShardCounters] = {}
-    names = [name for named in shards.values() for name in named]
-    for first in range(0, len(names), _CALLS_PER_PIPELINE):
-        chunk = tuple(names[first : first + _CALLS_PER_PIPELINE])
-        answers = store.call(Measure(chunk))
-        found.update({name: known for name, known in zip(chunk, answers, strict=True) if known is not None})
-    return found
+    names = tuple(name for named in shards.values() for name in named)
+    answers = store.call(Measure(names))
+    return {name: known for name, known in zip(names, answers, strict=True) if known is not None}
 
 
 def _shards_to_run(

@@ -44,6 +44,8 @@ class Chaos:
                 (0.1, self._executor_goes),
                 (0.1, self._owner_changes_while_its_shard_is_copied),
             )
+        if world.pressure:
+            self._events += ((0.3, self._memory_runs_out),)
         self._upto = list(accumulate(chance for chance, _ in self._events))
 
     def strike(self) -> None:
@@ -117,6 +119,13 @@ class Chaos:
         name = names[self._pick(len(names))]
         lost = world.nodes[name].restart()
         world.trace.event(f"store {name}", f"restarts without its last {lost} calls")
+
+    def _memory_runs_out(self) -> None:
+        """A store comes to its memory limit, or has room again."""
+        nodes = list(self._world.nodes.values())
+        node = nodes[self._pick(len(nodes))]
+        node.fill(full=not node.is_full)
+        self._world.trace.event(f"store {node.name}", "is full" if node.is_full else "has room again")
 
     def _shard_moves(self) -> None:
         shards = list(self._world.schedules.homes)

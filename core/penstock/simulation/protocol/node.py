@@ -16,7 +16,16 @@ from typing import Any, TypeVar, cast
 from penstock.simulation.protocol.trace import Trace
 from penstock.store.memory_node import MemoryNode, ShardRecord
 from penstock.store.memory_store import MemoryStore
-from penstock.store.port import Bounds, Fetch, NodeStore, OpenStore, Request, StoreUnreachable, Wake
+from penstock.store.port import (
+    Bounds,
+    Fetch,
+    NodeStore,
+    OpenStore,
+    Request,
+    StoreFull,
+    StoreUnreachable,
+    Wake,
+)
 
 A = TypeVar("A")
 
@@ -88,6 +97,15 @@ class SimulatedNode:
         """One shard's record, which is there. KeyError else."""
         return self._memory.topology(TOPOLOGY_UID).shards[shard]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the store is at its memory limit."""
+        return self._memory.memory_bytes_max is not None
+
+    def fill(self, *, full: bool) -> None:
+        """Bring the store to its memory limit, or give it room again."""
+        self._memory.memory_bytes_max = 0 if full else None
+
     def is_ready(self, ready: str) -> bool:
         """Whether a task that blocks on this list would wake."""
         return bool(self._memory.topology(TOPOLOGY_UID).ready.get(ready))
@@ -112,7 +130,10 @@ class SimulatedNode:
     def deliver_late_call(self) -> tuple[Request[Any], object]:
         """A call whose sender gave up long ago takes effect now, in no order. Nobody gets the answer."""
         call = self.late.pop(int(self._rng.random() * len(self.late)))
-        return call, self.store.call(call)
+        try:
+            return call, self.store.call(call)
+        except StoreFull as error:
+            return call, error
 
     def carry_out(self, calls: Sequence[Request[Any]]) -> list[Any]:
         """One round trip under the node's faults. Raises StoreUnreachable."""

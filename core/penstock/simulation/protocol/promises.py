@@ -101,6 +101,14 @@ class Promises:
 
     # --- at the end
 
+    def waiting(self, records: dict[str, ShardRecord]) -> str:
+        """What is not worked off behind the sources; "" for nothing."""
+        for shard, record in records.items():
+            waiting = (len(record.inbox), record.outbox_entries)
+            if waiting != (0, 0):
+                return f"{shard} is left with {waiting}, {record.readiness}, {record.owner}"
+        return ""
+
     def left_over(self, records: dict[str, ShardRecord], owners: dict[str, list[int]]) -> str:
         """What is not worked off, or has not one owner, after a calm; "" when liveness is kept.
 

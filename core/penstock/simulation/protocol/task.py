@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from penstock.simulation.protocol.node import BOUNDS, Link
@@ -48,6 +48,8 @@ from penstock.store.stranding import StrandingWatch
 
 REFRESH_TURNS = 40
 """The task map is read this often even when no control token came."""
+PRESSED_TURNS = 5
+"""A store that was at its memory limit is asked again after so long whether it still is."""
 RECLAIM_TURNS = 5
 """After a refused claim the map is read again this soon."""
 
@@ -101,7 +103,10 @@ class SimulatedTask:
         self._surroundings = surroundings
         self._rng = rng
         self._make_owned = make_owned
-        self._watch = StrandingWatch(BOUNDS, source=operator == "src")
+        self._is_source = operator == "src"
+        self._watch = StrandingWatch(BOUNDS, source=self._is_source)
+        self._is_pressed = False
+        self._press_until_turn = 0
         self._skew_us = int((rng.random() - 0.5) * 2_000_000)
         self._to_claim: list[str] = []
         self._version = 0
@@ -111,6 +116,8 @@ class SimulatedTask:
     def is_busy(self, turn: int) -> bool:
         """There is something to do besides waiting on the ready list."""
         if self._refresh_turn <= turn or self._to_claim or self._told:
+            return True
+        if self._is_pressed and self._press_until_turn <= turn:
             return True
         return any(held.fetched is not None or held.owned.unwritten() for held in self.held.values())
 
@@ -197,13 +204,32 @@ class SimulatedTask:
 
     def _exchange(self) -> None:
         told, self._told = self._told, []
-        sent = [(held, held.commit) for held in self.held.values() if held.commit is not None]
-        bytes_max = (6, 30, 200)[int(self._rng.random() * 3)]
-        fetch = Fetch(self.owner.ready, bytes_max, 1 + int(self._rng.random() * 3))
+        sent = [
+            (held, replace(held.commit, pressed=self._is_pressed))
+            for held in self.held.values()
+            if held.commit is not None
+        ]
+        fetch = self._next_fetch()
         answers = self.link.pipeline([*told, *(commit for _, commit in sent), fetch])
         for (held, commit), answer in zip(sent, answers[len(told) :], strict=False):
             self.settle(held, commit, answer)
+        self._note_pressure(fetch, answers[-1])
         self._take(answers[-1])
+
+    def _next_fetch(self) -> Fetch:
+        bytes_max = (6, 30, 200)[int(self._rng.random() * 3)]
+        shards_max = 1 + int(self._rng.random() * 3)
+        if self._is_pressed and self._surroundings.turn < self._press_until_turn:
+            return Fetch(self.owner.ready, bytes_max, 0 if self._is_source else shards_max, pressed=True)
+        return Fetch(self.owner.ready, bytes_max, shards_max)
+
+    def _note_pressure(self, fetch: Fetch, fetched: Fetched) -> None:
+        """A pressed fetch tells nothing of the store's memory."""
+        if fetched.full:
+            self._is_pressed = True
+            self._press_until_turn = self._surroundings.turn + PRESSED_TURNS
+        elif not fetch.pressed:
+            self._is_pressed = False
 
     def settle(self, held: Held, commit: Commit, answer: object) -> None:
         """Digest the answer to a commit: write what it placed for the sink, or give the shard up."""
@@ -274,8 +300,10 @@ class SimulatedTask:
         self._named = self._named or bool(mine)
         for shard, seen in zip(shards, counters, strict=True):
             held = self.held[shard]
-            in_hand = held.fetched is not None
-            if shard not in mine or self._watch.is_stranded(held.owned, seen, in_hand=in_hand):
+            in_hand = held.fetched is not None or (self._is_pressed and self._is_source)
+            if shard not in mine or self._watch.is_stranded(
+                held.owned, seen, in_hand=in_hand, pressed=self._is_pressed
+            ):
                 del self.held[shard]
         self._version = tasks.version
         self._to_claim = sorted(mine - self.held.keys())

@@ -17,6 +17,7 @@ from penstock.store.port import (
     AssignedExecutor,
     Assignment,
     Enroll,
+    MintStart,
     Owner,
     SetTasks,
     StoreUnreachable,
@@ -44,6 +45,7 @@ class SimulatedWorker:
         self._link = link
         self._rng = rng
         self._start_task = start_task
+        self._number = 0
         self._enrolled = False
         self._started = 0
         self._mappings: dict[str, dict[str, str]] = {}
@@ -54,7 +56,7 @@ class SimulatedWorker:
 
     @property
     def incarnation(self) -> str:
-        return f"{self.uid}/0/{self.attempt}"
+        return f"{self.uid}/{self._number}/{self.attempt}"
 
     def step(self) -> None:
         """One cycle: enrol, or read the assignment and act on it. Nothing changes when the store is away."""
@@ -68,7 +70,10 @@ class SimulatedWorker:
             self.rebalance_due = False
 
     def _enroll(self) -> None:
-        answer = self._link.call(Enroll(self.worker, self.uid, 0, self.attempt))
+        if not self._number:
+            minted = self._link.call(MintStart(self.worker))
+            self._number = minted if isinstance(minted, int) else 0
+        answer = self._link.call(Enroll(self.worker, self.uid, self._number, self.attempt))
         self._enrolled = answer is Answer.OK
         self.retired = answer is Answer.STALE
 

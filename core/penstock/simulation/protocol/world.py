@@ -62,6 +62,8 @@ class Parts:
     drive: Drive = DRIVE
     moves: bool = False
     """Whether shards change their home."""
+    pressure: bool = False
+    """Whether stores come to their memory limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class World:
         self.running: list[SimulatedWorker] = []
         self.paused: dict[str, int] = {}
         self.moves = parts.moves
+        self.pressure = parts.pressure
         self._parts = parts
         self._attempts = dict.fromkeys(WORKERS, 0)
         self._sender_links = {
@@ -214,7 +217,8 @@ class World:
                 self.anybody_steps()
             self.check_bounds()
         self._calm_down()
-        self._drain()
+        self._relieve()
+        self._drain(self._left_over)
         homes = self.schedules.homes
         self.promises.check_marks(self._records_at_home())
         self.promises.check_results({shard: self.nodes[home].store for shard, home in homes.items()})
@@ -371,7 +375,15 @@ class World:
                 call, answer = node.deliver_late_call()
                 self.trace.calls("somebody late", node.name, (call,), [answer])
 
-    def _drain(self) -> None:
+    def _relieve(self) -> None:
+        """Full stores work off all that waits in them; then they have room again, and sources go on."""
+        full = [node for node in self.nodes.values() if node.is_full]
+        if full and not self.moves:
+            self._drain(lambda: self.promises.waiting(self._records_at_home()))
+        for node in full:
+            node.fill(full=False)
+
+    def _drain(self, left: Callable[[], str]) -> None:
         """Rounds of everybody's turn until nothing is left. Raises PromiseBroken when it takes too long."""
         left_over = ""
         for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
@@ -392,7 +404,7 @@ class World:
                     for name in self._nodes_with_moves():
                         self._moving[name].step(dict(self.schedules.newest))
                 self.check_bounds()
-            left_over = self._left_over()
+            left_over = left()
             if not left_over:
                 return
         raise PromiseBroken(5, left_over)

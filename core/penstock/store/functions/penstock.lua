@@ -58,6 +58,10 @@ local function outbox_key(p, producer, target)
   return p .. 'outbox:' .. #producer .. ':' .. producer .. ':' .. target
 end
 
+local function operator_of(shard)
+  return string.match(shard, '^[^/]*')
+end
+
 -- The topology whose prefix this is.
 local function uid_of(p)
   return string.match(p, '^penstock:(.*):$')
@@ -490,8 +494,20 @@ local function enrolled_incarnation(p, worker)
   return incarnation
 end
 
+-- mint_start: a number for a start of a worker's process, above all before it.
+-- KEYS 1: prefix. ARGV: worker. Answers an integer or UNKNOWN.
+local function mint_start(keys, args)
+  local p, worker = keys[1], args[1]
+  if retracted(p) then return 'UNKNOWN' end
+  local known = redis.call('HGET', p .. 'enrolled', worker)
+  local enrolled = known and tonumber(string.match(known, '/(%d+)/%d+$')) or 0
+  local start = math.max(tonumber(redis.call('HGET', p .. 'starts', worker) or 0), enrolled) + 1
+  redis.call('HSET', p .. 'starts', worker, string.format('%d', start))
+  return start
+end
+
 -- enroll: a worker process announces its incarnation.
--- KEYS 1: prefix. ARGV: worker, uid, start (ms), attempt. Answers OK, STALE, UNKNOWN.
+-- KEYS 1: prefix. ARGV: worker, uid, start, attempt. Answers OK, STALE, UNKNOWN.
 local function enroll(keys, args)
   local p, worker, uid, start, attempt = keys[1], args[1], args[2], tonumber(args[3]), tonumber(args[4])
   if retracted(p) then return 'UNKNOWN' end
@@ -501,8 +517,8 @@ local function enroll(keys, args)
   if known then
     local known_uid, known_start, known_attempt = string.match(known, '^(.*)/(%d+)/(%d+)$')
     known_start, known_attempt = tonumber(known_start), tonumber(known_attempt)
-    -- starts of two uids have no order: their clocks may differ
-    if known_uid == uid and (known_start > start or (known_start == start and known_attempt > attempt)) then
+    -- starts of two uids have no order: another store may have given them out
+    if known_uid == uid and (known_attempt > attempt or (known_attempt == attempt and known_start > start)) then
       return 'STALE'
     end
   end
@@ -510,19 +526,47 @@ local function enroll(keys, args)
   return 'OK'
 end
 
--- Whoever has a shard that is to go to another store, or was to have it, keeps it until it departs; also executors
--- that the new schedule names no more. `args` holds that schedule's executors from `first_executor` on, then its shards
--- up to `last`. Notes the shards, and answers those executors with their places as arguments, and their workers as a
--- set. To be called before the maps are written.
-local function keep_what_leaves(p, operator, args, first_executor, first_shard, last)
-  local leaving_key, shards_key = p .. 'leaving', p .. 'shards:' .. operator
-  -- A packed place ends with the home: comparing that is five times as fast as unpacking thousands.
-  local here = cmsgpack.pack(redis.call('HGET', STORE, 'id'))
-  local was_leaving, places, is_new = pairs_of(redis.call('HGETALL', leaving_key)), {}, {}
+-- A schedule is staged beside the one that counts, so many shards at a call, and takes its place at once in the end.
+-- "staged:ID:OPERATOR" has "base", the version that counted when that began, and "executors", the new ones (packed);
+-- "staged-keepers:" their names who keep a shard; "staged-shards:" and "staged-leaving:" become "shards:OPERATOR" and
+-- "leaving:OPERATOR". ID names the schedule's content. What is given up midway expires.
+local STAGED_SECONDS = 60
+
+local function staging_of(p, operator, id)
+  local name = id .. ':' .. operator
+  return {
+    head = p .. 'staged:' .. name, shards = p .. 'staged-shards:' .. name, leaving = p .. 'staged-leaving:' .. name,
+    keepers = p .. 'staged-keepers:' .. name,
+  }
+end
+
+-- Begins, or goes on with, a staging over version `base` (empty for none). Over another one nothing of it counts.
+local function begin_staging(p, operator, id, base, executors)
+  local staging = staging_of(p, operator, id)
+  if redis.call('HGET', staging.head, 'base') ~= base then
+    redis.call('UNLINK', staging.head, staging.shards, staging.leaving, staging.keepers)
+    redis.call('HSET', staging.head, 'base', base, 'executors', executors)
+    redis.call('SADD', p .. 'stagings:' .. operator, id)
+  end
+  return staging
+end
+
+-- Places of all executors that may have shards here: worker and tasks, packed.
+local function places_of(p, operator)
+  local places = {}
   for _, name in ipairs({'keepers:', 'executors:'}) do
     for executor, place in pairs(pairs_of(redis.call('HGETALL', p .. name .. operator))) do places[executor] = place end
   end
-  for i = first_executor, first_shard - 1, 2 do is_new[args[i]] = true end
+  return places
+end
+
+-- Stages shards, list[first] to list[last]: shard, packed (executor, home) ... Whoever has one that is to go to another
+-- store, or was to have it, keeps it until it departs; also an executor that the new schedule names no more.
+local function stage_shards(p, operator, staging, list, first, last)
+  -- A packed place ends with the home: comparing that is five times as fast as unpacking thousands.
+  local here = cmsgpack.pack(redis.call('HGET', STORE, 'id'))
+  local places, is_new = places_of(p, operator), {}
+  for _, executor in ipairs(cmsgpack.unpack(redis.call('HGET', staging.head, 'executors'))) do is_new[executor] = true end
   local function stands(executor) return executor and (is_new[executor] or places[executor]) end
   local function keeper_of(shard)
     local got = redis.call('HMGET', p .. 'shard:' .. shard, 'h', 'x')
@@ -530,35 +574,46 @@ local function keep_what_leaves(p, operator, args, first_executor, first_shard, 
     local status = unpack_record('', got[1])[STATUS]
     if status == DEPARTED or status == MOVED then return nil end
     if stands(got[2]) then return got[2] end
-    if stands(was_leaving[shard]) then return was_leaving[shard] end
+    local before = redis.call('HGET', p .. 'leaving:' .. operator, shard)
+    if stands(before) then return before end
     -- it has just arrived, or is about to, and nobody has claimed it
-    local place = redis.call('HGET', shards_key, shard)
+    local place = redis.call('HGET', p .. 'shards:' .. operator, shard)
     local planned = place and string.sub(place, -#here) == here and cmsgpack.unpack(place)[1]
     return stands(planned) and planned
   end
-  local keepers, workers, kept = {}, {}, {}
-  for i = first_shard, last, 2 do
-    local shard = args[i]
-    local keeper = string.sub(args[i + 1], -#here) ~= here and keeper_of(shard)
+  local leaving, staying, keepers, named = {}, {}, {}, {}
+  for i = first, last, 2 do
+    local shard = list[i]
+    local keeper = string.sub(list[i + 1], -#here) ~= here and keeper_of(shard)
     if keeper then
-      redis.call('HSET', leaving_key, shard, keeper)
-      if not is_new[keeper] and not kept[keeper] then
-        kept[keeper] = true
-        keepers[#keepers + 1], keepers[#keepers + 2] = keeper, places[keeper]
-        workers[cmsgpack.unpack(places[keeper])[1]] = true
+      leaving[#leaving + 1], leaving[#leaving + 2] = shard, keeper
+      if not named[keeper] then
+        named[keeper] = true
+        keepers[#keepers + 1] = keeper
       end
-    elseif was_leaving[shard] then
-      redis.call('HDEL', leaving_key, shard)
+    else
+      staying[#staying + 1] = shard
     end
   end
-  return keepers, workers
+  call_chunked('HSET', staging.shards, list, first, last)
+  call_chunked('HSET', staging.leaving, leaving, 1, #leaving)
+  call_chunked('HDEL', staging.leaving, staying, 1, #staying)
+  call_chunked('SADD', staging.keepers, keepers, 1, #keepers)
+  for _, key in pairs(staging) do redis.call('EXPIRE', key, STAGED_SECONDS) end
 end
 
--- The executors that have, or may have, shards of an operator here.
-local function executors_of(p, operator)
-  local names = redis.call('HKEYS', p .. 'executors:' .. operator)
-  for _, name in ipairs(redis.call('HKEYS', p .. 'keepers:' .. operator)) do names[#names + 1] = name end
-  return names
+-- A shard came, went or has another owner: what is being staged is to know it.
+local function restage(p, shard)
+  local operator = operator_of(shard)
+  for _, id in ipairs(redis.call('SMEMBERS', p .. 'stagings:' .. operator)) do
+    local staging = staging_of(p, operator, id)
+    local place = redis.call('HGET', staging.shards, shard)
+    if place and redis.call('EXISTS', staging.head) == 1 then
+      stage_shards(p, operator, staging, {shard, place}, 1, 2)
+    elseif redis.call('EXISTS', staging.head) == 0 then
+      redis.call('SREM', p .. 'stagings:' .. operator, id)
+    end
+  end
 end
 
 -- Tells a task that it is given no shard any more. It may be gone, and then nobody ever takes the token: its list goes
@@ -569,9 +624,9 @@ local function leave_list(p, ready)
   redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
 end
 
--- Forgets the tasks of those among the executors of before that the maps name no more.
+-- Forgets the tasks of those among the executors of before (by name) that the maps name no more.
 local function forget_tasks(p, operator, before)
-  for _, executor in ipairs(before) do
+  for executor in pairs(before) do
     local place = redis.call('HEXISTS', p .. 'executors:' .. operator, executor)
       + redis.call('HEXISTS', p .. 'keepers:' .. operator, executor)
     if place == 0 then
@@ -582,52 +637,88 @@ local function forget_tasks(p, operator, before)
   end
 end
 
--- publish: write one operator's schedule into the maps.
--- KEYS 1: prefix. ARGV: operator, version, term, packed names of workers, counts of workers, executors and shards;
--- worker, packed (node, host, uid), packed assignment ...; executor, packed (worker, tasks) ...;
--- shard, packed (executor, home) ... Answers OK, DONE, STALE, UNKNOWN.
-local function publish(keys, args)
-  local p, operator, new_version, term = keys[1], args[1], tonumber(args[2]), tonumber(args[3])
+-- The version that counts (empty for none), and the answer to a schedule that is not newer.
+local function outdated(p, operator, new_version, term)
+  local old = redis.call('HMGET', p .. 'schedule:' .. operator, 'version', 'term')
+  if not old[1] then return '' end
+  if new_version < tonumber(old[1]) or term < tonumber(old[2]) then return old[1], 'STALE' end
+  return old[1], new_version == tonumber(old[1]) and 'DONE' or nil
+end
+
+-- publish_part: stage some shards of one operator's schedule.
+-- KEYS 1: prefix. ARGV: operator, version, term, id, packed names of executors; shard, packed (executor, home) ...
+-- Answers OK, DONE, STALE, UNKNOWN.
+local function publish_part(keys, args)
+  local p, operator = keys[1], args[1]
   if retracted(p) then return 'UNKNOWN' end
-  local workers, executors, shards = tonumber(args[5]), tonumber(args[6]), tonumber(args[7])
-  if #args ~= 7 + 3 * workers + 2 * executors + 2 * shards then
+  if #args % 2 == 0 then return redis.error_reply('ERR penstock publish_part: wrong number of arguments') end
+  local base, refusal = outdated(p, operator, tonumber(args[2]), tonumber(args[3]))
+  if refusal then return refusal end
+  stage_shards(p, operator, begin_staging(p, operator, args[4], base, args[5]), args, 6, #args)
+  return 'OK'
+end
+
+-- publish: stage the rest of one operator's schedule, and write it into the maps.
+-- KEYS 1: prefix. ARGV: operator, version, term, id, packed names of executors, packed names of workers, counts of
+-- workers, executors, shards in this call and shards in all; worker, packed (node, host, uid), packed assignment ...;
+-- executor, packed (worker, tasks) ...; shard, packed (executor, home) ...
+-- Answers OK, DONE, STALE, UNKNOWN, AGAIN (parts are missing).
+local function publish(keys, args)
+  local p, operator = keys[1], args[1]
+  if retracted(p) then return 'UNKNOWN' end
+  local workers, executors, shards = tonumber(args[7]), tonumber(args[8]), tonumber(args[9])
+  if #args ~= 10 + 3 * workers + 2 * executors + 2 * shards then
     return redis.error_reply('ERR penstock publish: wrong number of arguments')
   end
+  local base, refusal = outdated(p, operator, tonumber(args[2]), tonumber(args[3]))
+  if refusal then return refusal end
+  local first_executor = 11 + 3 * workers
+  local first_shard = first_executor + 2 * executors
+  local staging = begin_staging(p, operator, args[4], base, args[5])
+  if shards > 0 then stage_shards(p, operator, staging, args, first_shard, #args) end
+  if redis.call('HLEN', staging.shards) ~= tonumber(args[10]) then return 'AGAIN' end
+
   local key = p .. 'schedule:' .. operator
-  local old = redis.call('HMGET', key, 'version', 'term', 'workers')
-  if old[1] then
-    if new_version < tonumber(old[1]) or term < tonumber(old[2]) then return 'STALE' end
-    if new_version == tonumber(old[1]) then return 'DONE' end
-  end
+  local workers_before = redis.call('HGET', key, 'workers')
+  local named, is_new, places = {}, {}, places_of(p, operator)
   redis.call('SADD', TOPOLOGIES, uid_of(p))
-  local at, named = 8, {}
-  for _ = 1, workers do
+  for at = 11, first_executor - 1, 3 do
     local worker = args[at]
     named[worker] = true
     redis.call('HSET', p .. 'workers', worker, args[at + 1])
     redis.call('HSET', p .. 'assigned:' .. worker, operator, args[at + 2])
     wake_worker(p, worker)
-    at = at + 3
   end
-  local first_shard = at + 2 * executors
-  local keepers, keeping = keep_what_leaves(p, operator, args, at, first_shard, at + 2 * (executors + shards) - 1)
-  local executors_before = executors_of(p, operator)
-  redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'shards:' .. operator, p .. 'keepers:' .. operator)
-  call_chunked('HSET', p .. 'executors:' .. operator, args, at, first_shard - 1)
-  call_chunked('HSET', p .. 'shards:' .. operator, args, first_shard, first_shard + 2 * shards - 1)
-  call_chunked('HSET', p .. 'keepers:' .. operator, keepers, 1, #keepers)
-  forget_tasks(p, operator, executors_before)
-  local names = cmsgpack.unpack(args[4])
-  for worker in pairs(keeping) do
-    if not named[worker] then
-      named[worker] = true
-      names[#names + 1] = worker
-      redis.call('HSET', p .. 'assigned:' .. worker, operator, cmsgpack.pack({new_version, {}}))
-      wake_worker(p, worker)
+  for at = first_executor, first_shard - 1, 2 do is_new[args[at]] = true end
+  local keepers, names = {}, cmsgpack.unpack(args[6])
+  for _, keeper in ipairs(redis.call('SMEMBERS', staging.keepers)) do
+    if not is_new[keeper] then
+      keepers[#keepers + 1], keepers[#keepers + 2] = keeper, places[keeper]
+      local worker = cmsgpack.unpack(places[keeper])[1]
+      if not named[worker] then
+        named[worker] = true
+        names[#names + 1] = worker
+        redis.call('HSET', p .. 'assigned:' .. worker, operator, cmsgpack.pack({tonumber(args[2]), {}}))
+        wake_worker(p, worker)
+      end
     end
   end
+  redis.call('UNLINK', p .. 'executors:' .. operator, p .. 'keepers:' .. operator)
+  call_chunked('HSET', p .. 'executors:' .. operator, args, first_executor, first_shard - 1)
+  call_chunked('HSET', p .. 'keepers:' .. operator, keepers, 1, #keepers)
+  forget_tasks(p, operator, places)
+  for name, staged in pairs({shards = staging.shards, leaving = staging.leaving}) do
+    local counts = p .. name .. ':' .. operator
+    redis.call('UNLINK', counts)
+    if redis.call('EXISTS', staged) == 1 then
+      redis.call('RENAME', staged, counts)
+      redis.call('PERSIST', counts)
+    end
+  end
+  redis.call('UNLINK', staging.head, staging.keepers)
+  redis.call('SREM', p .. 'stagings:' .. operator, args[4])
   redis.call('HSET', key, 'version', args[2], 'term', args[3], 'workers', cmsgpack.pack(names))
-  for _, worker in ipairs(old[3] and cmsgpack.unpack(old[3]) or {}) do
+  for _, worker in ipairs(workers_before and cmsgpack.unpack(workers_before) or {}) do
     if not named[worker] then
       redis.call('HDEL', p .. 'assigned:' .. worker, operator)
       if redis.call('EXISTS', p .. 'assigned:' .. worker) == 0 then redis.call('HDEL', p .. 'workers', worker) end
@@ -651,12 +742,14 @@ local function retract(keys)
   elseif cursor == 'end' then
     return 0
   end
-  for _ = 1, 8 do
+  for _ = 1, 4 do
     local found = redis.call('SCAN', cursor, 'MATCH', p .. '*', 'COUNT', 200)
     cursor = found[1]
+    local dropped = {}
     for _, key in ipairs(found[2]) do
-      if key ~= tombstone then redis.call('UNLINK', key) end
+      if key ~= tombstone then dropped[#dropped + 1] = key end
     end
+    if #dropped > 0 then redis.call('UNLINK', unpack(dropped)) end
     if cursor == '0' then
       redis.call('HSET', tombstone, 'cursor', 'end')
       redis.call('SREM', TOPOLOGIES, uid_of(p))
@@ -694,12 +787,13 @@ end
 
 -- Whether the maps give the shard to this executor, worker start and version.
 local function entitled(p, shard, executor, incarnation, claimed_version)
-  local operator = string.match(shard, '^[^/]*')
+  local operator = operator_of(shard)
   local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
   if not published or tonumber(published) > claimed_version then return false end
   local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
   if not packed then return false end
-  if cmsgpack.unpack(packed)[1] ~= executor and redis.call('HGET', p .. 'leaving', shard) ~= executor then
+  if cmsgpack.unpack(packed)[1] ~= executor
+    and redis.call('HGET', p .. 'leaving:' .. operator, shard) ~= executor then
     return false
   end
   packed = redis.call('HGET', p .. 'executors:' .. operator, executor)
@@ -719,7 +813,6 @@ local function claim(keys, args)
   if record[STATUS] > ACTIVE then return not_here(record) end
   if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
   local key = record[KEY]
-  local fields = pairs_of(redis.call('HGETALL', key))
   -- from both, whatever the record says: a list may come from a snapshot that is older than the record
   if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
   if record[LIST] ~= ready then take_name(p .. 'ready:' .. ready, shard) end
@@ -730,18 +823,23 @@ local function claim(keys, args)
     append_names(p .. 'ready:' .. ready, {shard})
   end
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
+  restage(p, shard)
+  local position_and_within = redis.call('HMGET', key, 'p', 'w')
   local answer = {
-    record[EPOCH], generation(), record[COMMIT], record[OFFSET], fields['p'], record[TABLE], record[FINISHED],
-    fields['w'] or '',
+    record[EPOCH], generation(), record[COMMIT], record[OFFSET], position_and_within[1], record[TABLE],
+    record[FINISHED], position_and_within[2] or '',
   }
-  for field, value in pairs(fields) do
-    if string.sub(field, 1, 1) == '!' then
-      local sink = string.sub(field, 2)
-      answer[#answer + 1] = sink
-      answer[#answer + 1] = tonumber(fields['<' .. sink])
-      answer[#answer + 1] = tonumber(value)
-      answer[#answer + 1] = fields['@' .. sink] or ''
-    end
+  -- a record has fields for each of thousands of pairs; only sinks are looked at
+  local acknowledged, cursor = {}, '0'
+  repeat
+    local found = redis.call('HSCAN', key, cursor, 'MATCH', '!*', 'COUNT', 1000)
+    for i = 1, #found[2], 2 do acknowledged[string.sub(found[2][i], 2)] = found[2][i + 1] end
+    cursor = found[1]
+  until cursor == '0'
+  for sink, number in pairs(acknowledged) do
+    local got = redis.call('HMGET', key, '<' .. sink, '@' .. sink)
+    local at = #answer
+    answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = sink, tonumber(got[1]), tonumber(number), got[2] or ''
   end
   return answer
 end
@@ -776,7 +874,7 @@ local function read_stream(key, from, bytes_max, entries_max, count, size)
   end
 end
 
--- fetch: take shards off a ready list and read their inboxes.
+-- fetch, fetch_pressed: take shards off a ready list and read their inboxes; with no shards, a control token at most.
 -- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...].
 local function fetch(keys, args)
@@ -784,6 +882,10 @@ local function fetch(keys, args)
   local bounds = {struct.unpack(BOUNDS, args[4])}
   local list = p .. 'ready:' .. args[1]
   local answer, used, taken, entries_left = {0}, 0, 0, READ_ENTRIES
+  if shards_max == 0 and redis.call('LINDEX', list, 0) == TOKEN then
+    take_name(list, TOKEN)
+    answer[1] = 1
+  end
   while taken < shards_max and (taken == 0 or used < bytes_max and entries_left > 0) do
     unlogged()
     local names = redis.call('LPOP', list, math.min(shards_max - taken, CHUNK))
@@ -1159,7 +1261,7 @@ end
 
 -- between stores, and outside --------------------------------------------------------------------
 
--- append: deliver one entry of a pair.
+-- append, append_pressed: deliver one entry of a pair.
 -- KEYS 1: prefix. ARGV: producer, target, number, placed (us), rows, payload, bounds.
 -- Answers OK, DUP, GAP, BUSY, MOVING, [MOVED, store], UNKNOWN.
 local function append(keys, args)
@@ -1336,7 +1438,7 @@ do
 
   -- Whether the maps say that the shard belongs into this other store.
   local function may_leave(p, shard, target, version)
-    local operator = string.match(shard, '^[^/]*')
+    local operator = operator_of(shard)
     local published = redis.call('HGET', p .. 'schedule:' .. operator, 'version')
     local packed = redis.call('HGET', p .. 'shards:' .. operator, shard)
     return published and tonumber(published) <= tonumber(version) and packed
@@ -1372,9 +1474,10 @@ do
 
   -- Wakes the task that the maps here give the shard to: it may have asked for it before it could be had.
   local function wake_runner(p, shard)
-    local executor = redis.call('HGET', p .. 'leaving', shard)
+    local operator = operator_of(shard)
+    local executor = redis.call('HGET', p .. 'leaving:' .. operator, shard)
     if not executor then
-      local place = redis.call('HGET', p .. 'shards:' .. string.match(shard, '^[^/]*'), shard)
+      local place = redis.call('HGET', p .. 'shards:' .. operator, shard)
       if not place then return end
       executor = cmsgpack.unpack(place)[1]
     end
@@ -1866,6 +1969,7 @@ do
       write_record(record)
       -- until the rest comes the shard is where it was
       redis.call('HSET', record[KEY], 'm', move.source)
+      restage(p, shard)
     end
     local got = redis.call('HMGET', key, 'number', 'resume', 'complete', 'rounds', 'clearing')
     local taken, resume, complete, rounds = tonumber(got[1]), got[2], tonumber(got[3]), tonumber(got[4])
@@ -1899,7 +2003,8 @@ do
     write_record(record)
     redis.call('HSET', record[KEY], 'm', move.target)
     forget_changes(p, shard)
-    redis.call('HDEL', p .. 'leaving', shard)
+    redis.call('HDEL', p .. 'leaving:' .. operator_of(shard), shard)
+    restage(p, shard)
     -- there is somewhere to go for what waits now
     if record[WAITERS] > 0 then redis.call('PUBLISH', p .. 'outgoing', '') end
     return 'OK'
@@ -1972,10 +2077,11 @@ do
       record[STATUS], record[EPOCH] = MOVED, move.epoch
       redis.call('HSET', record[KEY], 'm', move.source)
       redis.call('UNLINK', move_key(p, shard))
-      redis.call('HDEL', p .. 'leaving', shard)
+      redis.call('HDEL', p .. 'leaving:' .. operator_of(shard), shard)
       write_token(p, shard, move)
     end
     write_record(record)
+    if done then restage(p, shard) end
     return done and 'OK' or 'MORE'
   end
 
@@ -2045,12 +2151,18 @@ end
 
 -- assignment: what the maps say of a worker.
 -- KEYS 1: prefix. ARGV: worker. Answers [retracted (0, 1), generation, packed (node, host, uid) or nil,
--- [operator, packed assignment, ...], the store's id, [shard, executor that keeps it until it departs, ...],
+-- [operator, packed assignment, ...], the store's id, [shard, executor that keeps it until it departs, ...] of those,
 -- [operator, executor that it names no more, tasks, ...]].
 local function assignment(keys, args)
   local p, worker = keys[1], args[1]
-  local assigned, keepers = redis.call('HGETALL', p .. 'assigned:' .. worker), {}
+  local assigned, keepers, leaving = redis.call('HGETALL', p .. 'assigned:' .. worker), {}, {}
   for i = 1, #assigned, 2 do
+    local of_operator = redis.call('HGETALL', p .. 'leaving:' .. assigned[i])
+    if #leaving == 0 then
+      leaving = of_operator
+    else
+      for _, value in ipairs(of_operator) do leaving[#leaving + 1] = value end
+    end
     for executor, packed in pairs(pairs_of(redis.call('HGETALL', p .. 'keepers:' .. assigned[i]))) do
       local place = cmsgpack.unpack(packed)
       if place[1] == worker then
@@ -2064,7 +2176,7 @@ local function assignment(keys, args)
     redis.call('HGET', p .. 'workers', worker),
     assigned,
     redis.call('HGET', STORE, 'id') or '',
-    redis.call('HGETALL', p .. 'leaving'),
+    leaving,
     keepers,
   }
 end
@@ -2152,30 +2264,37 @@ local function state_snapshot(keys, args)
   return answer
 end
 
--- Whatever writes may run at maxmemory, or a full store could never empty itself; only append and install are refused.
+-- Whatever writes may run at maxmemory, or a full store could never empty itself. Only append, fetch and install are
+-- refused: so a task learns, at no cost, that the store is full. It and who delivers ask the first two again under
+-- their other names, and with narrower bounds.
 local function register(name, callback, flags)
   redis.register_function{
     function_name = 'penstock_' .. name .. '_' .. VERSION, callback = callback, flags = flags,
   }
 end
 local WRITES = {'allow-oom', 'no-cluster'}
+local REFUSED_WHEN_FULL = {'no-cluster'}
 local READS = {'no-writes', 'no-cluster'}
 
 redis.register_function{function_name = 'penstock_version', callback = version, flags = READS}
 register('open_store', open_store, WRITES)
+register('mint_start', mint_start, WRITES)
 register('enroll', enroll, WRITES)
+register('publish_part', publish_part, WRITES)
 register('publish', publish, WRITES)
 register('retract', retract, WRITES)
 register('create', create, WRITES)
 register('claim', claim, WRITES)
 register('wake', wake, WRITES)
-register('fetch', fetch, WRITES)
+register('fetch', fetch, REFUSED_WHEN_FULL)
+register('fetch_pressed', fetch, WRITES)
 register('load', load_state, READS)
 register('scan', scan_state, READS)
 register('commit', commit, WRITES)
 register('report_failure', report_failure, WRITES)
 register('clear_failure', clear_failure, WRITES)
-register('append', append, {'no-cluster'})
+register('append', append, REFUSED_WHEN_FULL)
+register('append_pressed', append, WRITES)
 register('outgoing', outgoing, READS)
 register('read_outbox', read_outbox, READS)
 register('acknowledge', acknowledge, WRITES)
@@ -2183,7 +2302,7 @@ register('precopy', precopy, WRITES)
 register('next_round', next_round, WRITES)
 register('freeze', freeze, WRITES)
 register('export', export, READS)
-register('install', install, {'no-cluster'})
+register('install', install, REFUSED_WHEN_FULL)
 register('depart', depart, WRITES)
 register('activate', activate, WRITES)
 register('drop', drop, WRITES)
