@@ -35,7 +35,7 @@ Pair = tuple[str, str]
 """Producer and target, both shards."""
 
 PAIRS_AT_ONCE = 32
-PAIRS_A_LOOK = 1000
+PAIRS_A_LOOK = 500
 TARGETS_A_LOOK = 256
 """What one look at an outbox asks for at most: then it takes the store a millisecond."""
 

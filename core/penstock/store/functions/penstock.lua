@@ -1302,7 +1302,8 @@ end
 -- Answers [producer, target, ...].
 local function outgoing(keys, args)
   local p, left, pairs_found = keys[1], tonumber(args[1]), {}
-  local targets = #args > 2 and asked_targets(p, args) or redis.call('SMEMBERS', p .. 'outgoing')
+  -- each target has one pair at the least
+  local targets = #args > 2 and asked_targets(p, args) or redis.call('SRANDMEMBER', p .. 'outgoing', left)
   for _, target in ipairs(targets) do
     if left <= 0 then break end
     local from = target == args[3] and tonumber(args[2]) or 0
