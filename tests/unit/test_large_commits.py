@@ -10,10 +10,12 @@ import msgspec
 import pytest
 
 from large_scene import Counted, LargeScene
+from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Commit, StateWrite
+from penstock.store.port import ClearFailure, Commit, Failures, StateWrite
 from penstock_worker import within
 from penstock_worker.large_commit import Chunk, LargeCommits, Placed
+from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.state.encoding import LARGE_COMMIT, chunk_field
 from penstock_worker.within import Decided, Rows, Written
 
@@ -162,6 +164,38 @@ def test_a_shard_may_move_between_any_two_calls(scenes: Scenes, chunks: int) -> 
         assert scene.left() == []
         at += 1 if chunks == 1000 else 7
     assert at > 50
+
+
+def test_a_sink_that_fails_in_the_middle_is_gone_on_with_by_the_next_owner(
+    scenes: Scenes,
+) -> None:
+    write = JsonlSinkWriter.write
+    for fails_at in range(0, 40, 3):
+        scene = scenes.fed()
+        writes = 0
+
+        def failing(
+            self: JsonlSinkWriter,
+            shard: str,
+            position: bytes,
+            entries: Sequence[tuple[int, bytes]],
+            fails_at: int = fails_at,
+        ) -> bytes:
+            nonlocal writes
+            writes += 1
+            if writes == fails_at + 1:
+                raise PermanentError("no space is left")
+            return write(self, shard, position, entries)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(JsonlSinkWriter, "write", failing)
+            scene.run(scene.task("count", scene.count_shards, "first"), rounds=40)
+        if writes > fails_at:
+            assert list(scene.store.call(Failures())) == ["count"]
+            scene.store.call(ClearFailure("count"))
+        scene.run(scene.task("count", scene.count_shards, "second"))
+        scene.check(ROWS)
+        assert scene.left() == []
 
 
 # --- bugs that these would catch

@@ -142,3 +142,44 @@ def test_grouping_keys_that_are_one_group_pack_alike() -> None:
     assert packed((0.0, -0.0, "x")) == packed((-0.0, 0.0, "x"))
     assert packed((math.nan, None, None)) == packed((math.nan, None, None))
     assert packed((1.0, None, None)) == packed((1, None, None))
+
+
+def several(handle: Any) -> Any:
+    return tuple(handle.getValueState(name, "text string") for name in ("a", "b", "c"))
+
+
+def test_loads_that_are_answered_in_parts_fill_the_cache_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owned = OwnedState(several)
+    keys = [(f"k{n}",) for n in range(6)]
+    for (key,) in keys:
+        with owned.at(key) as (a, b, c):
+            a.update((f"{key}a" * 100,))
+            b.update((f"{key}b" * 100,))
+            c.update((f"{key}c" * 100,))
+    owned.commit()
+    for answer_bytes in (1, 350, 700, 1_500):
+        monkeypatch.setattr("penstock.store.memory_store.LOAD_BYTES", answer_bytes)
+        owned.new_owner()
+        owned.calls.clear()
+        owned.prefetch(*keys)
+        for (key,) in reversed(keys):
+            with owned.at(key) as (a, b, c):
+                assert (a.get(), b.get(), c.get()) == tuple((f"{key}{name}" * 100,) for name in "abc")
+        assert len(owned.calls) <= 4 * len(keys) + 1
+        owned.commit()
+
+
+def test_a_value_in_parts_is_read_many_parts_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoding, "PART_BYTES", 100)
+    owned = small_cache(1 << 20)
+    with owned.at("a") as value:
+        value.update(("x" * 5_000,))
+    owned.commit()
+    owned.new_owner()
+    owned.prefetch(("a",))
+    owned.calls.clear()
+    with owned.at("a") as value:
+        assert value.get() == ("x" * 5_000,)
+    assert len(owned.calls) == 1
