@@ -160,6 +160,7 @@ class World:
         self.finished = False
         self.inbox_entries: dict[str, int] = {}
         self.held_bytes: dict[str, int] = {}
+        self.full_of_bytes: dict[str, int] = {}
         self.memory = Memory()
         self.term = 1
         self.events: list[Event] = []
@@ -282,7 +283,9 @@ class World:
         held_bytes = self.held_bytes.get(name)
         if held_bytes is None:
             return None
-        return HeldRow(name, self.stores[name].generation, self._now_us(), held_bytes, 4)
+        return HeldRow(
+            name, self.stores[name].generation, self._now_us(), held_bytes, 4, self.full_of_bytes.get(name, 0)
+        )
 
     def _counters(self, store: str, shard: str) -> ShardCounters | None:
         if shard not in self.stores[store].held:

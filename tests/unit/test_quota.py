@@ -120,3 +120,18 @@ def test_a_source_that_is_stopped_for_its_quota_is_not_at_its_end() -> None:
     world.run(90)
     assert world.status["phase"] == "Running"
     assert len(world.ready_pods()) == 2
+
+
+def test_a_store_at_its_own_limit_is_told_with_what_the_topology_holds() -> None:
+    world = running(a=60)
+    world.full_of_bytes["node-a"] = 716 * MIB
+    world.run(5)
+    assert world.condition("QuotaExceeded") == ("False", "StoreFull")
+    told = world.message("QuotaExceeded")
+    assert "node node-a is at its limit of 716 MiB, of which this topology holds 60 MiB" in told
+    assert "store.memory" in told
+    assert [event.type for event in world.events if event.reason == "StoreFull"] == ["Warning"]
+    assert source_tasks(world) == 1
+    world.full_of_bytes.clear()
+    world.run(5)
+    assert world.condition("QuotaExceeded") == ("False", "WithinQuota")

@@ -115,3 +115,14 @@ def test_a_topology_that_is_gone_is_forgotten() -> None:
     scene.step()
     scene.step()
     assert set(scene.weighing.held_bytes) == {"t2"}
+
+
+def test_a_row_tells_that_the_store_is_at_its_limit() -> None:
+    scene = Scene(t=1)
+    full_of = [64 << 20]
+    scene.weighing = Weighing("a", scene.store, lambda: int(scene.now_s * 1e6), lambda: full_of[0])
+    scene.step()
+    assert scene.known("t").limit_bytes == 64 << 20
+    full_of[0] = 0
+    scene.step()
+    assert scene.known("t").limit_bytes == 0

@@ -80,13 +80,14 @@ class PartitionsRow(msgspec.Struct, frozen=True, array_like=True):
 
 class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     """What a topology holds in a store's memory, as the node's agent has estimated it: `held_bytes` over
-    `shards` shards."""
+    `shards` shards. `limit_bytes` is the store's limit while it is at it, else 0."""
 
     node: str
     generation: int
     at_us: int
     held_bytes: int
     shards: int
+    limit_bytes: int = 0
 
 
 MetricRow = ShardRow | TaskRow | WorkerRow | PartitionsRow | HeldRow

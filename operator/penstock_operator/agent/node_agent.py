@@ -93,7 +93,12 @@ class NodeAgent:
         self._server = StoreServer(settings.store_url, settings.store_id)
         self._fsync: tuple[OpenedStore, bool] | None = None
         self._side = StoreSide(settings.node, settings.store_id, self._open_store)
-        self._weighing = Weighing(settings.node, self._side.store_of, lambda: time.time_ns() // 1000)
+        self._weighing = Weighing(
+            settings.node,
+            self._side.store_of,
+            lambda: time.time_ns() // 1000,
+            lambda: self._keeper.full_of_bytes,
+        )
         self._held_bytes: Mapping[str, int] = {}
         self._memory = ScheduleMemory(settings.store_url)
         self._movers = MoveDriver(

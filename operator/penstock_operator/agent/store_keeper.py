@@ -54,6 +54,11 @@ class StoreKeeper:
         self.memory_used_bytes = 0
         self._is_full = False
 
+    @property
+    def full_of_bytes(self) -> int:
+        """The store's memory limit while it is at it, else 0."""
+        return self._memory_bytes if self._is_full else 0
+
     def start(self) -> None:
         self._thread.start()
 

@@ -30,10 +30,18 @@ class _Scale:
 
 
 class Weighing:
-    """Belongs to one thread. `open_store` is topology uid -> this node's store; `wall_us` stamps rows."""
+    """Belongs to one thread. `open_store` is topology uid -> this node's store; `wall_us` stamps rows;
+    `full_of_bytes` answers the store's memory limit while it is at it, else 0."""
 
-    def __init__(self, node: str, open_store: Callable[[str], NodeStore], wall_us: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node: str,
+        open_store: Callable[[str], NodeStore],
+        wall_us: Callable[[], int],
+        full_of_bytes: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._node = node
+        self._full_of_bytes = full_of_bytes
         self._open_store = open_store
         self._wall_us = wall_us
         self._scales: dict[str, _Scale] = {}
@@ -64,7 +72,14 @@ class Weighing:
         now_us = self._wall_us()
         for uid, scale in self._scales.items():
             if scale.is_complete:
-                row = HeldRow(self._node, generation, now_us, sum(scale.weights.values()), len(scale.weights))
+                row = HeldRow(
+                    self._node,
+                    generation,
+                    now_us,
+                    sum(scale.weights.values()),
+                    len(scale.weights),
+                    self._full_of_bytes(),
+                )
                 self._open_store(uid).call(PutMetrics(((HELD_ROW_NAME, pack(row)),)))
 
     def _weigh_some(self, shards: Mapping[str, frozenset[str]]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.metrics.rows import HeldRow
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.observed import Observed
 from penstock_operator.cluster.status import Finding
@@ -38,7 +39,7 @@ def quota_finding(
             return before
         over = {store: size for store, size in held.items() if size > below_bytes}
     if not over:
-        return Finding(False, "WithinQuota", within)
+        return _at_limit(observed) or Finding(False, "WithinQuota", within)
     told = ", ".join(f"{_size(size)} in the store of node {store}" for store, size in sorted(over.items()))
     until = f"its sources stop until it holds less than {_size(below_bytes)}"
     return Finding(True, "OverQuota", f"the topology holds {told}; {within}; {until}")
@@ -52,10 +53,33 @@ def quota_as_before(former: Mapping[str, Any]) -> Finding:
     return Finding(False, "WithinQuota")
 
 
+def _at_limit(observed: Observed) -> Finding | None:
+    """Whether a store is at its own limit, whoever fills it: it holds back the sources there by itself."""
+    told = ", ".join(
+        f"the store of node {store} is at its limit of {_size(row.limit_bytes)}, of which this topology holds"
+        f" {_size(row.held_bytes)}"
+        for store, row in sorted(_rows(observed).items())
+        if row.limit_bytes
+    )
+    if not told:
+        return None
+    return Finding(
+        False,
+        "StoreFull",
+        f"{told}; sources wait there until what waits is worked off; if state fills it, give the stores more"
+        " (store.memory of the chart) or remove keys",
+    )
+
+
 def _held_bytes(observed: Observed) -> dict[str, int]:
     """Store id -> bytes, where it is known."""
+    return {store: row.held_bytes for store, row in _rows(observed).items()}
+
+
+def _rows(observed: Observed) -> dict[str, HeldRow]:
+    """Store id -> what its agent told lately."""
     return {
-        store: reading.held.held_bytes
+        store: reading.held
         for store, reading in observed.readings.items()
         if reading is not None
         and reading.held is not None

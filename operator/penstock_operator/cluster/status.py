@@ -118,7 +118,7 @@ def _is_bad(condition: Mapping[str, Any]) -> bool:
     if condition["type"] in ("Ready", "StoreAvailable"):
         return condition["status"] == "False" and condition["reason"] not in _GOOD_REASONS
     if condition["type"] in ("MetricsUnavailable", "QuotaExceeded"):
-        return bool(condition["status"] == "True")
+        return bool(condition["status"] == "True") or condition["reason"] == "StoreFull"
     return condition["reason"] in (
         "WorkerLost",
         "DeadlineExceeded",
