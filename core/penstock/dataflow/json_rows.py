@@ -93,8 +93,12 @@ def _date(days: int) -> str:
     return datetime.date.fromordinal(days + _EPOCH_DAY).isoformat()
 
 
-def _timestamp(microseconds: int) -> str:
-    instant = _EPOCH + datetime.timedelta(microseconds=microseconds)
+def _timestamp(microseconds: float) -> str | None:
+    """None for NaT and for years beyond 9999, as the worker's `wire` reads them."""
+    try:
+        instant = _EPOCH + datetime.timedelta(microseconds=microseconds)
+    except (OverflowError, ValueError):
+        return None
     timespec = "microseconds" if microseconds % 1000 else "milliseconds"
     return instant.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
 

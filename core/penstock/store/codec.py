@@ -13,7 +13,18 @@ from typing import Any
 
 import msgspec
 
-_ENCODER = msgspec.msgpack.Encoder()
+
+def _plain(value: object) -> object:
+    """A text of a class of its own, as numpy's is, as what it is; asked only where msgpack knows no type."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"{type(value).__name__} is no wire value")
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+pack = _ENCODER.encode
+"""Wire values -> msgpack. Raises UnicodeEncodeError for a text that is no Unicode."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):

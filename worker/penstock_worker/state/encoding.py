@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.store import codec
 from penstock.store.port import StateWrite
 
 VALUE = b"v"
@@ -34,11 +35,10 @@ LIST_CHUNK_BYTES = 1024
 """A commit rewrites at most about this much of a list that was appended to."""
 
 _SPLIT = b"\xc1"
-_ENCODER = msgspec.msgpack.Encoder()
 _HEADER = msgspec.msgpack.Decoder(int)
 
-pack = _ENCODER.encode
-"""Plain values -> msgpack."""
+pack = codec.pack
+"""Plain values -> msgpack. Raises UnicodeEncodeError for a text that is no Unicode."""
 
 
 def field_prefix(kind: bytes, name: str) -> bytes:

@@ -47,6 +47,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
     def seal(self) -> None:
         """`init` is over: no variable may be declared any more."""
         self._sealed = True
+        self.cursor.doing = ""
 
     def getValueState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ValueState:
         slot = self._declare(encoding.VALUE, stateName, ttlDurationMs)
