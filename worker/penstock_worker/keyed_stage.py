@@ -175,6 +175,8 @@ class KeyedStage:
                 return self._keep(owned, kept.entries, kept.writes)
             part = self._fragmented(owned, fetched.entries[0])
         state = self._states[owned.shard]
+        if state.refusal:
+            raise WorkFailed(f"operator {self._operator}: {state.refusal}")
         while True:
             rows = len(part.timestamps_us)
             try:

@@ -5,6 +5,7 @@ A shard's value hash holds, for every grouping key that has it, one field per st
     v + name + key -> value                 a value state
     l + name + key -> [chunks, [row, ...]]  a list state: full chunks elsewhere, and the rows behind them
     m + name + key -> count                 a map state: how many entries it has
+    s -> {name: [kind, schemas]}            what its variables were declared as (`declared`)
 
 A list's chunks and a map's entries lie in a collection of their own, which is called like the field; so
 the value hash names everything that a shard holds. In a collection a chunk's field is its packed

@@ -54,6 +54,10 @@ class StateShape:
         ]
         self._row_class = row_class(schema)
 
+    @property
+    def ddl(self) -> str:
+        return self._schema.ddl()
+
     def packed(self, values: object) -> bytes:
         """A tuple, list or Row of user values, by position, packed. Raises StateMisuse."""
         if self._check is not None:
