@@ -139,6 +139,29 @@ def test_the_last_lines_are_kept_within_bounds() -> None:
     assert "log of worker w0" in output.told("w0")
 
 
+def test_a_failure_shows_what_the_code_wrote_last(scene: Scene) -> None:
+    code(scene, CODE)
+    scene.turns(scene.task("lines", ["lines/a.txt"]))
+    output = RecentOutput()
+    task = scene.task("count", scene.count_shards, written=output)
+    output.keep("seen by the user\n")
+    scene.turns(task)
+    failure = scene.store.call(Failures())["count"]
+    assert "ValueError: this word is poison" in failure
+    assert failure.endswith("(all of it is in the log of worker w1):\n  seen by the user")
+
+
+def test_a_data_frame_is_refused_by_name(scene: Scene) -> None:
+    for given in ("yield pd.DataFrame()", "return pd.DataFrame()"):
+        text = CODE.replace("yield (key[0], total)", given).replace('if key[0] == "poison":', "if False:")
+        code(scene, "import pandas as pd\n" + text)
+        attempt = given.partition(" ")[0]
+        (failure,) = work(scene, attempt).values()
+        assert "DataFrame" in failure
+        assert "Row" in failure
+        scene.store.call(ClearFailure("count"))
+
+
 def test_what_user_code_prints_and_logs_is_written_at_once_and_kept(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,10 @@ class Group:
 
 
 def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
-    """Row -> key tuple. NaN becomes one object, so that NaN keys group together as in Spark."""
+    """Row -> key tuple. NaN becomes one object, so that rows with NaN in their key are handed over together;
+    Spark calls once for each of them, on one state. A struct becomes a tuple."""
+    if any(types[column].startswith("struct<") for column in columns):
+        return lambda row: tuple(_hashable(row[column]) for column in columns)
     if any(types[column] in ("double", "float") for column in columns):
 
         def floats(row: Any) -> Key:
@@ -57,6 +60,13 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
         column = columns[0]
         return lambda row: (row[column],)
     return itemgetter(*columns)
+
+
+def _hashable(value: Any) -> Any:
+    """A wire value of a key: structs are lists there."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    return math.nan if value != value else value
 
 
 class Part:

@@ -169,7 +169,7 @@ class OutputShape:
             return row
         if self._bare:
             return (row,)
-        raise Misfit(f"is no row of the schema {self._schema.ddl()}; give a Row, a tuple or a dict by name")
+        raise Misfit(f"is no row of the schema {self._schema.ddl()}; {_rows_wanted(row)}")
 
     def _wire_value(self, place: int, value: Any, row: Any) -> Any:
         try:
@@ -177,6 +177,12 @@ class OutputShape:
         except Misfit as misfit:
             column = f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
             raise RowMismatch(f"{column} {misfit}; the row is {shown(row)}") from None
+
+
+def _rows_wanted(given: Any) -> str:
+    if type(given).__name__ == "DataFrame":
+        return "transformWithStateInPandas is not in Penstock yet: give Rows, such as Row(**record)"
+    return "give a Row, a tuple or a dict by name"
 
 
 def no_unicode(rows: Iterable[WireRow], names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.dataflow.plan import Fanout, KeyedEdge, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.type_names import nested, struct_fields
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
@@ -186,13 +187,13 @@ def routing_keys(
     columns: Sequence[int], types: Sequence[str]
 ) -> Callable[[Sequence[WireRow]], Iterable[tuple[Any, ...]]]:
     """Rows -> their keys, as the router takes them."""
-    if any(type_.startswith("decimal") for type_ in types):
-        decimals = [type_.startswith("decimal") for type_ in types]
+    if any("decimal" in type_ for type_ in types):
+        made = [_with_decimals(type_) for type_ in types]
 
         def with_decimals(row: WireRow) -> tuple[Any, ...]:
             return tuple(
-                Decimal(row[column]) if is_decimal and row[column] is not None else row[column]
-                for column, is_decimal in zip(columns, decimals, strict=True)
+                make(row[column]) if make is not None and row[column] is not None else row[column]
+                for column, make in zip(columns, made, strict=True)
             )
 
         return lambda rows: map(with_decimals, rows)
@@ -200,6 +201,20 @@ def routing_keys(
         column = columns[0]
         return lambda rows: [(row[column],) for row in rows]
     return lambda rows: map(itemgetter(*columns), rows)
+
+
+def _with_decimals(type_: str) -> Callable[[Any], Any] | None:
+    """What to make of a wire value that is a decimal or has some; None for other types."""
+    if type_.startswith("decimal"):
+        return Decimal
+    kind, inner = nested(type_)
+    if kind != "struct" or "decimal" not in inner:
+        return None
+    made = [_with_decimals(field) for _, field in struct_fields(inner)]
+    return lambda values: [
+        make(value) if make is not None and value is not None else value
+        for make, value in zip(made, values, strict=True)
+    ]
 
 
 class _StepRunner:

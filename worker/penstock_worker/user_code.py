@@ -138,7 +138,8 @@ def listed_rows(result: Any, held: Held) -> list[Any]:
             held.check(result)
         return list(result)
     # Most of these can be iterated over too, but what comes out would be no rows.
-    if isinstance(result, Row | dict | str | bytes | bytearray) or not isinstance(result, Iterable):
+    is_one = isinstance(result, Row | dict | str | bytes | bytearray) or type(result).__name__ == "DataFrame"
+    if is_one or not isinstance(result, Iterable):
         raise RowMismatch(
             f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
         )

@@ -49,6 +49,8 @@ def field_prefix(kind: bytes, name: str) -> bytes:
 
 def key_packer(types: Sequence[str]) -> Callable[[tuple[Any, ...]], bytes]:
     """Packs grouping keys (wire values) with columns of these types, equal keys to equal bytes."""
+    if any(type_.startswith("struct<") and ("double" in type_ or "float" in type_) for type_ in types):
+        return lambda key: pack(_with_one_zero(key))
     floats = [type_ in ("double", "float") for type_ in types]
     if not any(floats):
         return pack
@@ -59,6 +61,12 @@ def key_packer(types: Sequence[str]) -> Callable[[tuple[Any, ...]], bytes]:
         return pack([v + 0.0 if is_float and v is not None else v for v, is_float in pairs])
 
     return pack_floats
+
+
+def _with_one_zero(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_with_one_zero(part) for part in value]
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def chunk_field(number: int) -> bytes:
