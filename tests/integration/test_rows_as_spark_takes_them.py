@@ -144,7 +144,7 @@ def in_penstock(
     columns = range(len(types))
     scene = Scene(MemoryBackend().open_store(bounds=Bounds())).set_up(SHARD)
     runner = ProcessorRunner(processor, given, columns, output, "keys")
-    cache = StateCache(runner.variables, runner.key_types, scene.store.call, Bounds().commit_bytes_max)
+    cache = StateCache(runner.variables, runner.key_types, scene.store.call)
     state = cache.shard(OwnedShard(SHARD, scene.claims[SHARD]))
     groups: dict[Any, list[Any]] = defaultdict(list)
     key_of = key_getter(columns, types)

@@ -26,6 +26,7 @@ from penstock.dataflow.schema import Schema
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.port import Bounds
 from penstock_worker.keyed_stage import key_getter
+from penstock_worker.part_size import ONE_ROW
 from penstock_worker.rows import OutputShape, RowMismatch, RowReader, key_reader
 from penstock_worker.state.encoding import key_packer
 from penstock_worker.state.shapes import StateMisuse, StateShape
@@ -158,7 +159,7 @@ def written(schema: Schema, value: Any) -> bytes | None:
     """The value's row in an entry; None where it was refused by a sentence that names column and row."""
     try:
         rows = OutputShape(schema).wire_rows([(value,)])
-        into = OutputBatch(Bounds())
+        into = OutputBatch(Bounds(), "mid/0", ONE_ROW)
         FanoutRunner(Fanout(schema, (), (JsonlSink("out", "out"),), ()), None).feed(rows, [1], into)  # type: ignore[arg-type]  # no step
         (output,) = into.drain()
     except RowMismatch as refused:
@@ -230,7 +231,7 @@ def test_a_key_that_is_no_unicode_is_refused_by_row_and_column(value: Any) -> No
     runner = FanoutRunner(Fanout(schema, (), (), (KeyedEdge("count", (1,), 4),)), None)  # type: ignore[arg-type]  # no step
     rows = OutputShape(schema).wire_rows([(1, "good"), (2, value)])
     with pytest.raises(OutputRefused) as refused:
-        runner.feed(rows, [1, 1], OutputBatch(Bounds()))
+        runner.feed(rows, [1, 1], OutputBatch(Bounds(), "mid/0", ONE_ROW))
     assert "a row for count: column 'word' (2 of 2) holds" in str(refused.value)
     assert "no Unicode" in str(refused.value)
     assert "the row is tuple (2, " in str(refused.value)
