@@ -173,10 +173,13 @@ def test_what_user_code_prints_and_logs_is_written_at_once_and_kept(
     recent_output.install(output)
     print("seen", 5)
     print("and this", file=sys.stderr)
+    print("a line in parts", end="")
+    assert capsys.readouterr().out == "seen 5\n"
+    print(end="\n")
+    assert capsys.readouterr().out == "a line in parts\n"
     logging.getLogger("their.own").warning("careful")
     logging.getLogger("penstock_worker.task").warning("store away")
     sys.stdout.buffer.flush()
-    assert capsys.readouterr().out == "seen 5\n"
-    seen, also, logged = output.lines()
-    assert (seen, also) == ("seen 5", "and this")
+    *printed, logged = output.lines()
+    assert printed == ["seen 5", "and this", "a line in parts"]
     assert logged.endswith("WARNING their.own careful")

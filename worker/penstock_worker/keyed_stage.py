@@ -110,6 +110,7 @@ class KeyedStage:
         self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
+        self._refusal = ""
         self._size = PartSize()
         # What certainly fits a commit needs no reckoning.
         self._easy_bytes = bounds.commit_bytes_max // 4
@@ -175,7 +176,10 @@ class KeyedStage:
             group.rows.append(row)
 
     def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
-        self._states[owned.shard].loaded(load, answer)
+        state = self._states[owned.shard]
+        state.loaded(load, answer)
+        # What is fetched together is loaded together: one refusal stops all of it before a row is worked.
+        self._refusal = self._refusal or state.refusal
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         part = self._parts.pop(owned.shard, None)
@@ -185,8 +189,8 @@ class KeyedStage:
                 return self._keep(owned, kept.entries, kept.writes)
             part = self._fragmented(owned, fetched.entries[0])
         state = self._states[owned.shard]
-        if state.refusal:
-            raise WorkFailed(f"operator {self._operator}: {state.refusal}")
+        if refusal := self._refusal or state.refusal:
+            raise WorkFailed(f"operator {self._operator}: {refusal}")
         while True:
             rows = len(part.timestamps_us)
             try:

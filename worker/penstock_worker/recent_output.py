@@ -65,17 +65,28 @@ class _Kept(logging.Handler):
 
 
 class _Tee:
-    """Writes to a stream, at once, and into the recent output; in all else it is the stream."""
+    """Writes whole lines to a stream, at once, and into the recent output; in all else it is the stream.
+
+    A line that is printed in parts would be mixed up with those of other processes in the worker's log.
+    """
 
     def __init__(self, stream: TextIO, output: RecentOutput) -> None:
         self._stream = stream
         self._output = output
+        self._begun = ""
 
     def write(self, text: str) -> int:
-        written = self._stream.write(text)
+        self._begun += text
+        if "\n" in text or len(self._begun) > LINE_CHARACTERS_MAX:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        text, self._begun = self._begun, ""
+        if text:
+            self._stream.write(text)
+            self._output.keep(text)
         self._stream.flush()
-        self._output.keep(text)
-        return written
 
     def writelines(self, lines: Iterable[str]) -> None:
         self.write("".join(lines))

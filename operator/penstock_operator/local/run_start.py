@@ -45,6 +45,7 @@ from penstock_operator.local.run_record import (
     decide_start,
 )
 from penstock_operator.local.run_state import (
+    Result,
     RunState,
     StartSparkWorker,
     StartWorker,
@@ -172,6 +173,9 @@ def run_topology(
         for promise, _ in policies:
             run.tell(_promised(promise))
         summary = run.run()
+        if summary.result == Result.FAILED:
+            logs = f"The logs of the workers are in {directory.workers_folder}."
+            summary = replace(summary, message=f"{summary.message.rstrip()}\n{logs}")
         return replace(summary, slas=tuple(_with_picture(sla, directory.folder) for sla in summary.slas))
 
 
