@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.port import ClearFailure, Failures
+from penstock.store.port import Answer, Append, ClearFailure, Failures
 from penstock_worker import recent_output
 from penstock_worker.recent_output import LINE_CHARACTERS_MAX, LINES_MAX, RecentOutput
 from task_scene import CODE, Scene
@@ -119,6 +119,17 @@ def test_a_text_that_is_no_unicode_is_a_reported_failure_of_a_processor(scene: S
     failure = work(scene)["count"]
     assert "operator count: a row for totals: column 'word' (1 of 2) holds" in failure
     goes_on(scene)
+
+
+def test_an_entry_that_cannot_be_read_is_a_reported_failure_that_names_it(scene: Scene) -> None:
+    code(scene, CODE)
+    shard = scene.count_shards[0]
+    damaged = Append("lines/a.txt", shard, 1, b"\x93\x01\xff", 1, 0)
+    assert scene.store.call(damaged) is Answer.OK
+    scene.turns(scene.task("count", scene.count_shards))
+    failure = scene.store.call(Failures())["count"]
+    assert failure.startswith(f"operator count: in the inbox of {shard}, an entry of 3 bytes cannot be read")
+    assert "93 01 ff" in failure
 
 
 # --- what it printed --------------------------------------------------------------------------------

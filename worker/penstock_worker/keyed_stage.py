@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.dataflow.plan import Processor
-from penstock.store.codec import decode_batch
+from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load, StateWrite
@@ -111,6 +111,7 @@ class KeyedStage:
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
         self._refusal = ""
+        self._unreadable: dict[str, str] = {}
         self._size = PartSize()
         # What certainly fits a commit needs no reckoning.
         self._easy_bytes = bounds.commit_bytes_max // 4
@@ -123,6 +124,7 @@ class KeyedStage:
     def release(self, shard: str) -> None:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
+        self._unreadable.pop(shard, None)
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -130,7 +132,11 @@ class KeyedStage:
         if entries and is_fragment(entries[0].payload):
             return None
         shard = owned.shard
-        part = self._parts[shard] = self._part(owned, entries)
+        try:
+            part = self._parts[shard] = self._part(owned, entries)
+        except UnreadableEntry as unreadable:
+            self._unreadable[shard] = str(unreadable)
+            return None
         return self._states[shard].missing(part.groups)
 
     def _part(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part:
@@ -182,6 +188,8 @@ class KeyedStage:
         self._refusal = self._refusal or state.refusal
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        if unreadable := self._unreadable.pop(owned.shard, ""):
+            raise WorkFailed(f"operator {self._operator}: in the inbox of {owned.shard}, {unreadable}")
         part = self._parts.pop(owned.shard, None)
         if part is None:
             kept = gathered(fetched.entries)
