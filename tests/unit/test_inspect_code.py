@@ -224,7 +224,7 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         ("Annotated", ["transformWithStateInPandas is not in Penstock yet"]),
         ("AlsoOld", ["deleteIfExists('old') (deleting a state variable): not in Penstock yet"]),
         ("Alias", ["listTimers (timers): not in Penstock yet"]),
-        ("Made", ["raised when it was made:", "line ", "KeyboardInterrupt"]),
+        ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
         ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
         ("ReadsAtInit", [", init: state 'total' belongs to a key and is used in init"]),

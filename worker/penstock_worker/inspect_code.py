@@ -176,20 +176,19 @@ def _look_at_processor(operator: str, target: str, processor: type[Any], found: 
 def _call(operator: str, target: str, processor: type[Any], found: _Findings) -> None:
     """Make an instance and call its `init` and `close`, as a task does."""
     handle = _NotingHandle(found.asked)
-    step = "when it was made"
+    step = "__init__"
     try:
         made = processor()
-        step = "in init"
+        step = "init"
         made.init(handle)
         handle.seal()
         found.calls |= handle_calls(made, handle, _TIMERS)
         step = handle.cursor.doing = "close"
         made.close()
     except PenstockError as error:
-        found.fault(f"{target!r}, {step.removeprefix('in ')}: {error}")
+        found.fault(f"{target!r}, {step}: {error}")
     except BaseException as error:  # noqa: BLE001 - user code may raise anything: that is the finding
-        where = f"in {step}" if step == "close" else step
-        found.fault(f"{target!r} raised {where}:\n{users_traceback(error)}")
+        found.fault(f"{target!r} raised in {step}:\n{users_traceback(error)}")
     for asked in found.asked:
         found.fault(f"{target!r} uses {asked}")
     for name in _TIMERS:
