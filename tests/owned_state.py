@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Load, Request, StateSnapshot, StateWrite
+from penstock_worker.state import declared
 from penstock_worker.state.cache import CACHE_BYTES_MAX, Key, ShardState, StateCache
 from penstock_worker.state.handle import TaskHandle
 from store_backends import MemoryBackend
@@ -57,12 +59,15 @@ class OwnedState:
         return self.scene.store.call(call)
 
     def prefetch(self, *keys: Key) -> Load | None:
-        """Begin a batch on `keys`, as the task loop does; what it loaded."""
+        """Begin a batch on `keys`, as the task loop does; what it loaded but for the note of what is
+        declared."""
         load = self.state.missing(keys)
-        if load is not None:
-            self.calls.append(load)
-            self.state.loaded(load, self.scene.store.call(load))
-        return load
+        if load is None:
+            return None
+        self.state.loaded(load, self.scene.store.call(load))
+        values = replace(load, fields=tuple(field for field in load.fields if field != declared.FIELD))
+        self.calls.append(values)
+        return values
 
     @contextmanager
     def at(self, *key: Any) -> Iterator[Any]:
@@ -74,11 +79,11 @@ class OwnedState:
             self.cursor.leave()
 
     def commit(self) -> tuple[StateWrite, ...]:
-        """Commit what changed; the writes."""
+        """Commit what changed; the writes, but for the note of what is declared."""
         writes = self.state.take_writes()
         self.scene.commit(SHARD, state=writes)
         self.state.committed()
-        return writes
+        return tuple(write for write in writes if write.field != declared.FIELD)
 
     def new_owner(self) -> None:
         """The shard is claimed again: what is not in the store is gone."""
@@ -89,6 +94,12 @@ class OwnedState:
         self.scene.claim(SHARD)
 
     def stored(self) -> dict[tuple[bytes, bytes], bytes]:
-        """All that the store holds of the shard's state."""
-        snapshot = self.scene.store.call(StateSnapshot(SHARD))
-        return dict(snapshot)
+        """All that the store holds of the shard's state, but for the note of what is declared."""
+        return {place: raw for place, raw in self._snapshot().items() if place != (b"", declared.FIELD)}
+
+    def noted(self) -> bytes | None:
+        """The note of what is declared."""
+        return self._snapshot().get((b"", declared.FIELD))
+
+    def _snapshot(self) -> dict[tuple[bytes, bytes], bytes]:
+        return self.scene.store.call(StateSnapshot(SHARD))

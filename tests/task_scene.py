@@ -22,6 +22,7 @@ from penstock.store.port import (
     Request,
     SetTasks,
 )
+from penstock_worker.recent_output import RecentOutput
 from penstock_worker.task import assemble
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_loop import TaskLoop
@@ -170,6 +171,7 @@ class Scene:
         waiter: Any = None,
         *,
         prints: bool = False,
+        written: RecentOutput | None = None,
     ) -> TaskLoop:
         ready = ready or f"{operator}.ready"
         mapping = tuple((shard, ready) for shard in shards)
@@ -178,7 +180,7 @@ class Scene:
             "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
             str(self.folder), False, self.bounds, prints=prints,
         )  # fmt: skip
-        return assemble(launch, store or self.store, waiter or self.store, self.clock)
+        return assemble(launch, store or self.store, waiter or self.store, self.clock, written)
 
     def turns(self, task: TaskLoop, count: int = 12) -> None:
         for _ in range(count):

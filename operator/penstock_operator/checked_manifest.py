@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from penstock.api.compile import compile_topology
 from penstock.api.faults import Fault, InvalidManifest
+from penstock.api.inspected_code import InspectedCode
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import Manifest, load_manifest, manifest_text
 from penstock.api.sla_faults import sla_faults
@@ -38,8 +39,10 @@ class CheckedManifest:
     text: str
     plans: tuple[Plan, ...]
     promises: tuple[Promise, ...] = ()
-    hint: str = ""
-    """A sentence about what is right, and may be meant otherwise; "" for none."""
+    hints: tuple[str, ...] = ()
+    """Sentences about what is right, and may be meant otherwise."""
+    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operator -> state variable -> what the code declares it as, in words; of the only plan."""
 
     @property
     def plan(self) -> Plan:
@@ -58,7 +61,7 @@ def check_manifest(path: Path, overrides: Sequence[str], sla_file: Path | None =
     """
     slas, faults = _read_slas(sla_file, path)
     try:
-        manifest = _checked(path, overrides)
+        manifest, code = _checked(path, overrides)
     except InvalidManifest as invalid:
         raise InvalidManifest([*invalid.faults, *faults]) from invalid
     if sla_file is not None:
@@ -68,29 +71,33 @@ def check_manifest(path: Path, overrides: Sequence[str], sla_file: Path | None =
     plans = {topology.metadata.name: compile_topology(topology) for topology in manifest.topologies}
     by_name = {topology.metadata.name: topology for topology in manifest.topologies}
     promises = (promise_of(sla, by_name[sla.spec.topology], plans[sla.spec.topology]) for sla in slas)
-    hint = "" if sla_file is not None else _hint(path, manifest.latency_slas)
-    return CheckedManifest(manifest_text(manifest), tuple(plans.values()), tuple(promises), hint)
+    slas_there = () if sla_file is not None else _hints(path, manifest.latency_slas)
+    return CheckedManifest(
+        manifest_text(manifest),
+        tuple(plans.values()),
+        tuple(promises),
+        (*slas_there, *code.notes),
+        code.state,
+    )
 
 
-def _hint(path: Path, slas: Sequence[LatencySLA]) -> str:
+def _hints(path: Path, slas: Sequence[LatencySLA]) -> tuple[str, ...]:
     """LatencySLAs in the manifest itself are checked, and kept only where that is asked for."""
     if not slas:
-        return ""
+        return ()
     names = ", ".join(sla.metadata.name for sla in slas)
-    return f"{path} holds LatencySLA {names}: `penstock run` keeps it with --sla {path} only"
+    return (f"{path} holds LatencySLA {names}: `penstock run` keeps it with --sla {path} only",)
 
 
-def _checked(path: Path, overrides: Sequence[str]) -> Manifest:
-    """The manifest, with its code looked at."""
+def _checked(path: Path, overrides: Sequence[str]) -> tuple[Manifest, InspectedCode]:
+    """The manifest, and what there is to say of its code."""
     try:
         manifest = load_manifest(path, overrides)
     except InvalidManifest:
         # Code cannot be imported by a manifest that is not understood; its names can be looked at.
         load_manifest(path, overrides, with_code=True)
         raise
-    if manifest.topologies:
-        _check_code(path, overrides)
-    return manifest
+    return manifest, _check_code(path, overrides) if manifest.topologies else InspectedCode()
 
 
 def _read_slas(sla_file: Path | None, manifest: Path) -> tuple[tuple[LatencySLA, ...], list[Fault]]:
@@ -132,20 +139,23 @@ def check_for_cluster(path: Path, overrides: Sequence[str], sla_file: Path | Non
         compile_topology(topology, "cluster")
 
 
-def _check_code(path: Path, overrides: Sequence[str]) -> None:
-    """Faults of names and of the code behind them; of two about one place the first says more."""
+def _check_code(path: Path, overrides: Sequence[str]) -> InspectedCode:
+    """Raises InvalidManifest with the faults of names and of the code behind them; of two about one place the
+    first says more."""
     faults: list[Fault] = []
     try:
         load_manifest(path, overrides, with_code=True)
     except InvalidManifest as invalid:
         faults = list(invalid.faults)
     seen = {fault.path for fault in faults}
-    faults += [fault for fault in _code_faults(path, overrides) if fault.path not in seen]
+    code = _inspected(path, overrides)
+    faults += [fault for fault in code.faults if fault.path not in seen]
     if faults:
         raise InvalidManifest(faults)
+    return code
 
 
-def _code_faults(path: Path, overrides: Sequence[str]) -> list[Fault]:
+def _inspected(path: Path, overrides: Sequence[str]) -> InspectedCode:
     arguments = [argument for override in overrides for argument in ("--set", override)]
     try:
         ran = subprocess.run(
@@ -162,7 +172,7 @@ def _code_faults(path: Path, overrides: Sequence[str]) -> list[Fault]:
             "a module should not work or wait when it is imported."
         ) from error
     try:
-        return msgspec.json.decode(ran.stdout, type=list[Fault])
+        return msgspec.json.decode(ran.stdout, type=InspectedCode)
     except msgspec.DecodeError as error:
         last = (ran.stderr.strip() or ran.stdout.strip() or "it wrote nothing").splitlines()[-1]
         raise InspectionFailedError(

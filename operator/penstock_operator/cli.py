@@ -131,8 +131,8 @@ def run(
         sys.exit(EXIT_INVALID)
     except PenstockError as error:
         cannot_run(error)
-    if checked.hint:
-        click.echo(checked.hint, err=True)
+    for hint in checked.hints:
+        click.echo(hint, err=True)
     import os
 
     from penstock_operator.local.prerequisites import check_java, check_ports
@@ -159,6 +159,7 @@ def run(
                 metrics_port=metrics_port,
                 promises=checked.promises,
                 store_memory_bytes=store_memory_bytes,
+                state=checked.state,
             ),
             output,
         )
@@ -199,12 +200,12 @@ def validate(
     from penstock_operator.checked_manifest import check_for_cluster, check_manifest
 
     faults: tuple[Fault, ...] = ()
-    hint = ""
+    hints: tuple[str, ...] = ()
     try:
         if cluster:
             check_for_cluster(manifest, overrides, sla_file)
         else:
-            hint = check_manifest(manifest, overrides, sla_file).hint
+            hints = check_manifest(manifest, overrides, sla_file).hints
     except InvalidManifest as invalid:
         faults = invalid.faults
     except PenstockError as error:
@@ -217,7 +218,7 @@ def validate(
         write_faults(manifest, faults)
     else:
         click.echo(f"{manifest}: valid")
-    if hint:
+    for hint in hints:
         click.echo(hint, err=True)
     if faults:
         sys.exit(EXIT_INVALID)

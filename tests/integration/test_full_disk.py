@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from penstock.api.inspected_code import InspectedCode
 from penstock_operator import checked_manifest
 from penstock_operator.cli import EXIT_CANNOT_RUN, main
 
@@ -34,7 +35,7 @@ spec:
 def test_a_file_of_the_state_that_finds_no_room_is_told(
     file: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checked_manifest, "_code_faults", lambda path, overrides: [])
+    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode())
     (tmp_path / "topology.yaml").write_text(MANIFEST)
     (tmp_path / "a.txt").write_text("a\n")
     state = tmp_path / "state"

@@ -23,7 +23,7 @@ WITHIN_S = 120
 
 def test_a_task_that_raises_ends_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
     stage = Stage(
-        "count", Processor("no_such_module:Count", SCHEMA, (0,), 4), Tasks(1, 1, 1),
+        "count", Processor("code:Count", SCHEMA, (0,), 4), Tasks(1, 1, 1),
         Fanout(SCHEMA, (), (), ()),
     )  # fmt: skip
     owner = Owner("count-w0", "u/1/0", "count-w0.0.1")
@@ -31,11 +31,11 @@ def test_a_task_that_raises_ends_and_says_why(spark: SparkSession, tmp_path: Pat
     tasks = ResidentTasks(spark.sparkContext, OnlyHome(spark.sparkContext), told.set)
     try:
         task = tasks.start(
-            TaskLaunch("t", "unix:///nowhere", "w0", owner, 0, stage, str(tmp_path), False, Bounds())
+            TaskLaunch("no uid", "unix:///nowhere", "w0", owner, 0, stage, str(tmp_path), False, Bounds())
         )
         assert task.ended.wait(WITHIN_S)
         assert told.wait(WITHIN_S)
     finally:
         tasks.close()
-    assert "no_such_module" in task.error
+    assert "topology uid 'no uid'" in task.error
     assert "Traceback" not in task.error

@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from penstock.api.faults import Fault, InvalidManifest
+from penstock.api.inspected_code import InspectedCode
 from penstock_operator import checked_manifest
 from penstock_operator.cli import EXIT_CANNOT_RUN, EXIT_FAILED, EXIT_INVALID, main
 
@@ -118,7 +119,7 @@ def test_faults_of_names_and_of_code_are_listed_together_and_no_place_twice(
     document["spec"]["code"] = {"module": "nowhere"}
     manifest.write_text(yaml.safe_dump(document))
     found = [Fault("spec.code.module", "not found"), Fault("spec.operators[1] (step).map", "raised")]
-    monkeypatch.setattr(checked_manifest, "_code_faults", lambda path, overrides: found)
+    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode(found))
     with pytest.raises(InvalidManifest) as faults:
         checked_manifest.check_manifest(manifest, [])
     assert [fault.path for fault in faults.value.faults] == [
@@ -131,7 +132,7 @@ def test_faults_of_names_and_of_code_are_listed_together_and_no_place_twice(
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user code is taken for good: looking at it needs another process."""
-    monkeypatch.setattr(checked_manifest, "_code_faults", lambda path, overrides: [])
+    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode())
 
 
 def assert_one_sentence(ended: Result, told: str) -> None:

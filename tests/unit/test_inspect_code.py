@@ -80,6 +80,86 @@ class Pandas(Count):
         for frame in rows:
             yield pd.DataFrame({"word": [key[0]], "total": [len(frame)]})
 
+class Annotated(Count):
+    def handleInputRows(self, key, rows: "Iterator[pd.DataFrame]", timerValues):
+        for frame in rows:
+            yield frame
+
+class BothWays(Count):
+    def handleInputRows(self, key, rows, timerValues):
+        import pandas as pd
+        rows = list(rows)
+        if rows and isinstance(rows[0], pd.DataFrame):
+            yield pd.DataFrame({"word": [key[0]], "total": [len(rows[0])]})
+            return
+        table = pd.DataFrame([row.asDict() for row in rows])
+        yield Row(word=key[0], total=len(table))
+
+class Replacing(Count):
+    "Has the names of what is not there, and uses none of it."
+    def init(self, handle):
+        super().init(handle)
+        self.handle = handle
+        self.clock = Clock()
+    def registerTimer(self, at):
+        return at
+    def handleInputRows(self, key, rows, timerValues):
+        yield Row(word=key[0], total=self.registerTimer(5) + self.clock.listTimers())
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        return []
+    def handleInitialState(self, key, initialState, timerValues):
+        pass
+
+class Clock:
+    def listTimers(self):
+        return 0
+
+class WithOld(Count):
+    def init(self, handle):
+        handle.deleteIfExists("old")
+
+class Without(WithOld):
+    def init(self, handle):
+        self.total = handle.getValueState("total", "total long")
+
+class AlsoOld(WithOld):
+    def init(self, handle):
+        super().init(handle)
+
+class Alias(Count):
+    def init(self, handle):
+        self.kept = {"handle": 5}
+        self.own = handle
+    def handleInputRows(self, key, rows, timerValues):
+        own = self.own
+        timers = own
+        return [timers.listTimers()]
+
+class Watermark(Count):
+    def handleInputRows(self, key, rows, timerValues):
+        yield Row(word=key[0], total=timerValues.getCurrentWatermarkInMs())
+
+class Made(Count):
+    def __init__(self):
+        raise KeyboardInterrupt()
+
+class Closes(Count):
+    def close(self):
+        raise ValueError("no close")
+
+class SavesAtClose(Count):
+    def close(self):
+        self.total.update((1,))
+
+class ReadsAtInit(Count):
+    def init(self, handle):
+        super().init(handle)
+        self.total.get()
+
+class NoColumn(Count):
+    def init(self, handle):
+        self.total = handle.getValueState("total", "long")
+
 class BadSchema(Count):
     def init(self, handle):
         handle.getValueState("total", "total lng")
@@ -110,7 +190,7 @@ def write(folder: Path, module: str, *, map_: str = "split", processor: str = "C
 def faults(folder: Path, module: str, **code: str) -> dict[str, str]:
     """Path -> messages."""
     found: dict[str, str] = {}
-    for fault in inspect_manifest(write(folder, module, **code)):
+    for fault in inspect_manifest(write(folder, module, **code)).faults:
         found[fault.path] = found.get(fault.path, "") + fault.message + "\n"
     return found
 
@@ -134,18 +214,24 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         (
             "EverythingNotThere",
             [
-                "handleExpiredTimer (timers): not in Penstock yet",
-                "handleInitialState (initial state): not in Penstock yet",
                 "registerTimer (timers): not in Penstock yet",
-                "deleteIfExists (deleting a state variable): not in Penstock yet",
+                "deleteIfExists('old') (deleting a state variable): not in Penstock yet",
                 "ttlDurationMs=1000 of state 'kept' (time to live): not in Penstock yet",
                 "ttlDurationMs=1000 of state 'names' (time to live): not in Penstock yet",
             ],
         ),
         ("Pandas", ["transformWithStateInPandas is not in Penstock yet"]),
-        ("BadSchema", ["lng"]),
+        ("Annotated", ["transformWithStateInPandas is not in Penstock yet"]),
+        ("AlsoOld", ["deleteIfExists('old') (deleting a state variable): not in Penstock yet"]),
+        ("Alias", ["listTimers (timers): not in Penstock yet"]),
+        ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
+        ("Closes", ["raised in close:", "ValueError: no close"]),
+        ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
+        ("ReadsAtInit", [", init: state 'total' belongs to a key and is used in init"]),
+        ("NoColumn", ["init: state 'total': column 'long' has no type", 'write "value long"']),
+        ("BadSchema", ["state 'total': column 'total': type lng is unknown"]),
         ("Twice", ["state 'total' is declared twice"]),
-        ("Raises", ["ValueError: no such file", 'raise ValueError("no such file")']),
+        ("Raises", ["raised in init:", "ValueError: no such file", 'raise ValueError("no such file")']),
         ("Exits", ["SystemExit: 3"]),
     ],
 )
@@ -159,6 +245,28 @@ def test_a_processor_that_cannot_run_is_refused_by_name(
     assert text.count("not in Penstock yet") == sum("not in Penstock yet" in message for message in messages)
 
 
+@pytest.mark.parametrize("processor", ["BothWays", "Replacing", "Without"])
+def test_what_is_named_and_not_used_is_no_fault(tmp_path: Path, processor: str) -> None:
+    assert faults(tmp_path, f"inspected_{processor.lower()}", processor=processor) == {}
+
+
+def test_what_spark_calls_and_penstock_does_not_is_noted(tmp_path: Path) -> None:
+    expired, initial = inspect_manifest(write(tmp_path, "inspected_notes", processor="Replacing")).notes
+    assert expired.startswith("spec.operators[2] (count).processor: handleExpiredTimer of 'inspected_notes:")
+    assert "is never called: there is no initial state in Penstock yet" in initial
+
+
+def test_a_watermark_that_never_moves_is_noted(tmp_path: Path) -> None:
+    (note,) = inspect_manifest(write(tmp_path, "inspected_watermark", processor="Watermark")).notes
+    assert "getCurrentWatermarkInMs()" in note
+    assert "is -1 always" in note
+
+
+def test_the_state_that_is_declared_is_told_by_operator(tmp_path: Path) -> None:
+    inspected = inspect_manifest(write(tmp_path, "inspected_state"))
+    assert inspected.state == {"count": {"total": "a value of (`total` bigint)"}}
+
+
 @pytest.mark.parametrize(
     ("map_", "message"),
     [("NUMBER", "is int, no function"), ("Count", "is a StatefulProcessor; a map is a function")],
@@ -170,7 +278,7 @@ def test_a_map_that_is_no_function_is_refused(tmp_path: Path, map_: str, message
 def test_a_module_that_cannot_be_imported_is_told_once_with_its_line_and_who_names_it(tmp_path: Path) -> None:
     path = write(tmp_path, "inspected_broken")
     (tmp_path / "inspected_broken.py").write_text("import not_there_at_all\n\nsplit = Count = None\n")
-    (fault,) = inspect_manifest(path)
+    (fault,) = inspect_manifest(path).faults
     assert fault.path == "spec.code.module"
     assert fault.message.startswith("named by words, count: module 'inspected_broken' cannot be imported:")
     assert "ModuleNotFoundError: No module named 'not_there_at_all'" in fault.message
@@ -183,7 +291,7 @@ def test_a_module_that_is_not_the_codes_is_told_where_it_is_named_first_and_hide
     path = write(tmp_path, "inspected_main", processor="Plain")
     path.write_text(path.read_text().replace("inspected_main:split", "inspected_other:split"))
     (tmp_path / "inspected_other.py").write_text("raise SystemExit('not today')\n")
-    other, main = inspect_manifest(path)
+    other, main = inspect_manifest(path).faults
     assert other.path == "spec.operators[1] (words).map"
     assert other.message.startswith("named by words: module 'inspected_other' cannot be imported:")
     assert "no subclass of" in main.message
@@ -198,7 +306,7 @@ def test_the_command_prints_faults_only_whatever_the_code_prints(tmp_path: Path)
         check=False,
     )
     assert ran.returncode == 0
-    (fault,) = json.loads(ran.stdout)
+    (fault,) = json.loads(ran.stdout)["faults"]
     assert fault["path"] == "spec.operators[2] (count).processor"
     assert "a line that a module prints" in ran.stderr
 
@@ -214,7 +322,12 @@ def test_the_command_takes_overrides_and_starts_no_jvm(tmp_path: Path) -> None:
         "sys.exit(repr((code, heavy, SparkContext._gateway)) if wrong else 0)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stdout) == (0, "[]"), ran.stderr
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {
+        "faults": [],
+        "notes": [],
+        "state": {"count": {"total": "a value of (`total` bigint)"}},
+    }
 
 
 def test_the_command_says_in_a_sentence_that_a_manifest_cannot_be_read(tmp_path: Path) -> None:

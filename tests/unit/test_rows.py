@@ -9,6 +9,7 @@ import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql import Row
@@ -160,6 +161,29 @@ def test_a_row_may_come_in_any_form(given: Any) -> None:
     assert OutputShape(WORD_TOTAL).wire_rows([given, ("b", None)]) == [("a", 1), ("b", None)]
 
 
+@pytest.mark.parametrize(
+    "given", [Row(word="a"), Row(word="a", sum=1), {"word": "a"}, {"word": "a", "n": 1, "m": 2}], ids=repr
+)
+def test_a_row_by_names_may_lack_columns_and_have_others_as_in_spark(given: Any) -> None:
+    assert OutputShape(WORD_TOTAL).wire_rows([given]) == [("a", None)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "wire"),
+    [
+        ("bigint", 4.0, 4),
+        ("tinyint", np.float32(4), 4),
+        ("int", decimal.Decimal("4.00"), 4),
+        ("array<long>", [4.0, 1], [4, 1]),
+        ("date", datetime.datetime(1970, 1, 2, tzinfo=UTC), 1),
+        ("struct<x:int,y:int>", Row(x=1), (1, None)),
+        ("struct<x:int,y:int>", {"y": 2, "z": 3}, (None, 2)),
+    ],
+)
+def test_what_spark_takes_without_loss_is_taken(type_: str, given: Any, wire: Any) -> None:
+    assert OutputShape(parse_schema(f"a {type_}")).wire_rows([(given,)]) == [(wire,)]
+
+
 def test_a_row_that_came_in_may_go_out() -> None:
     rows = list(RowReader(WORD_TOTAL).rows([["a", 1], ["b", 2]]))
     assert OutputShape(WORD_TOTAL).wire_rows(rows) == [("a", 1), ("b", 2)]
@@ -178,7 +202,9 @@ def test_a_bare_value_is_a_row_where_there_is_one_column() -> None:
 @pytest.mark.parametrize(
     ("ddl", "given", "message"),
     [
-        ("word string, total long", ("a", 1.0), "column 'total' (2 of 2) expects bigint, got float 1.0"),
+        ("word string, total long", ("a", 1.5), "column 'total' (2 of 2) expects bigint, got float 1.5"),
+        ("a bigint", (float("nan"),), "expects bigint, got float nan"),
+        ("a bigint", (1e30,), "9223372036854775807, got float 1e+30"),
         ("word string, total long", ("a", True), "expects bigint, got bool True"),
         ("word string, total long", (1, 1), "column 'word' (1 of 2) expects string, got int 1"),
         ("word string, total long", (b"a", 1), "expects string, got bytes b'a'"),
@@ -199,11 +225,16 @@ def test_a_bare_value_is_a_row_where_there_is_one_column() -> None:
         ("a array<int>", ([1, "x"],), "has element 1 that expects int, got str 'x'"),
         ("a map<string,int>", ({1: 1},), "has a key that expects string, got int 1"),
         ("a map<string,int>", ({None: 1},), "null key"),
-        ("a struct<x:int>", ({"y": 1},), "misses x and has y, which nobody knows"),
+        ("a struct<x:int>", ({"y": 1},), "expects the names x; it has y"),
         ("word string, total long", ("a",), "has 1 values; the schema has 2"),
-        ("word string, total long", Row(word="a"), "misses total"),
-        ("word string, total long", Row(word="a", sum=1), "misses total and has sum"),
-        ("word string, total long", {"word": "a"}, "misses total"),
+        ("word string, total long", Row(w="a", sum=1), "expects the names word, total; it has w, sum"),
+        ("word string, total long", {}, "expects the names word, total; it has none"),
+        (
+            "a date",
+            (datetime.datetime(2020, 1, 1, 5, tzinfo=UTC),),
+            "which has a time of day; give its date()",
+        ),
+        ("a timestamp", (pd.NaT,), "got NaTType NaT; give None for a time that is missing"),
         ("word string, total long", "a", "is no row of the schema `word` string, `total` bigint"),
         ("word string, total long", None, "is no row"),
         ("words array<string>", "a", "is no row"),

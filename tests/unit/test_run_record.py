@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from penstock_operator.local.run_record import (
     StateDirectory,
     StateInUseError,
     StateUnusableError,
+    check_state,
     decide_start,
 )
 from penstock_operator.local.topology_identity import identity_of
@@ -186,3 +188,41 @@ def test_sink_files_are_named_for_each_shard_of_the_stage_before(tmp_path: Path)
     assert [file.name for file in files] == ["totals-count-0.jsonl", "totals-count-1.jsonl"]
     assert {file.parent for file in files} == {tmp_path / "out"}
     assert console_targets(word_count_plan()) == ()
+
+
+# --- declared state ---------------------------------------------------------------------------------
+
+TOTAL = {"count": {"total": "a value of (`n` bigint)", "seen": "a list of (`n` bigint)"}}
+
+
+def test_state_that_the_code_declares_as_something_else_is_refused_with_both(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    with pytest.raises(StateUnusableError) as refused:
+        check_state(before, {"count": {"total": "a list of (`n` bigint)"}}, {"lines", "count"}, tmp_path)
+    assert "  count, state 'total': was a value of (`n` bigint), is a list of (`n` bigint)\n" in str(
+        refused.value
+    )
+    assert "--fresh" in str(refused.value)
+    assert "seen" not in str(refused.value)
+
+
+def test_state_that_nobody_has_written_yet_may_be_declared_anew(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    anew = {"count": {"total": "a list of (`n` bigint)"}}
+    assert check_state(before, anew, {"lines"}, tmp_path).state == anew
+
+
+def test_a_new_variable_is_recorded_and_one_that_is_gone_stays_so(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    after = check_state(before, {"count": {"more": "a value of (`n` date)"}}, {"count"}, tmp_path)
+    assert after.state == {"count": {**TOTAL["count"], "more": "a value of (`n` date)"}}
+
+
+def test_a_record_from_before_state_was_recorded_can_be_read(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    directory.write(record())
+    path = tmp_path / "run.json"
+    document = json.loads(path.read_text())
+    del document["state"]
+    path.write_text(json.dumps(document))
+    assert directory.read() == record()

@@ -201,9 +201,18 @@ def test_values_come_back_as_sparks_state_hands_them_out(
 
 
 @pytest.mark.parametrize(
+    "type_",
+    ["map<array<int>,int>", "array<struct<x:map<struct<y:array<int>>,int>>>", "map<int,map<array<int>,int>>"],
+)
+def test_a_map_that_python_has_no_dict_for_is_refused_where_it_is_declared(type_: str) -> None:
+    with pytest.raises(StateMisuse, match=r"state 'v', column 'a', is .* which cannot have such keys"):
+        one(f"a {type_}")
+
+
+@pytest.mark.parametrize(
     ("schema", "given", "message"),
     [
-        ("a long", (1.0,), "column 'a', expects bigint, got float 1.0"),
+        ("a long", (1.5,), "column 'a', expects bigint, got float 1.5"),
         ("a long", (True,), "column 'a', expects bigint, got bool True"),
         ("a long", (1 << 63,), "-9223372036854775808 to 9223372036854775807"),
         ("a tinyint", (300,), "expects tinyint, -128 to 127, got int 300"),
@@ -216,7 +225,7 @@ def test_values_come_back_as_sparks_state_hands_them_out(
         ("a long", None, "takes a tuple (`a` bigint), got None"),
         ("a long, b long", (1,), "takes 2 values"),
         ("a long", {"a": 1}, "takes a tuple"),
-        ("a string", ("\ud800",), "no Unicode"),
+        ("a string", ("\ud800",), "column 'a', expects string, got str '\\ud800', which has half of"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_by_column_and_type(

@@ -175,9 +175,21 @@ def test_no_rows_make_no_outputs(code_dir: Path) -> None:
     [
         (
             "broken",
-            ["operator words: raised on Row(value='')", "return [1 / len(row.value)]", "ZeroDivisionError"],
+            [
+                "operator words: step_code:broken raised on Row(value='')",
+                'step_code.py", line 18, in broken',
+                "return [1 / len(row.value)]",
+                "ZeroDivisionError",
+            ],
         ),
-        ("not_rows", ["operator words: on Row(value='')", "return an iterable of rows"]),
+        (
+            "not_rows",
+            [
+                "operator words: step_code:not_rows, on Row(value='')",
+                "return an iterable of rows",
+                'step_code.py", line 20, in not_rows',
+            ],
+        ),
     ],
 )
 def test_a_step_that_raises_is_named_with_its_row(code_dir: Path, function: str, messages: list[str]) -> None:
@@ -214,7 +226,9 @@ def test_entries_keep_within_their_bound_and_the_order_of_rows(code_dir: Path) -
 
 def test_an_entry_for_a_shard_has_few_rows_and_one_for_a_sink_as_many_as_fit() -> None:
     batch = OutputBatch(Bounds(), "src/0", ONE_ROW)
-    for name, lists in (("count/0", batch.target("count/0")), ("totals", batch.external("totals"))):
+    columns = ("name",)
+    given = (("count/0", batch.target("count/0", columns)), ("totals", batch.external("totals", columns)))
+    for name, lists in given:
         lists[0].extend(range(1_000))
         lists[1].extend((name,) for _ in range(1_000))
     rows = [(output.target, output.rows) for output in batch.drain()]
@@ -258,13 +272,13 @@ def test_large_rows_of_many_small_ones_are_stopped_before_they_fill_the_memory(c
 
 
 def test_a_text_that_is_no_unicode_is_refused_by_target(code_dir: Path) -> None:
-    with pytest.raises(OutputRefused, match="a row for out holds a text that is no Unicode"):
+    with pytest.raises(OutputRefused, match=r"a row for out: column 'word' \(1 of 1\) .* no Unicode"):
         run(code_dir, fanout(WORDS, sinks=[JsonlSink("out", "out/")]), [("\ud800",)])
 
 
 def test_a_drained_batch_is_empty() -> None:
     outputs = OutputBatch(Bounds(), "src/0", ONE_ROW)
-    stamps, rows = outputs.target("count/0")
+    stamps, rows = outputs.target("count/0", ("n",))
     stamps.append(1)
     rows.append(("a",))
     assert len(outputs.drain()) == 1

@@ -1,9 +1,10 @@
 """`python -m penstock_worker.inspect_code MANIFEST [--set PATH=VALUE ...]`: what is wrong with the user code.
 
 Imports the code that a manifest names and calls each processor's `init` with a handle that only notes
-what is asked of it, without a JVM. Prints a JSON list of {path, message}; whatever the code itself prints
+what is asked of it, without a JVM. Prints an `InspectedCode` as JSON; whatever the code itself prints
 goes to stderr. Exit code 0, also with faults; 1 when the manifest cannot be read. Neighbours:
-`penstock.api.load` checks the manifest itself, `user_code` and `state.handle` refuse the same at run time.
+`penstock.api.load` checks the manifest itself, `handle_use` reads the source of processors, `user_code` and
+`state.handle` refuse the same at run time.
 """
 
 from __future__ import annotations
@@ -14,52 +15,71 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import msgspec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from penstock.api.faults import Fault, listed, path_text
+from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
 from penstock.errors import PenstockError
+from penstock_worker.handle_use import handle_calls, mentions, works_on_pandas
+from penstock_worker.state.declared import words
 from penstock_worker.state.handle import TaskHandle, not_yet
 from penstock_worker.user_code import UserCodeMissing, load_attribute, load_module, users_traceback
 
-_NOT_YET = {
-    "handleExpiredTimer": "timers",
-    "handleInitialState": "initial state",
-    "registerTimer": "timers",
-    "deleteTimer": "timers",
-    "listTimers": "timers",
-    "deleteIfExists": "deleting a state variable",
-}
-"""Methods of a processor and calls on its handle."""
+_TIMERS = ("registerTimer", "deleteTimer", "listTimers")
+"""Calls on a handle that come with rows."""
+_NEVER_CALLED = {"handleExpiredTimer": "timer", "handleInitialState": "initial state"}
+"""Methods of a processor that Spark calls and Penstock does not."""
 
 
 class _NotingHandle(TaskHandle):
-    """Notes what is not carried yet and goes on, so that all of it is found at once."""
+    """Notes what is not carried yet in `asked`, and goes on, so that all of it is found at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: list[str]) -> None:
         super().__init__()
-        self.noted: list[str] = []
+        self._asked = asked
 
     def refuse(self, call: str, what: str) -> None:
-        if call.split("(")[0] not in _NOT_YET:  # a call by such a name was seen in the code already
-            self.noted.append(not_yet(call, what))
+        self._asked.append(not_yet(call, what))
 
 
-def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> list[Fault]:
-    """All faults of the code that the manifest at `path` names. Raises InvalidManifest."""
+class _Findings:
+    """Of one target: what is wrong with it, what is to be said of it, and what state it declares."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+        self.asked: list[str] = []
+        self.calls: set[str] = set()
+        self.state: dict[str, dict[str, str]] = {}
+
+    def fault(self, message: str) -> None:
+        self.faults.append(message)
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode:
+    """What there is to say of the code that the manifest at `path` names. Raises InvalidManifest.
+
+    State is told of a manifest with one Topology only, the one that can be run.
+    """
     topologies = load_manifest(path, overrides).topologies
-    faults = []
+    faults: list[Fault] = []
+    notes: list[str] = []
+    state: dict[str, dict[str, str]] = {}
     for topology in topologies:
         prefix = f"Topology {topology.metadata.name}: " if len(topologies) > 1 else ""
-        faults += [
-            Fault(prefix + fault.path, fault.message) for fault in _topology_faults(topology, path.parent)
-        ]
-    return faults
+        for at, found in _topology_findings(topology, path.parent):
+            faults += [Fault(prefix + at, message) for message in found.faults]
+            notes += [f"{prefix}{at}: {note}" for note in found.notes]
+            state.update(found.state if len(topologies) == 1 else {})
+    return InspectedCode(faults, notes, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +96,8 @@ class _Target:
         return self.target.partition(":")[0]
 
 
-def _topology_faults(topology: Topology, base_dir: Path) -> Iterator[Fault]:
-    """Faults in the order of the operators; one of a module itself once, whoever names it."""
+def _topology_findings(topology: Topology, base_dir: Path) -> Iterator[tuple[str, _Findings]]:
+    """Findings with their paths in the order of the operators; of a module itself once, whoever names it."""
     targets = list(_targets(topology))
     problems: dict[str, str | None] = {}
     for target in targets:
@@ -87,12 +107,11 @@ def _topology_faults(topology: Topology, base_dir: Path) -> Iterator[Fault]:
             if problem is not None:
                 is_the_codes = topology.spec.code is not None and topology.spec.code.module == module
                 operators = listed(dict.fromkeys(t.operator for t in targets if t.module == module))
-                yield Fault(
-                    "spec.code.module" if is_the_codes else target.path, f"named by {operators}: {problem}"
-                )
+                found = _Findings()
+                found.fault(f"named by {operators}: {problem}")
+                yield "spec.code.module" if is_the_codes else target.path, found
         if problems[module] is None:
-            for message in _faults(target.role, target.target, base_dir):
-                yield Fault(target.path, message)
+            yield target.path, _findings(target, base_dir)
 
 
 def _targets(topology: Topology) -> Iterator[_Target]:
@@ -112,85 +131,70 @@ def _import_problem(module: str, base_dir: Path) -> str | None:
     return None
 
 
-def _faults(role: str, target: str, base_dir: Path) -> Iterator[str]:
+def _findings(named: _Target, base_dir: Path) -> _Findings:
+    found = _Findings()
+    target = named.target
     try:
-        found = load_attribute(target, base_dir)
+        code = load_attribute(target, base_dir)
     except UserCodeMissing as missing:
-        yield str(missing)
-        return
-    is_processor = isinstance(found, type) and issubclass(found, StatefulProcessor)
-    if role == "processor":
+        found.fault(str(missing))
+        return found
+    is_processor = isinstance(code, type) and issubclass(code, StatefulProcessor)
+    if named.role == "processor":
         if is_processor:
-            yield from _processor_faults(target, found)
+            _look_at_processor(named.operator, target, code, found)
         else:
-            yield f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor"
+            found.fault(f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor")
     elif is_processor:
-        yield f"{target!r} is a StatefulProcessor; a map is a function, and a processor needs keyBy"
-    elif not callable(found):
-        yield f"{target!r} is {type(found).__name__}, no function; a map takes a row and returns rows"
+        found.fault(f"{target!r} is a StatefulProcessor; a map is a function, and a processor needs keyBy")
+    elif not callable(code):
+        found.fault(f"{target!r} is {type(code).__name__}, no function; a map takes a row and returns rows")
+    return found
 
 
-def _processor_faults(target: str, processor: type[Any]) -> Iterator[str]:
+def _look_at_processor(operator: str, target: str, processor: type[Any], found: _Findings) -> None:
     missing = sorted(processor.__abstractmethods__)
     if missing:
-        yield f"{target!r} lacks {' and '.join(missing)}"
+        found.fault(f"{target!r} lacks {' and '.join(missing)}")
         return
-    names = {name for code in _codes(processor) for name in code.co_names}
-    for name, what in _NOT_YET.items():
-        overridden = hasattr(StatefulProcessor, name) and getattr(processor, name) is not getattr(
-            StatefulProcessor, name
-        )
-        if overridden or name in names:
-            yield f"{target!r} uses {not_yet(name, what)}"
-    if _works_on_pandas(processor):
-        yield (
+    if works_on_pandas(processor):
+        found.fault(
             f"{target!r} works on pandas DataFrames: transformWithStateInPandas is not in Penstock yet; "
             "write handleInputRows for rows"
         )
-    else:
-        yield from _init_faults(target, processor)
+        return
+    _call(operator, target, processor, found)
+    for name, what in _NEVER_CALLED.items():
+        if getattr(processor, name) is not getattr(StatefulProcessor, name):
+            found.note(f"{name} of {target!r} is never called: there is no {what} in Penstock yet")
+    if mentions(processor, "getCurrentWatermarkInMs"):
+        found.note(
+            f"getCurrentWatermarkInMs(), which {target!r} asks, is -1 always: there is no event time yet"
+        )
 
 
-def _init_faults(target: str, processor: type[Any]) -> Iterator[str]:
-    handle = _NotingHandle()
+def _call(operator: str, target: str, processor: type[Any], found: _Findings) -> None:
+    """Make an instance and call its `init` and `close`, as a task does."""
+    handle = _NotingHandle(found.asked)
+    step = "__init__"
     try:
         made = processor()
+        step = "init"
         made.init(handle)
         handle.seal()
+        found.calls |= handle_calls(made, handle, _TIMERS)
+        step = handle.cursor.doing = "close"
         made.close()
     except PenstockError as error:
-        yield f"{target!r}, init: {error}"
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything: that is the finding
-        yield f"{target!r} raised in init or close:\n{users_traceback(error)}"
-    for noted in handle.noted:
-        yield f"{target!r} uses {noted}"
-
-
-def _works_on_pandas(processor: type[Any]) -> bool:
-    """Whether handleInputRows mentions DataFrame, in its code or its signature."""
-    method = processor.handleInputRows
-    hints = " ".join(map(str, getattr(method, "__annotations__", {}).values()))
-    names = {name for code in _nested(getattr(method, "__code__", None)) for name in code.co_names}
-    return "DataFrame" in names or "DataFrame" in hints
-
-
-def _codes(processor: type[Any]) -> Iterator[CodeType]:
-    """The code of all methods that are the user's."""
-    for owner in processor.__mro__:
-        if owner.__module__.split(".")[0] in ("pyspark", "abc", "builtins"):
-            continue
-        for member in vars(owner).values():
-            function = getattr(member, "__func__", None) or getattr(member, "fget", None) or member
-            yield from _nested(getattr(function, "__code__", None))
-
-
-def _nested(code: CodeType | None) -> Iterator[CodeType]:
-    """A code object and those of the functions within it."""
-    if code is not None:
-        yield code
-        for constant in code.co_consts:
-            if isinstance(constant, CodeType):
-                yield from _nested(constant)
+        found.fault(f"{target!r}, {step}: {error}")
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything: that is the finding
+        found.fault(f"{target!r} raised in {step}:\n{users_traceback(error)}")
+    for asked in found.asked:
+        found.fault(f"{target!r} uses {asked}")
+    for name in _TIMERS:
+        if name in found.calls and not any(asked.startswith(name) for asked in found.asked):
+            found.fault(f"{target!r} uses {not_yet(name, 'timers')}")
+    found.state[operator] = {v.name: words((v.kind, v.schemas)) for v in handle.variables}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -201,13 +205,13 @@ def main(arguments: Sequence[str]) -> int:
     answer = os.dup(1)
     os.dup2(2, 1)
     try:
-        faults = inspect_manifest(options.manifest, options.overrides)
+        inspected = inspect_manifest(options.manifest, options.overrides)
     except PenstockError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.flush()
     with os.fdopen(answer, "wb") as file:
-        file.write(msgspec.json.encode(faults))
+        file.write(msgspec.json.encode(inspected))
     return 0
 
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import Any
 
 from penstock.dataflow.plan import Processor
-from penstock.store.codec import decode_batch
+from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load, StateWrite
@@ -45,7 +45,10 @@ class Group:
 
 
 def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
-    """Row -> key tuple. NaN becomes one object, so that NaN keys group together as in Spark."""
+    """Row -> key tuple. NaN becomes one object, so that rows with NaN in their key are handed over together;
+    Spark calls once for each of them, on one state. A struct becomes a tuple."""
+    if any(types[column].startswith("struct<") for column in columns):
+        return lambda row: tuple(_hashable(row[column]) for column in columns)
     if any(types[column] in ("double", "float") for column in columns):
 
         def floats(row: Any) -> Key:
@@ -57,6 +60,13 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
         column = columns[0]
         return lambda row: (row[column],)
     return itemgetter(*columns)
+
+
+def _hashable(value: Any) -> Any:
+    """A wire value of a key: structs are lists there."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    return math.nan if value != value else value
 
 
 class Part:
@@ -100,6 +110,8 @@ class KeyedStage:
         self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
+        self._refusal = ""
+        self._unreadable: dict[str, str] = {}
         self._size = PartSize()
         # What certainly fits a commit needs no reckoning.
         self._easy_bytes = bounds.commit_bytes_max // 4
@@ -112,6 +124,7 @@ class KeyedStage:
     def release(self, shard: str) -> None:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
+        self._unreadable.pop(shard, None)
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -119,7 +132,11 @@ class KeyedStage:
         if entries and is_fragment(entries[0].payload):
             return None
         shard = owned.shard
-        part = self._parts[shard] = self._part(owned, entries)
+        try:
+            part = self._parts[shard] = self._part(owned, entries)
+        except UnreadableEntry as unreadable:
+            self._unreadable[shard] = str(unreadable)
+            return None
         return self._states[shard].missing(part.groups)
 
     def _part(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part:
@@ -165,9 +182,14 @@ class KeyedStage:
             group.rows.append(row)
 
     def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
-        self._states[owned.shard].loaded(load, answer)
+        state = self._states[owned.shard]
+        state.loaded(load, answer)
+        # What is fetched together is loaded together: one refusal stops all of it before a row is worked.
+        self._refusal = self._refusal or state.refusal
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        if unreadable := self._unreadable.pop(owned.shard, ""):
+            raise WorkFailed(f"operator {self._operator}: in the inbox of {owned.shard}, {unreadable}")
         part = self._parts.pop(owned.shard, None)
         if part is None:
             kept = gathered(fetched.entries)
@@ -175,6 +197,8 @@ class KeyedStage:
                 return self._keep(owned, kept.entries, kept.writes)
             part = self._fragmented(owned, fetched.entries[0])
         state = self._states[owned.shard]
+        if refusal := self._refusal or state.refusal:
+            raise WorkFailed(f"operator {self._operator}: {refusal}")
         while True:
             rows = len(part.timestamps_us)
             try:

@@ -19,7 +19,17 @@ from pyspark.sql.types import Row
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock_worker.spark_types import spark_type
-from penstock_worker.wire import Misfit, WireType, by_name, names_of, nullable, shown, wire_type
+from penstock_worker.wire import (
+    NO_UNICODE,
+    Misfit,
+    WireType,
+    by_name,
+    is_unicode,
+    names_of,
+    nullable,
+    shown,
+    wire_type,
+)
 
 WireRow = Sequence[Any]
 _NESTED = (spark.ArrayType, spark.MapType, spark.StructType)
@@ -87,7 +97,8 @@ class OutputShape:
 
     A row may be a Row, a tuple, a list, a dict by name, or the bare value where the schema has one
     column (and that is not itself nested). Rows with names go by name, as in Spark's own
-    `transformWithState`, all others by position. Every value is checked against its column's type.
+    `transformWithState`: a column that is missing is null, one that nobody knows is dropped. All others go by
+    position. Every value is checked against its column's type.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -112,7 +123,7 @@ class OutputShape:
                     return checked
                 if self._check_bare is not None:
                     return list(zip(self._check_bare(rows), strict=True))
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, ValueError):
                 pass  # the slow way takes more (numbers of numpy), or says what is wrong
         return [self._wire_row(row) for row in rows]
 
@@ -158,7 +169,7 @@ class OutputShape:
             return row
         if self._bare:
             return (row,)
-        raise Misfit(f"is no row of the schema {self._schema.ddl()}; give a Row, a tuple or a dict by name")
+        raise Misfit(f"is no row of the schema {self._schema.ddl()}; {_rows_wanted(row)}")
 
     def _wire_value(self, place: int, value: Any, row: Any) -> Any:
         try:
@@ -166,6 +177,30 @@ class OutputShape:
         except Misfit as misfit:
             column = f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
             raise RowMismatch(f"{column} {misfit}; the row is {shown(row)}") from None
+
+
+def _rows_wanted(given: Any) -> str:
+    if type(given).__name__ == "DataFrame":
+        return "transformWithStateInPandas is not in Penstock yet: give Rows, such as Row(**record)"
+    return "give a Row, a tuple or a dict by name"
+
+
+def no_unicode(rows: Iterable[WireRow], names: Sequence[str]) -> str:
+    """Which row and column hold a text that cannot be written, in a sentence; `names` are the columns'."""
+    for row in rows:
+        for name, value in zip(names, row, strict=True):
+            if (text := _no_unicode_in(value)) is not None:
+                column = f"column {name!r} ({names.index(name) + 1} of {len(names)})"
+                return f"{column} holds {shown(text)}, which {NO_UNICODE}; the row is {shown(tuple(row))}"
+    raise ValueError("every text of these rows can be written")
+
+
+def _no_unicode_in(value: Any) -> str | None:
+    if isinstance(value, str):
+        return None if is_unicode(value) else value
+    if isinstance(value, list | tuple):
+        return next((text for part in value if (text := _no_unicode_in(part)) is not None), None)
+    return None
 
 
 def list_checker(entry: Any, columns: Sequence[WireType]) -> Callable[[list[Any]], Any]:

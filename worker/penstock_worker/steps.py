@@ -16,18 +16,18 @@ from typing import Any
 from penstock.dataflow.plan import Fanout, KeyedEdge, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.type_names import nested, struct_fields
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
 from penstock_worker.part_size import Held, TooMuch
-from penstock_worker.rows import OutputShape, RowMismatch, RowReader, WireRow
+from penstock_worker.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.user_code import (
-    UserCodeError,
     UserCodeMissing,
     listed_rows,
     load_attribute,
-    users_traceback,
+    raised,
 )
 from penstock_worker.wire import shown
 
@@ -55,19 +55,21 @@ class OutputBatch:
         self._bounds = bounds
         self._shard = shard
         self._targets: dict[str, _Gathered] = {}
+        self._columns: dict[str, Sequence[str]] = {}
         self._external: set[str] = set()
 
-    def target(self, name: str) -> _Gathered:
-        """The lists that rows for the shard `name` are to be appended to."""
+    def target(self, name: str, columns: Sequence[str]) -> _Gathered:
+        """The lists that rows for the shard `name` are to be appended to; `columns` are their names."""
         gathered = self._targets.get(name)
         if gathered is None:
             gathered = self._targets[name] = ([], [])
+            self._columns[name] = columns
         return gathered
 
-    def external(self, sink: str) -> _Gathered:
+    def external(self, sink: str, columns: Sequence[str]) -> _Gathered:
         """The same for a sink outside."""
         self._external.add(sink)
-        return self.target(sink)
+        return self.target(sink, columns)
 
     def drain(self) -> tuple[Output, ...]:
         """Everything gathered as entries, and nothing is left here. Raises OutputRefused."""
@@ -89,8 +91,8 @@ class OutputBatch:
             return
         try:
             payload = encode_batch(timestamps, rows)
-        except UnicodeEncodeError as error:
-            raise OutputRefused(f"a row for {name} holds a text that is no Unicode: {error}") from None
+        except UnicodeEncodeError:
+            raise OutputRefused(f"a row for {name}: {no_unicode(rows, self._columns[name])}") from None
         if len(payload) <= self._bounds.entry_bytes_max:
             yield Output(name, payload, len(rows), name in self._external)
             return
@@ -119,6 +121,7 @@ class FanoutRunner:
     """Runs everything behind one schema's rows. Raises UserCodeMissing when a step's code is not there."""
 
     def __init__(self, fanout: Fanout, base_dir: Path) -> None:
+        self._columns = fanout.schema.names
         self._sinks = [sink.name for sink in fanout.sinks]
         self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
         self._steps = [_StepRunner(step, fanout.schema, base_dir) for step in fanout.steps]
@@ -128,7 +131,7 @@ class FanoutRunner:
     ) -> dict[str, int]:
         """Take rows and their source timestamps (equally long) to every target.
 
-        Answers how many rows each fused step put out. Raises UserCodeError.
+        Answers how many rows each fused step put out. Raises UserCodeError, OutputRefused.
         """
         counts: dict[str, int] = {}
         self.feed_counting(rows, timestamps_us, into, counts)
@@ -141,7 +144,7 @@ class FanoutRunner:
         if not rows:
             return
         for sink in self._sinks:
-            gathered_us, gathered = into.external(sink)
+            gathered_us, gathered = into.external(sink, self._columns)
             gathered_us.extend(timestamps_us)
             gathered.extend(rows)
         for edge in self._edges:
@@ -156,17 +159,26 @@ class _EdgeRunner:
     def __init__(self, edge: KeyedEdge, schema: Schema) -> None:
         types = [schema.columns[column].type for column in edge.key_columns]
         self._route = Router(types, edge.shards).route
+        self._operator = edge.operator
+        self._columns = schema.names
         self._names = [f"{edge.operator}/{shard}" for shard in range(edge.shards)]
         self._keys_of = routing_keys(edge.key_columns, types)
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
+        """Raises OutputRefused for a key that is no Unicode."""
+        try:
+            self._feed(rows, timestamps_us, into)
+        except UnicodeEncodeError:
+            raise OutputRefused(f"a row for {self._operator}: {no_unicode(rows, self._columns)}") from None
+
+    def _feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         route, names = self._route, self._names
         slots: dict[int, _Gathered] = {}
         for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
             shard = route(key)
             slot = slots.get(shard)
             if slot is None:
-                slot = slots[shard] = into.target(names[shard])
+                slot = slots[shard] = into.target(names[shard], self._columns)
             slot[0].append(timestamp_us)
             slot[1].append(row)
 
@@ -175,13 +187,13 @@ def routing_keys(
     columns: Sequence[int], types: Sequence[str]
 ) -> Callable[[Sequence[WireRow]], Iterable[tuple[Any, ...]]]:
     """Rows -> their keys, as the router takes them."""
-    if any(type_.startswith("decimal") for type_ in types):
-        decimals = [type_.startswith("decimal") for type_ in types]
+    if any("decimal" in type_ for type_ in types):
+        made = [_with_decimals(type_) for type_ in types]
 
         def with_decimals(row: WireRow) -> tuple[Any, ...]:
             return tuple(
-                Decimal(row[column]) if is_decimal and row[column] is not None else row[column]
-                for column, is_decimal in zip(columns, decimals, strict=True)
+                make(row[column]) if make is not None and row[column] is not None else row[column]
+                for column, make in zip(columns, made, strict=True)
             )
 
         return lambda rows: map(with_decimals, rows)
@@ -191,11 +203,26 @@ def routing_keys(
     return lambda rows: map(itemgetter(*columns), rows)
 
 
+def _with_decimals(type_: str) -> Callable[[Any], Any] | None:
+    """What to make of a wire value that is a decimal or has some; None for other types."""
+    if type_.startswith("decimal"):
+        return Decimal
+    kind, inner = nested(type_)
+    if kind != "struct" or "decimal" not in inner:
+        return None
+    made = [_with_decimals(field) for _, field in struct_fields(inner)]
+    return lambda values: [
+        make(value) if make is not None and value is not None else value
+        for make, value in zip(made, values, strict=True)
+    ]
+
+
 class _StepRunner:
     """One map step: calls the user's function on each row and hands on what it returns."""
 
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
         self._name = step.name
+        self._called = step.function
         self._function = load_attribute(step.function, base_dir)
         if not callable(self._function):
             raise UserCodeMissing(f"{step.function!r} is no function; a map takes a row and returns rows")
@@ -215,10 +242,8 @@ class _StepRunner:
                 made = listed_rows(function(row), held)
             except TooMuch:
                 raise
-            except RowMismatch as mismatch:
-                raise UserCodeError(self._name, f"on {shown(row)}:", str(mismatch)) from None
-            except (Exception, SystemExit) as error:
-                raise UserCodeError(self._name, f"raised on {shown(row)}", users_traceback(error)) from error
+            except BaseException as error:
+                raise raised(self._name, function, self._called, f"on {shown(row)}", error) from error
             produced.extend(made)
             produced_us.extend([timestamp_us] * len(made))
             if len(produced) >= look_at:
@@ -226,7 +251,8 @@ class _StepRunner:
                 look_at = 2 * len(produced)
         try:
             wire_rows = self._shape.wire_rows(produced)
-        except RowMismatch as mismatch:
-            raise UserCodeError(self._name, "returned a row that does not fit:", str(mismatch)) from None
+        except BaseException as error:
+            what = "in what it returned"
+            raise raised(self._name, function, self._called, what, error) from error
         counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
         self._out.feed_counting(wire_rows, produced_us, into, counts)

@@ -16,7 +16,9 @@ from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis_store import RedisStore
 from penstock_worker.clock import Clock, SystemClock
+from penstock_worker.failed_stage import FailedStage
 from penstock_worker.keyed_stage import KeyedStage
+from penstock_worker.recent_output import RecentOutput, install
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.source_stage import SourceStage
 from penstock_worker.sources import open_reader
@@ -27,7 +29,7 @@ from penstock_worker.steps import FanoutRunner
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_loop import TaskLoop
 from penstock_worker.task_metrics import TaskMetrics
-from penstock_worker.user_code import ProcessorRunner, load_attribute
+from penstock_worker.user_code import ProcessorRunner, UserCodeError, load_attribute
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,14 +38,15 @@ def run_resident_task(launch: TaskLaunch) -> None:
     """Run one task until it retires. Raises PermanentError when it cannot work at all, Misplaced when it is
     not where it should be."""
     check_place(launch.node)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    written = RecentOutput()
+    install(written)
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
     clock = SystemClock()
     store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     try:
-        assemble(launch, store, waiter, clock).run()
+        assemble(launch, store, waiter, clock, written).run()
     except PermanentError as error:
         _LOG.error("%s: %s", launch.name, error)
         raise
@@ -52,8 +55,12 @@ def run_resident_task(launch: TaskLaunch) -> None:
         waiter.close()
 
 
-def assemble(launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clock) -> TaskLoop:
-    """The task's loop with everything it works with. Raises PermanentError when user code does not load."""
+def assemble(
+    launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clock, written: RecentOutput | None = None
+) -> TaskLoop:
+    """The task's loop with everything it works with; with code that cannot be used it reports just that.
+
+    `written` is what user code writes."""
     return TaskLoop(
         launch,
         store,
@@ -62,10 +69,23 @@ def assemble(launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clo
         SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable, prints=launch.prints),
         TaskMetrics(launch, os.getpid()),
         clock,
+        written,
     )
 
 
 def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock) -> StageWork:
+    try:
+        return _made(launch, store, clock)
+    except PermanentError as error:
+        return FailedStage(str(error) if isinstance(error, UserCodeError) else f"{_of(launch)}: {error}")
+
+
+def _of(launch: TaskLaunch) -> str:
+    kind = "operator" if isinstance(launch.stage.head, Processor) else "source"
+    return f"{kind} {launch.stage.operator}"
+
+
+def _made(launch: TaskLaunch, store: NodeStore, clock: Clock) -> StageWork:
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)

@@ -41,6 +41,7 @@ from penstock.store.stranding import StrandingWatch
 from penstock_worker.batch_size import BatchSize
 from penstock_worker.clock import Clock
 from penstock_worker.large_commit import LargeCommits, Placed
+from penstock_worker.recent_output import RecentOutput
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.stage_work import Rest, StageWork, Work, WorkFailed
 from penstock_worker.store_pressure import REST_US, StorePressure
@@ -112,8 +113,10 @@ class TaskLoop:
         sinks: SinkDelivery,
         metrics: TaskMetrics,
         clock: Clock,
+        written: RecentOutput | None = None,
     ) -> None:
         self._launch = launch
+        self._written = written
         self._operator = launch.stage.operator
         self._store = store
         self._waiter = waiter
@@ -500,6 +503,8 @@ class TaskLoop:
     def _failed(self, owned: OwnedShard, message: str) -> None:
         """Report through the fence, then touch nothing more: the main process stops the operator."""
         name = failure_name(self._operator, self._launch.template)
+        if self._written is not None:
+            message += self._written.told(self._launch.worker)
         answer = self._store.call(ReportFailure(owned.shard, owned.generation, owned.epoch, name, message))
         if answer is Answer.FENCED or answer is Answer.UNKNOWN:
             self._lost(owned.shard)

@@ -1,16 +1,19 @@
 """User code in a task: loading it by name, running a processor on one key's rows, wording what it raises.
 
-`ProcessorRunner` is what Spark's own worker is to a `StatefulProcessor`: it calls `init` once, then
-`handleInputRows` for each key of a batch, and `close` at the end. Neighbours: `keyed_stage` drives it,
-`steps` runs the stateless functions, `state.handle` is what the processor sees of its state.
+Whatever user code raises is its failure, `KeyboardInterrupt` and `asyncio.CancelledError` too: nobody else
+raises them in a task. `ProcessorRunner` is what Spark's own worker is to a `StatefulProcessor`: it calls
+`init` once, then `handleInputRows` for each key of a batch, and `close` at the end. Neighbours: `keyed_stage`
+drives it, `steps` runs the stateless functions, `state.handle` is what the processor sees of its state.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import GeneratorType, ModuleType, TracebackType
@@ -43,8 +46,31 @@ class UserCodeError(PermanentError):
     """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback."""
 
     def __init__(self, operator: str, doing: str, text: str) -> None:
-        super().__init__(f"operator {operator}: {doing}\n{text}")
+        super().__init__(_writable(f"operator {operator}: {doing}\n{text}"))
         self.operator = operator
+
+
+def raised(operator: str, function: Any, called: str, what: str, error: BaseException) -> UserCodeError:
+    """`error`, which a call of the user's `function` led to, in words: `called` names it, `what` its input
+    ("on Row(...)"). Rows that do not fit need no traceback, only the place where they were made."""
+    if isinstance(error, RowMismatch):
+        doing, text = f"{called}, {what}:", str(error)
+    else:
+        doing, text = f"{called} raised {what}", users_traceback(error)
+    if "  File " not in text and (place := _place(function)):
+        text = f"{text}\n  {place}"
+    return UserCodeError(operator, doing, text)
+
+
+def _place(function: Any) -> str:
+    """Where a function of the user's stands; "" when it is none that Python knows the place of."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}' if code else ""
+
+
+def _writable(text: str) -> str:
+    """What user code says may be no Unicode; the report of it has to be."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def load_module(name: str, base_dir: Path) -> ModuleType:
@@ -53,7 +79,7 @@ def load_module(name: str, base_dir: Path) -> ModuleType:
         sys.path.insert(0, str(base_dir))
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise UserCodeMissing(f"module {name!r} cannot be imported:\n{users_traceback(error)}") from error
 
 
@@ -75,7 +101,7 @@ def users_traceback(error: BaseException) -> str:
     if len(text) > _TEXT_CHARACTERS_MAX:
         half = _TEXT_CHARACTERS_MAX // 2
         text = f"{text[:half]}\n... {len(text) - 2 * half} characters ...\n{text[-half:]}"
-    return text
+    return _writable(text)
 
 
 def _users_frames(frames: TracebackType | None) -> TracebackType | None:
@@ -112,7 +138,8 @@ def listed_rows(result: Any, held: Held) -> list[Any]:
             held.check(result)
         return list(result)
     # Most of these can be iterated over too, but what comes out would be no rows.
-    if isinstance(result, Row | dict | str | bytes | bytearray) or not isinstance(result, Iterable):
+    is_one = isinstance(result, Row | dict | str | bytes | bytearray) or type(result).__name__ == "DataFrame"
+    if is_one or not isinstance(result, Iterable):
         raise RowMismatch(
             f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
         )
@@ -143,11 +170,8 @@ class ProcessorRunner:
         self._now_ms = -1
         handle = TaskHandle()
         self._cursor = handle.cursor
-        try:
-            self._processor = processor_class()
-            self._processor.init(handle)
-        except (Exception, SystemExit) as error:
-            raise UserCodeError(operator, "init raised", users_traceback(error)) from error
+        self._processor = self._call(processor_class, f"{processor_class.__name__}()")
+        self._call(partial(self._processor.init, handle), "init")
         handle.seal()
         self.variables: tuple[Variable, ...] = tuple(handle.variables)
 
@@ -169,10 +193,12 @@ class ProcessorRunner:
             wire_rows = self._shape.wire_rows(listed_rows(result, held))
         except TooMuch:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             if state.failure is not None:
                 raise state.failure from None
-            raise self._failure(users_key, error) from error
+            what = f"for key {shown(users_key)}"
+            function = self._processor.handleInputRows
+            raise raised(self._operator, function, "handleInputRows", what, error) from error
         finally:
             self._cursor.leave()
         if state.failure is not None:
@@ -181,13 +207,11 @@ class ProcessorRunner:
 
     def close(self) -> None:
         """Call the processor's `close`. Raises UserCodeError."""
-        try:
-            self._processor.close()
-        except (Exception, SystemExit) as error:
-            raise UserCodeError(self._operator, "close raised", users_traceback(error)) from error
+        self._cursor.doing = "close"
+        self._call(self._processor.close, "close")
 
-    def _failure(self, key: Key, error: BaseException) -> UserCodeError:
-        what = f"for key {shown(key)}"
-        if isinstance(error, RowMismatch):
-            return UserCodeError(self._operator, f"handleInputRows, {what}:", str(error))
-        return UserCodeError(self._operator, f"handleInputRows raised {what}", users_traceback(error))
+    def _call(self, function: Callable[[], Any], called: str) -> Any:
+        try:
+            return function()
+        except BaseException as error:
+            raise UserCodeError(self._operator, f"{called} raised", users_traceback(error)) from error

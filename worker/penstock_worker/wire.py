@@ -13,9 +13,12 @@
 | struct | list of the fields' values | dict | Row |
 
 The two right columns are what Spark 4.3 hands to `transformWithState` in rows and from state variables when
-the session's time zone is UTC. The other way every form is taken. What Spark would turn to null
-or wrap around without a word (a float for a long, 300 for a tinyint) is a `Misfit`. Numbers of numpy
-count as Python's. Neighbours: `rows` and `state.shapes` put columns together.
+the session's time zone is UTC. The other way every form is taken, and every value that Spark takes without
+loss: 4.0 or Decimal(4) for a long, a datetime at midnight for a date, a struct that lacks fields or has
+others. What Spark would cut, turn to null or wrap around without a word (4.5 for a long, 300 for a tinyint)
+is a `Misfit`, and so is all that could be written and not be read again (NaT, a time whose year in UTC is
+10000, half of a surrogate pair). Numbers and texts of numpy count as Python's. Neighbours: `rows` and
+`state.shapes` put columns together.
 """
 
 from __future__ import annotations
@@ -39,9 +42,11 @@ Convert = Callable[[Any], Any]
 """A value that is not None -> a value."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_EPOCH_WITHOUT_ZONE = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - as Spark's state hands it out
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_TIMESTAMP_MIN = (datetime.datetime.min.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
+_TIMESTAMP_MAX = (datetime.datetime.max.replace(tzinfo=datetime.UTC) - _EPOCH) // _MICROSECOND
+_ZERO = decimal.Decimal(0)
 _FLOAT32 = struct.Struct("<f")
 _EXACT = decimal.Context(prec=100, rounding=decimal.ROUND_HALF_UP)
 _INTEGER_BITS = {spark.ByteType: 8, spark.ShortType: 16, spark.IntegerType: 32, spark.LongType: 64}
@@ -89,7 +94,7 @@ def wire_type(data_type: spark.DataType) -> WireType:
         case spark.DateType():
             return WireType(name, int, False, _date, _date_of, _date_of)
         case spark.TimestampType():
-            return WireType(name, int, False, _timestamp, _instant_of, _timestamp_of)
+            return WireType(name, int | float, False, _timestamp, _instant_of, _timestamp_of)
         case spark.DecimalType():
             return _decimal(name, data_type.precision, data_type.scale)
         case spark.ArrayType():
@@ -99,6 +104,24 @@ def wire_type(data_type: spark.DataType) -> WireType:
         case _:
             fields = data_type.fields
             return _struct(name, [f.name for f in fields], [wire_type(f.dataType) for f in fields])
+
+
+def has_no_dict(data_type: spark.DataType) -> bool:
+    """Whether values have a map in them whose keys cannot be those of a dict: state has no form for these."""
+    if isinstance(data_type, spark.MapType):
+        return _unhashable(data_type.keyType) or has_no_dict(data_type.valueType)
+    return any(map(has_no_dict, _inner_types(data_type)))
+
+
+def _unhashable(data_type: spark.DataType) -> bool:
+    is_list_or_dict = isinstance(data_type, spark.ArrayType | spark.MapType)
+    return is_list_or_dict or any(map(_unhashable, _inner_types(data_type)))
+
+
+def _inner_types(data_type: spark.DataType) -> list[spark.DataType]:
+    if isinstance(data_type, spark.ArrayType):
+        return [data_type.elementType]
+    return [field.dataType for field in data_type.fields] if isinstance(data_type, spark.StructType) else []
 
 
 def nullable(checked: Any) -> Any:
@@ -114,15 +137,26 @@ def shown(value: object) -> str:
     return text if value is None or isinstance(value, Row) else f"{type(value).__name__} {text}"
 
 
+NO_UNICODE = "has half of a surrogate pair and is no Unicode text: leave that out or replace it"
+"""Why a text that Python has and UTF-8 has not cannot be written."""
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: Python's may hold half of a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def by_name(names: list[str], given: dict[Any, Any]) -> list[Any]:
-    """The values of `given` in the order of `names`. Raises Misfit unless the names are the same."""
-    if given.keys() != set(names):
-        missing = [name for name in names if name not in given]
-        unknown = [str(name) for name in given if name not in names]
-        parts = [f"misses {', '.join(missing)}"] if missing else []
-        parts += [f"has {', '.join(unknown)}, which nobody knows"] if unknown else []
-        raise Misfit(f"expects the names {', '.join(names)}; it {' and '.join(parts)}")
-    return [given[name] for name in names]
+    """The values of `given` in the order of `names`, as Spark takes a row by its names: what is missing is
+    null, what nobody knows is dropped. Raises Misfit where not one name is known."""
+    if not any(name in given for name in names):
+        has = f"it has {', '.join(map(str, given))}" if given else "it has none"
+        raise Misfit(f"expects the names {', '.join(names)}; {has}")
+    return [given.get(name) for name in names]
 
 
 def names_of(row: Row) -> list[str] | None:
@@ -138,7 +172,10 @@ def names_of(row: Row) -> list[str] | None:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise Misfit(f"expects string, got {shown(value)}")
-    return str.__str__(value)
+    text = str.__str__(value)
+    if not is_unicode(text):
+        raise Misfit(f"expects string, got {shown(text)}, which {NO_UNICODE}")
+    return text
 
 
 def _boolean(value: Any) -> bool:
@@ -158,7 +195,7 @@ def _integer(name: str, bits: int) -> WireType:
         try:
             number = operator.index(value)
         except TypeError:
-            raise Misfit(f"expects {name}, got {shown(value)}") from None
+            number = _whole(name, value)
         if not low <= number <= high:
             raise Misfit(f"expects {name}, {low} to {high}, got {shown(value)}")
         return number
@@ -166,12 +203,25 @@ def _integer(name: str, bits: int) -> WireType:
     return WireType(name, Annotated[int, msgspec.Meta(ge=low, le=high)], True, to_wire)
 
 
+def _whole(name: str, value: Any) -> int:
+    """A whole number of a type that holds others too."""
+    given: Any = value
+    if isinstance(value, numbers.Real | decimal.Decimal):
+        try:
+            number = int(given)
+        except (OverflowError, ValueError):  # infinite, or no number
+            number = None
+        if number is not None and number == value:
+            return number
+    raise Misfit(f"expects {name}, got {shown(value)}")
+
+
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real | decimal.Decimal):
         raise Misfit(f"expects {name}, got {shown(value)}")
     try:
         return float(value)
-    except OverflowError:
+    except (OverflowError, ValueError):  # too large, or a Decimal that signals
         raise Misfit(f"expects {name}, got {shown(value)}, which is out of its range") from None
 
 
@@ -195,8 +245,10 @@ def _binary(value: Any) -> bytes:
 
 
 def _date(value: Any) -> int:
-    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
+    if not isinstance(value, datetime.date) or value != value:
         raise Misfit(f"expects date, got {shown(value)}")
+    if isinstance(value, datetime.datetime) and value.time() != datetime.time.min:
+        raise Misfit(f"expects date, got {shown(value)}, which has a time of day; give its date()")
     return value.toordinal() - _EPOCH_DAY
 
 
@@ -207,16 +259,28 @@ def _date_of(days: int) -> datetime.date:
 def _timestamp(value: Any) -> int:
     if not isinstance(value, datetime.datetime):
         raise Misfit(f"expects timestamp, got {shown(value)}")
+    if value != value:  # pandas' NaT is a datetime that is no point in time
+        raise Misfit(f"expects timestamp, got {shown(value)}; give None for a time that is missing")
     aware = value if value.tzinfo is not None else value.replace(tzinfo=datetime.UTC)
-    return (aware - _EPOCH) // _MICROSECOND
+    try:
+        microseconds = int((aware - _EPOCH) // _MICROSECOND)
+    except OverflowError:
+        microseconds = _TIMESTAMP_MAX + 1
+    if not _TIMESTAMP_MIN <= microseconds <= _TIMESTAMP_MAX:
+        raise Misfit(f"expects timestamp, got {shown(value)}, whose year in UTC is not within 1 to 9999")
+    return microseconds
 
 
-def _instant_of(microseconds: int) -> datetime.datetime:
+def _instant_of(microseconds: float) -> datetime.datetime | None:
+    """None for NaT and for years beyond 9999: entries from before these were refused hold some."""
+    if not _TIMESTAMP_MIN <= microseconds <= _TIMESTAMP_MAX:
+        return None
     return _EPOCH + datetime.timedelta(microseconds=microseconds)
 
 
-def _timestamp_of(microseconds: int) -> datetime.datetime:
-    return _EPOCH_WITHOUT_ZONE + datetime.timedelta(microseconds=microseconds)
+def _timestamp_of(microseconds: float) -> datetime.datetime | None:
+    instant = _instant_of(microseconds)
+    return None if instant is None else instant.replace(tzinfo=None)
 
 
 def _decimal(name: str, precision: int, scale: int) -> WireType:
@@ -229,7 +293,8 @@ def _decimal(name: str, precision: int, scale: int) -> WireType:
             raise Misfit(f"expects {name}, got {shown(value)}")
         number = decimal.Decimal(value)
         if number.is_finite():
-            number = number.quantize(quantum, context=_EXACT) if number.adjusted() < precision else limit
+            fits = not number or number.adjusted() < precision
+            number = (number or _ZERO).quantize(quantum, context=_EXACT) if fits else limit
         if not (number.is_finite() and -limit < number < limit):
             raise Misfit(f"expects {name}, got {shown(value)}, which does not fit")
         return f"{number or abs(number):f}"
@@ -248,7 +313,7 @@ def _of_numpy(value: Any, name: str) -> bool:
 
 def _array(name: str, element: WireType) -> WireType:
     def to_wire(value: Any) -> list[Any]:
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, list | tuple | set | frozenset):
             raise Misfit(f"expects {name}, got {shown(value)}")
         return [_inside(element.to_wire, item, f"element {i}") for i, item in enumerate(value)]
 

@@ -354,7 +354,7 @@ def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
             message = f"its input has no column {name!r}{hint}; columns are {_columns(schema)}"
             faults.append(Fault(path, message))
         elif not routable(types[name]):
-            message = f"column {name!r} is {types[name]}: arrays, maps and structs cannot be part of a key"
+            message = f"column {name!r} is {types[name]}: arrays and maps cannot be part of a key"
             faults.append(Fault(path, message))
         taken.add(name)
 

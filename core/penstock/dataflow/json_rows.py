@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.type_names import nested, split, struct_fields
 
 Convert = Callable[[Any], Any]
 """A wire value that is not None -> what msgspec writes as its JSON."""
@@ -29,7 +29,6 @@ _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _AS_THEY_ARE = frozenset({"string", "int", "bigint", "smallint", "tinyint", "boolean", "binary"})
 _FLOAT32 = struct.Struct("<f").pack
 _FLOAT32_DIGITS = range(6, 10)
-_QUOTED = re.compile(r"`((?:[^`]|``)*)`:")
 
 
 class JsonRows:
@@ -75,14 +74,14 @@ def _converter(type_: str) -> Convert | None:
         return _SIMPLE[type_]
     if type_.startswith("decimal("):
         return _decimal
-    kind, _, inner = type_.removesuffix(">").partition("<")
+    kind, inner = nested(type_)
     if kind == "array":
         return _array(_converter(inner))
     if kind == "map":
-        key, value = _split(inner)
+        key, value = split(inner)
         return _map(_converter(key), _converter(value))
     if kind == "struct":
-        return _struct([_field(text) for text in _split(inner)])
+        return _struct([(name, _converter(field)) for name, field in struct_fields(inner)])
     raise ValueError(f"{type_} is no canonical type name")
 
 
@@ -93,8 +92,12 @@ def _date(days: int) -> str:
     return datetime.date.fromordinal(days + _EPOCH_DAY).isoformat()
 
 
-def _timestamp(microseconds: int) -> str:
-    instant = _EPOCH + datetime.timedelta(microseconds=microseconds)
+def _timestamp(microseconds: float) -> str | None:
+    """None for NaT and for years beyond 9999, as the worker's `wire` reads them."""
+    try:
+        instant = _EPOCH + datetime.timedelta(microseconds=microseconds)
+    except (OverflowError, ValueError):
+        return None
     timespec = "microseconds" if microseconds % 1000 else "milliseconds"
     return instant.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
 
@@ -163,28 +166,3 @@ def _struct(fields: Sequence[tuple[str, Convert | None]]) -> Convert:
         return _without_nulls(names, map(_applied, converters, values))
 
     return write
-
-
-def _field(text: str) -> tuple[str, Convert | None]:
-    """ "name:type" of a struct, the name quoted with backticks where it is no plain one."""
-    if quoted := _QUOTED.match(text):
-        return quoted[1].replace("``", "`"), _converter(text[quoted.end() :])
-    name, _, type_ = text.partition(":")
-    return name, _converter(type_)
-
-
-def _split(inner: str) -> list[str]:
-    """Cut at the commas that stand in no brackets and in no quotes."""
-    parts = [""]
-    depth = 0
-    quoted = False
-    for character in inner:
-        if character == "`":
-            quoted = not quoted
-        elif not quoted:
-            depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0 and not quoted:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return parts

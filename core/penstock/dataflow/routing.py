@@ -1,9 +1,10 @@
 """Key -> shard: the only look-up of where a row goes.
 
 The override table of hot keys first, else `pmod(xxhash64(key columns), shards)` as Spark SQL computes it
-(XXH64, seed 42, each column's hash the next one's seed, a null leaves the seed as it is). Values
-are Python's for Spark's types, as user code yields them; a date may also come as days and a timestamp as
-microseconds since 1970. Neighbours: `plan.KeyedEdge` says which columns; the worker routes with it.
+(XXH64, seed 42, each column's hash the next one's seed, a null leaves the seed as it is; a struct is
+its fields). Values are Python's for Spark's types, as user code yields them; a date may also come as days and
+a timestamp as microseconds since 1970, and a struct is the sequence of its values. Neighbours:
+`plan.KeyedEdge` says which columns; the worker routes with it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import math
 import re
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xxhash import xxh64_intdigest
+
+from penstock.dataflow.type_names import nested, struct_fields
 
 SEED = 42
 CACHED_KEYS_MAX = 1 << 15
@@ -63,8 +66,9 @@ class Router:
     ) -> None:
         self.shards = shards
         self.table_version = table_version
-        self._encoders = tuple(_encoder(type_) for type_ in types)
-        self._convert = _conversion(types)
+        leaves = [leaf for type_ in types for leaf in _leaves(type_)]
+        self._encoders = tuple(_encoder(leaf) for leaf in leaves)
+        self._convert = _conversion(types, leaves)
         self._overrides: dict[Key, int] = {}
         for key, shard in (overrides or {}).items():
             if not 0 <= shard < shards or len(key) != len(types):
@@ -104,7 +108,8 @@ def spark_xxhash64(values: Sequence[object], types: Sequence[str]) -> int:
     ValueError for a type that cannot be part of a key.
     """
     hashed = SEED
-    for value, type_ in zip(values, types, strict=True):
+    leaves = [leaf for type_ in types for leaf in _leaves(type_)]
+    for value, type_ in zip(_flat(tuple(values), types), leaves, strict=True):
         encode = _encoder(type_)
         if value is not None:
             hashed = xxh64_intdigest(encode(value), hashed)
@@ -113,7 +118,7 @@ def spark_xxhash64(values: Sequence[object], types: Sequence[str]) -> int:
 
 def routable(type_: str) -> bool:
     """Whether a column of this type may be part of a key."""
-    return type_ in _ENCODERS or _DECIMAL.fullmatch(type_) is not None
+    return all(leaf in _ENCODERS or _DECIMAL.fullmatch(leaf) is not None for leaf in _leaves(type_))
 
 
 def _signed(unsigned: int) -> int:
@@ -227,20 +232,43 @@ _ENCODERS: dict[str, Encode] = {
 # --- values that a dict cannot tell apart as Spark does ----------------------------------------------
 
 
-def _conversion(types: Sequence[str]) -> Callable[[Key], Key] | None:
+def _conversion(types: Sequence[str], leaves: Sequence[str]) -> Callable[[Key], Key] | None:
     """What to make of a key before it is looked up, or None where it can stay as it is.
 
-    A bytearray has no hash; two datetimes with a time zone that differ in `fold` alone are equal to a dict.
+    A struct is laid open into its fields, the `leaves`: Spark hashes it as these, and a null one as none. A
+    bytearray has no hash; two datetimes with a time zone that differ in `fold` alone are equal to a dict.
     """
-    if not _COMPARABLE.keys() & set(types):
+    has_structs = list(types) != list(leaves)
+    if not has_structs and not _COMPARABLE.keys() & set(leaves):
         return None
-    converters = tuple(_COMPARABLE.get(type_) for type_ in types)
+    converters = tuple(_COMPARABLE.get(leaf) for leaf in leaves)
 
     def convert(key: Key) -> Key:
-        pairs = zip(key, converters, strict=True)
+        pairs = zip(_flat(key, types) if has_structs else key, converters, strict=True)
         return tuple(v if v is None or comparable is None else comparable(v) for v, comparable in pairs)
 
     return convert
+
+
+def _leaves(type_: str) -> list[str]:
+    """The types that a struct is made of; of any other type itself."""
+    kind, inner = nested(type_)
+    if kind != "struct":
+        return [type_]
+    return [leaf for _, field in struct_fields(inner) for leaf in _leaves(field)]
+
+
+def _flat(values: Key, types: Sequence[str]) -> Iterator[object]:
+    for value, type_ in zip(values, types, strict=True):
+        kind, inner = nested(type_)
+        if kind != "struct":
+            yield value
+        elif value is None:
+            yield from [None] * len(_leaves(type_))
+        elif isinstance(value, list | tuple):
+            yield from _flat(tuple(value), [field for _, field in struct_fields(inner)])
+        else:
+            raise TypeError(f"{value!r} is no sequence of a struct's values")
 
 
 def _comparable_timestamp(value: object) -> object:

@@ -13,7 +13,26 @@ from typing import Any
 
 import msgspec
 
-_ENCODER = msgspec.msgpack.Encoder()
+from penstock.errors import PermanentError
+
+_SHOWN_BYTES = 24
+
+
+class UnreadableEntry(PermanentError):
+    """An entry holds no rows that this code can read: it was damaged, or other code wrote it."""
+
+
+def _plain(value: object) -> object:
+    """A text of a class of its own, as numpy's is, as what it is; asked only where msgpack knows no type."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"{type(value).__name__} is no wire value")
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+
+pack = _ENCODER.encode
+"""Wire values -> msgpack. Raises UnicodeEncodeError for a text that is no Unicode."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -34,8 +53,14 @@ def encode_batch(timestamps_us: Sequence[int], rows: Sequence[Any]) -> bytes:
 
 
 def decode_batch(payload: bytes) -> Batch:
-    """Inverse of `encode_batch`. Raises msgspec.DecodeError for anything else."""
-    return _DECODER.decode(payload)
+    """Inverse of `encode_batch`. Raises UnreadableEntry for anything else."""
+    try:
+        return _DECODER.decode(payload)
+    except msgspec.DecodeError as error:
+        raise UnreadableEntry(
+            f"an entry of {len(payload)} bytes cannot be read ({error}); it begins with "
+            f"{payload[:_SHOWN_BYTES].hex(' ')}. Whatever wrote it, only a start anew goes on without it"
+        ) from error
 
 
 class _BatchTimes(msgspec.Struct, frozen=True, array_like=True, gc=False):

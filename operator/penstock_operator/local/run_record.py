@@ -16,8 +16,8 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -53,6 +53,8 @@ class RunRecord:
     identity: dict[str, str]
     shards: dict[str, tuple[str, ...]]
     sink_files: tuple[str, ...]
+    state: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Operator -> state variable -> what it was declared as, in words, in the runs before or in this one."""
 
     def next_run(self, shards: Mapping[str, Sequence[str]], sink_files: Sequence[str]) -> RunRecord:
         """The record of the run that resumes this one; new shards and files come on top."""
@@ -213,6 +215,38 @@ def decide_start(
             "Undo the change, or use --fresh to remove the state and start anew."
         )
     return Start.RESUME
+
+
+def check_state(
+    record: RunRecord,
+    declared: Mapping[str, Mapping[str, str]],
+    worked: Collection[str],
+    folder: Path,
+) -> RunRecord:
+    """The record with the state that the code declares now, by operator and variable. Pure.
+
+    `worked` are the operators that have worked on rows, and so may have state; variables of theirs that are
+    gone stay recorded, as their state does. Raises StateUnusableError for one that is declared as something
+    else. Tasks compare too, with what lies beside the state itself; here it is before anything starts.
+    """
+    before = {operator: record.state.get(operator, {}) for operator in worked}
+    changed = [
+        f"  {operator}, state {name!r}: was {before[operator][name]}, is {now}"
+        for operator in sorted(before)
+        for name, now in declared.get(operator, {}).items()
+        if before[operator].get(name, now) != now
+    ]
+    if changed:
+        listed = "\n".join(changed)
+        raise StateUnusableError(
+            f"The state in {folder} was declared as something else by the code that wrote it:\n{listed}\n"
+            "Give the variable a new name, undo the change, or use --fresh to start anew without the state."
+        )
+    merged = {
+        operator: {**before.get(operator, {}), **declared.get(operator, {})}
+        for operator in {*before, *declared}
+    }
+    return replace(record, state={operator: found for operator, found in merged.items() if found})
 
 
 def _holder(descriptor: int) -> int:

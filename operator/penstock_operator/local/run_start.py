@@ -11,7 +11,7 @@ import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -41,9 +41,11 @@ from penstock_operator.local.run_record import (
     Start,
     StateDirectory,
     StateUnusableError,
+    check_state,
     decide_start,
 )
 from penstock_operator.local.run_state import (
+    Result,
     RunState,
     StartSparkWorker,
     StartWorker,
@@ -81,6 +83,8 @@ class RunRequest:
     """The LatencySLAs to keep."""
     store_memory_bytes: int | None = None
     """What the private store may hold; None for a quarter of the machine's memory."""
+    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Operator -> state variable -> what the code declares it as, in words."""
 
 
 def run_topology(
@@ -118,6 +122,8 @@ def run_topology(
             _check_store_kept(store, record, directory.folder)
         _create_shards(store, plan, shards_now)
         measured = _measure(store, record.shards)
+        record = check_state(record, request.state, _worked(record, measured), directory.folder)
+        directory.write(record)
         shards = _shards_to_run(plan, record.shards, shards_now, measured)
         fleet = LocalFleet(directory.workers_folder, token, command)
         stack.callback(fleet.close)
@@ -167,6 +173,9 @@ def run_topology(
         for promise, _ in policies:
             run.tell(_promised(promise))
         summary = run.run()
+        if summary.result == Result.FAILED:
+            logs = f"The logs of the workers are in {directory.workers_folder}."
+            summary = replace(summary, message=f"{summary.message.rstrip()}\n{logs}")
         return replace(summary, slas=tuple(_with_picture(sla, directory.folder) for sla in summary.slas))
 
 
@@ -282,6 +291,15 @@ def _measure(store: NodeStore, shards: Mapping[str, Sequence[str]]) -> dict[str,
     names = tuple(name for named in shards.values() for name in named)
     answers = store.call(Measure(names))
     return {name: known for name, known in zip(names, answers, strict=True) if known is not None}
+
+
+def _worked(record: RunRecord, measured: Mapping[str, ShardCounters]) -> set[str]:
+    """The operators that have committed something."""
+    return {
+        operator
+        for operator, shards in record.shards.items()
+        if any(shard in measured and measured[shard].commit for shard in shards)
+    }
 
 
 def _shards_to_run(

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
 from penstock_worker.part_size import READ_BYTES_MAX, TooMuch
-from penstock_worker.state import encoding
+from penstock_worker.state import declared, encoding
 from penstock_worker.state.cells import ListCell, MapCell
 
 Key = tuple[Any, ...]
@@ -53,11 +53,13 @@ class SplitValue:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A state variable: its kind (`encoding.VALUE`, `LIST`, `MAP`) and what its fields begin with."""
+    """A state variable: its kind (`encoding.VALUE`, `LIST`, `MAP`), what its fields begin with, and its
+    schemas as DDL, of a map those of keys and values."""
 
     name: str
     kind: bytes
     prefix: bytes
+    schemas: tuple[str, ...]
 
 
 class Record:
@@ -96,6 +98,11 @@ class ShardState:
         """Between `missing` and `committed`: nothing of it may leave the cache."""
         self.failure: OwnershipLost | StoreUnreachable | TooMuch | None = None
         """Why a load from within user code failed: the batch is void, whatever user code made of that."""
+        self.refusal = ""
+        """Why the code may not work on this state at all: it was declared as something else (`declared`)."""
+        self._is_declared = False
+        self._to_note: bytes | None = None
+        self._is_noting = False
         self.alone = False
         """The batch is a single row: it may read as much as it likes."""
         self.taken_bytes = 0
@@ -138,12 +145,19 @@ class ShardState:
             return None
         most = max(1, LOAD_FIELDS_MAX // len(self._variables))
         self._loading, self._awaiting = absent[:most], absent[most:]
-        return self._load_of(self._loading)
+        load = self._load_of(self._loading)
+        return load if self._is_declared else replace(load, fields=(declared.FIELD, *load.fields))
 
     def loaded(self, load: Load, answer: object) -> None:
         """Take the answer to `missing`'s load. Raises OwnershipLost when it is no list of values."""
         if not isinstance(answer, list):
             raise OwnershipLost(load.shard, answer)
+        if not self._is_declared:
+            self._is_declared = True
+            noted: bytes | None = answer[0]
+            self.refusal = self._cache.declaration.refusal(noted)
+            self._to_note = self._cache.declaration.to_note(noted)
+            answer = answer[1:]
         rest = self._fill(self._loading, answer)
         if rest:
             self._awaiting = [*rest, *self._awaiting]
@@ -178,6 +192,9 @@ class ShardState:
                 else:
                     writes.extend(value.writes())
             record.dirty = 0
+        if writes and self._to_note is not None:
+            writes.append(StateWrite(b"", declared.FIELD, self._to_note))
+            self._is_noting = True
         self.taken_bytes = sum(len(write.value or b"") for write in writes)
         return tuple(writes)
 
@@ -187,6 +204,8 @@ class ShardState:
 
     def committed(self) -> None:
         """The store has what `take_writes` said; the cache may let it go again."""
+        if self._is_noting:
+            self._to_note, self._is_noting = None, False
         self._measure(self._dirty)
         self._measure(self._grown)
         self._end_batch()
@@ -194,6 +213,7 @@ class ShardState:
 
     def rollback(self) -> None:
         """Forget what was changed since the last commit; the batch may be worked on anew, or given up."""
+        self._is_noting = False
         dirty, self._dirty = self._dirty, []
         for record in dirty:
             self._account(-record.bytes)
@@ -365,6 +385,7 @@ class StateCache:
         bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         self.variables = tuple(variables)
+        self.declaration = declared.Declaration((v.name, v.kind, v.schemas) for v in self.variables)
         self.pack_key = encoding.key_packer(key_types)
         self.load = load
         self.bytes = 0

@@ -21,9 +21,11 @@ _END = object()
 class Cursor:
     """The shard and the grouping key that state calls go to; set before user code is called."""
 
-    __slots__ = ("iterators", "record", "shard")
+    __slots__ = ("doing", "iterators", "record", "shard")
 
     def __init__(self) -> None:
+        self.doing = "init"
+        """What is called on the processor where that is no work on a key."""
         self.shard: ShardState | None = None
         self.record: Record | None = None
         self.iterators: dict[str, tuple[Any, Iterator[Any]]] = {}
@@ -70,8 +72,9 @@ class _Client:
     def _here(self) -> tuple[ShardState, Record]:
         shard, record = self._cursor.shard, self._cursor.record
         if shard is None or record is None:
+            used = f" and is used in {self._cursor.doing}" if self._cursor.doing else ""
             raise StateMisuse(
-                f"state {self._name!r} belongs to a key; it can be used only while handleInputRows runs"
+                f"state {self._name!r} belongs to a key{used}; it can be used only while handleInputRows runs"
             )
         return shard, record
 

@@ -5,6 +5,7 @@ A shard's value hash holds, for every grouping key that has it, one field per st
     v + name + key -> value                 a value state
     l + name + key -> [chunks, [row, ...]]  a list state: full chunks elsewhere, and the rows behind them
     m + name + key -> count                 a map state: how many entries it has
+    s -> {name: [kind, schemas]}            what its variables were declared as (`declared`)
 
 A list's chunks and a map's entries lie in a collection of their own, which is called like the field; so
 the value hash names everything that a shard holds. In a collection a chunk's field is its packed
@@ -20,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.store import codec
 from penstock.store.port import StateWrite
 
 VALUE = b"v"
@@ -34,11 +36,10 @@ LIST_CHUNK_BYTES = 1024
 """A commit rewrites at most about this much of a list that was appended to."""
 
 _SPLIT = b"\xc1"
-_ENCODER = msgspec.msgpack.Encoder()
 _HEADER = msgspec.msgpack.Decoder(int)
 
-pack = _ENCODER.encode
-"""Plain values -> msgpack."""
+pack = codec.pack
+"""Plain values -> msgpack. Raises UnicodeEncodeError for a text that is no Unicode."""
 
 
 def field_prefix(kind: bytes, name: str) -> bytes:
@@ -48,6 +49,8 @@ def field_prefix(kind: bytes, name: str) -> bytes:
 
 def key_packer(types: Sequence[str]) -> Callable[[tuple[Any, ...]], bytes]:
     """Packs grouping keys (wire values) with columns of these types, equal keys to equal bytes."""
+    if any(type_.startswith("struct<") and ("double" in type_ or "float" in type_) for type_ in types):
+        return lambda key: pack(_with_one_zero(key))
     floats = [type_ in ("double", "float") for type_ in types]
     if not any(floats):
         return pack
@@ -58,6 +61,12 @@ def key_packer(types: Sequence[str]) -> Callable[[tuple[Any, ...]], bytes]:
         return pack([v + 0.0 if is_float and v is not None else v for v, is_float in pairs])
 
     return pack_floats
+
+
+def _with_one_zero(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_with_one_zero(part) for part in value]
+    return value + 0.0 if isinstance(value, float) else value
 
 
 def chunk_field(number: int) -> bytes:

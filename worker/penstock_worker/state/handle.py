@@ -15,13 +15,18 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
     ValueState,
 )
+from pyspark.sql.types import DataType, StructType
 
+from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.errors import PermanentError
-from penstock_worker.spark_types import schema_of
+from penstock_worker.spark_types import UnknownType, schema_of
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
 from penstock_worker.state.clients import Cursor, ListClient, MapClient, ValueClient
 from penstock_worker.state.shapes import StateMisuse, StateShape
+
+_VALUE_EXAMPLE = "value"
+_KEY_EXAMPLE = "key"
 
 
 class NotCarriedYet(PermanentError):
@@ -47,22 +52,26 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
     def seal(self) -> None:
         """`init` is over: no variable may be declared any more."""
         self._sealed = True
+        self.cursor.doing = ""
 
     def getValueState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ValueState:
-        slot = self._declare(encoding.VALUE, stateName, ttlDurationMs)
-        client = ValueClient(self.cursor, slot, stateName, _shape(stateName, schema))
+        shape = _shape(stateName, schema, _VALUE_EXAMPLE)
+        slot = self._declare(encoding.VALUE, stateName, ttlDurationMs, shape)
+        client = ValueClient(self.cursor, slot, stateName, shape)
         return ValueState(client, stateName)
 
     def getListState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ListState:
-        slot = self._declare(encoding.LIST, stateName, ttlDurationMs)
-        client = ListClient(self.cursor, slot, stateName, _shape(stateName, schema))
+        shape = _shape(stateName, schema, _VALUE_EXAMPLE)
+        slot = self._declare(encoding.LIST, stateName, ttlDurationMs, shape)
+        client = ListClient(self.cursor, slot, stateName, shape)
         return ListState(client, stateName)
 
     def getMapState(
         self, stateName: str, userKeySchema: object, valueSchema: object, ttlDurationMs: int | None = None
     ) -> MapState:
-        slot = self._declare(encoding.MAP, stateName, ttlDurationMs)
-        keys, values = _shape(stateName, userKeySchema), _shape(stateName, valueSchema)
+        keys = _shape(stateName, userKeySchema, _KEY_EXAMPLE)
+        values = _shape(stateName, valueSchema, _VALUE_EXAMPLE)
+        slot = self._declare(encoding.MAP, stateName, ttlDurationMs, keys, values)
         return MapState(MapClient(self.cursor, slot, stateName, keys, values), stateName)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
@@ -82,7 +91,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         """Answer a call that asks for something that is not there yet."""
         raise NotCarriedYet(not_yet(call, what))
 
-    def _declare(self, kind: bytes, name: str, ttl_ms: int | None) -> int:
+    def _declare(self, kind: bytes, name: str, ttl_ms: int | None, *shapes: StateShape) -> int:
         if self._sealed:
             raise StateMisuse(
                 f"state {name!r} is declared outside of init(); state is declared in init() only"
@@ -93,9 +102,27 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
             raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
         if ttl_ms is not None:
             self.refuse(f"ttlDurationMs={ttl_ms} of state {name!r}", "time to live")
-        self.variables.append(Variable(name, kind, encoding.field_prefix(kind, name)))
+        schemas = tuple(shape.ddl for shape in shapes)
+        self.variables.append(Variable(name, kind, encoding.field_prefix(kind, name), schemas))
         return len(self.variables) - 1
 
 
-def _shape(name: str, schema: object) -> StateShape:
-    return StateShape(f"state {name!r}", schema_of(schema))
+def _shape(name: str, schema: object, example: str) -> StateShape:
+    what = f"state {name!r}"
+    try:
+        return StateShape(what, schema_of(schema))
+    except (InvalidSchema, UnknownType) as error:
+        raise StateMisuse(f"{what}: {error}{_hint(schema, example)}") from None
+
+
+def _hint(schema: object, example: str) -> str:
+    """A type without a column, which Spark refuses too, is what one forgets first."""
+    if isinstance(schema, DataType) and not isinstance(schema, StructType):
+        schema = schema.simpleString()
+    if not isinstance(schema, str):
+        return ""
+    try:
+        parse_schema(f"{example} {schema}")
+    except InvalidSchema:
+        return ""
+    return f'. A column needs a name and a type: write "{example} {schema}"'

@@ -17,7 +17,7 @@ from penstock.errors import PermanentError
 from penstock_worker.rows import list_checker, row_class
 from penstock_worker.spark_types import spark_type
 from penstock_worker.state.encoding import pack
-from penstock_worker.wire import Misfit, nullable, shown, wire_type
+from penstock_worker.wire import Misfit, has_no_dict, nullable, shown, wire_type
 
 Values = tuple[Any, ...]
 
@@ -36,6 +36,12 @@ class StateShape:
     def __init__(self, what: str, schema: Schema) -> None:
         self._what = what
         self._schema = schema
+        for column in schema.columns:
+            if has_no_dict(spark_type(column.type)):
+                raise StateMisuse(
+                    f"{what}, column {column.name!r}, is {column.type}: state hands a map out as a dict, "
+                    "which cannot have such keys; give a map with other keys, or a list of structs"
+                )
         self._columns = [wire_type(spark_type(column.type)) for column in schema.columns]
         checked = tuple.__class_getitem__(tuple(nullable(column.checked) for column in self._columns))
         plain = all(column.plain for column in self._columns)
@@ -48,15 +54,17 @@ class StateShape:
         ]
         self._row_class = row_class(schema)
 
+    @property
+    def ddl(self) -> str:
+        return self._schema.ddl()
+
     def packed(self, values: object) -> bytes:
         """A tuple, list or Row of user values, by position, packed. Raises StateMisuse."""
         if self._check is not None:
             try:
                 return pack(self._check([values])[0])
-            except msgspec.ValidationError:
-                pass  # numbers of numpy, or a value to be named
-            except UnicodeEncodeError as error:
-                raise StateMisuse(f"{self._what} holds a text that is no Unicode: {error}") from None
+            except (msgspec.ValidationError, ValueError):
+                pass  # numbers of numpy, or a value to be named, such as a text that is no Unicode
         return pack(self._wire_values(values))
 
     def values(self, raw: bytes) -> Values:
