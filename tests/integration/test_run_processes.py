@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -52,9 +53,35 @@ class Command:
     def end(self) -> int:
         return self.process.wait(60)
 
+    def tree(self) -> list[psutil.Process]:
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def sentinel(self) -> psutil.Process:
+        """Waits for one that is about to be replaced."""
+        found: list[psutil.Process] = []
+
+        def look() -> bool:
+            found[:] = [p for p in self.tree() if is_sentinel(p)]
+            return len(found) == 1
+
+        eventually(look)
+        return found[0]
+
     def children(self, part: str) -> list[psutil.Process]:
         """Processes of this run whose command line holds `part`."""
-        return [p for p in running_in(self.folder) if part in " ".join(p.cmdline())]
+        found = []
+        for process in running_in(self.folder):
+            with suppress(psutil.Error):
+                if part in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
+
+def is_sentinel(process: psutil.Process) -> bool:
+    try:
+        return "sentinel" in " ".join(process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def running_in(folder: Path) -> list[psutil.Process]:
@@ -165,6 +192,75 @@ def test_nothing_outlives_a_killed_run_and_the_next_one_goes_on(commands: Comman
 def test_nothing_outlives_a_killed_run_when_there_is_no_next_one(commands: Commands) -> None:
     run = commands.start()
     run.wait_for_rows(20)
+    run.process.kill()
+    run.process.wait()
+    eventually(lambda: not running_in(commands.folder))
+
+
+def test_a_store_that_is_killed_again_as_it_starts_is_started_until_it_stays(commands: Commands) -> None:
+    run = commands.start()
+    run.wait_for_rows(20)
+    killed: set[int] = set()
+    while len(killed) < 4:
+        servers = run.children("redis-server")
+        for server in servers:
+            with suppress(psutil.NoSuchProcess):
+                server.kill()
+                killed.add(server.pid)
+    assert run.end() == 0, run.told()
+    assert sorted(run.names()) == EXPECTED
+
+
+def test_a_store_that_stands_still_is_replaced_within_seconds(commands: Commands) -> None:
+    run = commands.start()
+    run.wait_for_rows(20)
+    run.children("redis-server")[0].suspend()
+    began_s = time.monotonic()
+    eventually(lambda: "it is started again" in run.told())
+    run.wait_for_rows(100)
+    assert time.monotonic() - began_s < 20
+    assert run.end() == 0, run.told()
+    assert sorted(run.names()) == EXPECTED
+
+
+def test_two_interrupts_end_a_run_at_once_while_its_store_stands_still(commands: Commands) -> None:
+    run = commands.start()
+    run.wait_for_rows(20)
+    server = run.children("redis-server")[0]
+    server.suspend()
+    began_s = time.monotonic()
+    run.process.send_signal(signal.SIGINT)
+    eventually(lambda: "told to stop" in run.told())
+    # As soon as the next server is there it stands still as well.
+    for other in run.children("redis-server"):
+        with suppress(psutil.NoSuchProcess):
+            other.suspend()
+    run.process.send_signal(signal.SIGINT)
+    assert run.end() == 0, run.told()
+    assert time.monotonic() - began_s < 8
+    assert not running_in(commands.folder)
+    second = commands.start()
+    assert second.end() == 0, second.told()
+    assert set(run.names()) | set(second.names()) == set(EXPECTED)
+
+
+def test_nothing_outlives_a_run_that_is_killed_together_with_its_sentinel(commands: Commands) -> None:
+    run = commands.start()
+    run.wait_for_rows(20)
+    everything = run.tree()
+    for process in (run.sentinel(), psutil.Process(run.process.pid)):
+        process.kill()
+    run.process.wait()
+    eventually(lambda: not running_in(commands.folder))
+    assert not [process for process in everything if process.is_running()]
+
+
+def test_a_killed_sentinel_is_replaced_and_the_next_one_does_its_work(commands: Commands) -> None:
+    run = commands.start()
+    run.wait_for_rows(20)
+    first = run.sentinel()
+    first.kill()
+    eventually(lambda: first not in run.tree() and run.sentinel() != first)
     run.process.kill()
     run.process.wait()
     eventually(lambda: not running_in(commands.folder))

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from penstock.api.worker_launch import EXIT_JVM_GONE
-from penstock_worker.standing_rule import look_at
+from penstock.process_look import STOPPED, look_at
 from penstock_worker.task_ends import TaskEnds
 
 _LOOK_S = 1.0
@@ -70,7 +70,7 @@ class JvmWatch:
             seen = look_at(pid)
             if seen is None:
                 self._ends.daemons.discard(pid)
-            elif seen.state == "T":
+            elif seen.state == STOPPED:
                 stopped[pid] = self._stopped.get(pid, 0) + 1
                 if stopped[pid] >= STANDS_LOOKS:
                     with suppress(ProcessLookupError):

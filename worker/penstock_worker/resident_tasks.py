@@ -21,12 +21,13 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from penstock.process_look import STOPPED, look_at
 from penstock_worker.crash_words import crash_words, killed_by_cgroup, told_by_run
 from penstock_worker.resident_task import ResidentTask
 from penstock_worker.spark_places import PlaceAway, Places
 from penstock_worker.standby import StandbyDoor, StandbyLaunch, hand_over, run_standby_task
 from penstock_worker.standby_rule import StandbyRule
-from penstock_worker.standing_rule import Patience, StandingRule, look_at
+from penstock_worker.standing_rule import Patience, StandingRule
 from penstock_worker.task import run_resident_task
 from penstock_worker.task_ends import TaskEnds
 from penstock_worker.task_launch import TaskLaunch
@@ -176,7 +177,7 @@ class ResidentTasks:
             doublings = self._patience.doublings(seen.shard)
             if not watched.rule.is_standing(now_us, look, doublings):
                 return False
-            if look.state != "T":
+            if look.state != STOPPED:
                 self._patience.taken(seen.shard, now_us)
             return True
 

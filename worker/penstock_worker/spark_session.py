@@ -32,6 +32,11 @@ DATAFRAME_JOBS_MAX = 2
 """Slots beside those of resident tasks, for jobs on DataFrames."""
 TASK_SLOTS_MIN = 256
 """More than a worker's cores are worth: `tasks` and `cores` of a topology change, the session stays."""
+_TELL_ENDS = (
+    "org.apache.spark.api.python.PythonRunner",
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
 _LOOPBACK = "127.0.0.1"
 _END_S = 1.0
 HEAP_MIB = 512
@@ -111,4 +116,12 @@ def _session(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
     )
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _silence(session.sparkContext)
     return session
+
+
+def _silence(context: SparkContext) -> None:
+    """Spark says nothing of a task's end: the main process tells it, in a sentence, to whom it concerns."""
+    log4j = context._jvm.org.apache.logging.log4j  # noqa: SLF001 - pyspark has one level for all
+    for name in _TELL_ENDS:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

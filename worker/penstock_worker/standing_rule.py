@@ -10,7 +10,7 @@ Neighbours: `resident_tasks` looks, `running_executor` gives the shards of who s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from penstock.process_look import RUNNABLE, STOPPED, ProcessLook
 
 STOPPED_US = 2_000_000
 """For a process that was stopped (SIGSTOP): it does not go on by itself."""
@@ -23,15 +23,6 @@ UNBORN_US = 30_000_000
 LOOK_US_MAX = 1_000_000
 """A longer time between two looks counts as this much: whoever looks may have stood still as well."""
 DOUBLINGS_MAX = 6
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessLook:
-    """A process at one moment: the state of /proc/PID/stat (T: stopped, R: runs or may run), and the time
-    that it has worked, in the kernel's ticks."""
-
-    state: str
-    worked_ticks: int
 
 
 class StandingRule:
@@ -62,10 +53,10 @@ class StandingRule:
     def is_standing(self, now_us: int, look: ProcessLook, doublings: int) -> bool:
         """With how often its work was taken for standing before."""
         passed_us = self._passed_us(now_us)
-        is_working = look.state == "R" or look.worked_ticks != self._worked_ticks
+        is_working = look.state == RUNNABLE or look.worked_ticks != self._worked_ticks
         self._worked_ticks = look.worked_ticks
         self._still_us += passed_us
-        self._stopped_us = self._stopped_us + passed_us if look.state == "T" else 0
+        self._stopped_us = self._stopped_us + passed_us if look.state == STOPPED else 0
         self._idle_us = 0 if is_working else self._idle_us + passed_us
         patience = 1 << min(doublings, DOUBLINGS_MAX)
         return (
@@ -96,13 +87,3 @@ class Patience:
             name: known for name, known in self._taken.items() if now_us - known[1] < self._KEPT_US
         }
         self._taken[shard] = (self.doublings(shard) + 1, now_us)
-
-
-def look_at(pid: int) -> ProcessLook | None:
-    """None when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            fields = file.read().rpartition(") ")[2].split()
-    except OSError:
-        return None
-    return ProcessLook(fields[0], int(fields[11]) + int(fields[12]))
