@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from fleet_harness import eventually
+from run_harness import left_running
 from stand_in_run import expected_names
 from stand_in_workers import PROCESS_RECORDS
 
@@ -79,7 +80,7 @@ class Command:
 
 def is_sentinel(process: psutil.Process) -> bool:
     try:
-        return "sentinel" in " ".join(process.cmdline())
+        return "local.sentinel" in " ".join(process.cmdline())
     except psutil.Error:
         return False
 
@@ -252,12 +253,15 @@ def test_nothing_outlives_a_run_that_is_killed_together_with_its_sentinel(comman
         process.kill()
     run.process.wait()
     eventually(lambda: not running_in(commands.folder))
-    assert not [process for process in everything if process.is_running()]
+    assert left_running(everything) == []
 
 
 def test_a_killed_sentinel_is_replaced_and_the_next_one_does_its_work(commands: Commands) -> None:
     run = commands.start()
     run.wait_for_rows(20)
+    # The run must not end meanwhile.
+    for worker in ("w0.json", "w1.json"):
+        run.children(worker)[0].suspend()
     first = run.sentinel()
     first.kill()
     eventually(lambda: first not in run.tree() and run.sentinel() != first)

@@ -314,22 +314,22 @@ class LocalRun:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """In order; what the store is too far away for waits, and all behind it, but for stops."""
+        """In order; what the store is too far away for waits, and all behind it that needs it."""
         while self._todo:
             if not self._keeper.answers:
-                self._stop_now()
+                self._do_without_store()
                 return
             try:
                 self._do(self._todo[0])
             except (StoreUnreachable, StoreFull) as error:
                 self._note_trouble(error)
-                self._stop_now()
+                self._do_without_store()
                 return
             except WorkerNotStartedError as error:
                 if self._state.working_since_s is None:
                     raise
                 self._note_not_started(error)
-                self._stop_now()
+                self._do_without_store()
                 return
             self._todo.popleft()
 
@@ -339,9 +339,9 @@ class LocalRun:
             self._not_started = str(error)
             self.tell(f"{error} It is tried again.", is_trouble=True)
 
-    def _stop_now(self) -> None:
-        """Stops need no store."""
-        for action in [action for action in self._todo if isinstance(action, StopWorker)]:
+    def _do_without_store(self) -> None:
+        """Stops need no store, nor does what people are told."""
+        for action in [action for action in self._todo if isinstance(action, StopWorker | Say)]:
             self._do(action)
             self._todo.remove(action)
 
