@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import FetchedShard, Load
+from penstock_worker.part_size import ONE_ROW, Held
 from penstock_worker.stage_work import Rest, StageWork, Work
 from penstock_worker.state.cache import Key, ShardState
 from penstock_worker.task_note import TaskNote
@@ -47,6 +48,8 @@ class NotedRunner(ProcessorRunner):
 
     note: TaskNote
 
-    def run(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> list[tuple[Any, ...]]:
+    def run(
+        self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
+    ) -> list[tuple[Any, ...]]:
         self.note.comes_to(shown(key))
-        return super().run(state, key, rows, now_ms)
+        return super().run(state, key, rows, now_ms, held)
