@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -17,6 +13,7 @@ import pytest
 
 from fleet_harness import eventually
 from run_harness import left_running
+from run_processes import Commands, running_in
 from stand_in_run import expected_names
 from stand_in_workers import PROCESS_RECORDS
 
@@ -24,99 +21,10 @@ pytestmark = pytest.mark.integration
 EXPECTED = expected_names(PROCESS_RECORDS)
 
 
-class Command:
-    """One run in `folder`; what it printed is in its files."""
-
-    def __init__(self, folder: Path, number: int, *arguments: str) -> None:
-        self.folder = folder
-        self.stdout = folder / f"stdout-{number}"
-        self.stderr = folder / f"stderr-{number}"
-        program = Path(__file__).parents[1] / "stand_in_run.py"
-        with self.stdout.open("wb") as stdout, self.stderr.open("wb") as stderr:
-            self.process = subprocess.Popen(
-                [sys.executable, str(program), str(folder), *arguments],
-                stdout=stdout,
-                stderr=stderr,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            )
-
-    def names(self) -> list[str]:
-        whole = self.stdout.read_text().rpartition("\n")[0]
-        return [json.loads(line)["name"] for line in whole.splitlines()]
-
-    def told(self) -> str:
-        return self.stderr.read_text()
-
-    def wait_for_rows(self, count: int) -> None:
-        eventually(lambda: len(self.names()) >= count or self.process.poll() is not None)
-        assert self.process.poll() is None, self.told()
-
-    def end(self) -> int:
-        return self.process.wait(60)
-
-    def tree(self) -> list[psutil.Process]:
-        return psutil.Process(self.process.pid).children(recursive=True)
-
-    def sentinel(self) -> psutil.Process:
-        """Waits for one that is about to be replaced."""
-        found: list[psutil.Process] = []
-
-        def look() -> bool:
-            found[:] = [p for p in self.tree() if is_sentinel(p)]
-            return len(found) == 1
-
-        eventually(look)
-        return found[0]
-
-    def children(self, part: str) -> list[psutil.Process]:
-        """Processes of this run whose command line holds `part`."""
-        found = []
-        for process in running_in(self.folder):
-            with suppress(psutil.Error):
-                if part in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
-
-
-def is_sentinel(process: psutil.Process) -> bool:
-    try:
-        return "local.sentinel" in " ".join(process.cmdline())
-    except psutil.Error:
-        return False
-
-
-def running_in(folder: Path) -> list[psutil.Process]:
-    """Whatever was started for a run in `folder`: store and workers name it in their command lines."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            line = " ".join(process.cmdline())
-        except psutil.Error:
-            continue
-        if str(folder) in line and "stand_in_run" not in line:
-            found.append(process)
-    return found
-
-
-class Commands:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.started: list[Command] = []
-
-    def start(self, *arguments: str) -> Command:
-        self.started.append(Command(self.folder, len(self.started), *arguments))
-        return self.started[-1]
-
-
 @pytest.fixture
 def commands(tmp_path: Path) -> Iterator[Commands]:
-    all_of_them = Commands(tmp_path)
-    yield all_of_them
-    for command in all_of_them.started:
-        if command.process.poll() is None:
-            command.process.kill()
-            command.process.wait()
-    eventually(lambda: not running_in(tmp_path))
+    with Commands(tmp_path).all() as started:
+        yield started
 
 
 def test_a_run_prints_every_row_once_and_leaves_nothing_running(commands: Commands) -> None:

@@ -50,7 +50,7 @@ from penstock_operator.local.run_decisions import (
     want_worker,
     warm_workers,
 )
-from penstock_operator.local.run_output import RunOutput
+from penstock_operator.local.run_output import DISK_FULL, RunOutput
 from penstock_operator.local.run_state import (
     Action,
     Backlog,
@@ -370,6 +370,10 @@ class LocalRun:
             if not self._extra_interrupts:
                 self._extra_interrupts = 2
                 self.tell("nobody reads the output any more")
+        except OSError as error:
+            # What finds no room is not delivered, and printed at a later look.
+            if error.errno not in DISK_FULL:
+                raise
 
     # --- latency SLAs -----------------------------------------------------------------------------
 
