@@ -80,6 +80,8 @@ class JvmWatch:
 
 def end_at_once(worker: str, why: str) -> None:
     """Leave this process from any thread, whatever the others wait for."""
-    sys.stderr.write(f"worker {worker}: {why}; the worker ends, to be started again\n")
-    sys.stderr.flush()
+    # The log may find no room.
+    with suppress(OSError):
+        sys.stderr.write(f"worker {worker}: {why}; the worker ends, to be started again\n")
+        sys.stderr.flush()
     os._exit(EXIT_JVM_GONE)
