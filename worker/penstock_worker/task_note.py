@@ -22,10 +22,11 @@ BEAT_S = 0.5
 _SIZE_BYTES = 4096
 _HEAD = struct.Struct("<16sqq")
 """Token, process id, beats."""
-_TEXT = struct.Struct("<HB")
-"""Length of the text, and whether it is what is worked on now."""
-_TEXT_AT = _HEAD.size + _TEXT.size
-_AT_WORK = _TEXT_AT - 1
+_TEXT = struct.Struct("<BHI")
+"""Before the text: whether it is what is worked on now, its length, and the shard's works."""
+_LENGTH = struct.Struct("<H")
+_AT_WORK = _HEAD.size
+_TEXT_AT = _AT_WORK + _TEXT.size
 _TEXT_BYTES_MAX = 1024
 _FAULT_BYTES_MAX = 16 << 10
 _MAIN_GONE = 70
@@ -71,10 +72,9 @@ class NotePage:
     def read(self) -> Noted:
         """What is there now; of a task that lives the text may be half of another one."""
         _, pid, beats = _HEAD.unpack_from(self._page)
-        length, at_work = _TEXT.unpack_from(self._page, _HEAD.size)
+        at_work, length, begun = _TEXT.unpack_from(self._page, _AT_WORK)
         text = bytes(self._page[_TEXT_AT : _TEXT_AT + min(length, _TEXT_BYTES_MAX)])
-        shard, works, key = [*text.decode("utf-8", errors="replace").split("\n", 2), "", ""][:3]
-        begun = int(works) if works.isdigit() else 0
+        shard, _, key = text.decode("utf-8", errors="replace").partition("\n")
         return Noted(pid, beats, shard, key, begun) if at_work else Noted(pid, beats, "", "", begun)
 
     def fault(self) -> str:
@@ -95,7 +95,7 @@ class TaskNote:
     def __init__(self, place: NotePlace | None, *, careful: bool = False) -> None:
         self._page = None if place is None else _opened(place)
         self.careful = careful and self._page is not None
-        self._at = ""
+        self._shard = b""
         self._works: dict[str, int] = {}
         self._ended = threading.Event()
         if self._page is None or place is None:
@@ -109,23 +109,24 @@ class TaskNote:
 
     def works_on(self, shard: str) -> None:
         """From here on, until `rests`."""
-        works = self._works[shard] = self._works.get(shard, 0) + 1
-        self._at = f"{shard}\n{works}"
-        self._write(self._at)
+        page = self._page
+        if page is not None:
+            works = self._works[shard] = self._works.get(shard, 0) + 1
+            text = self._shard = shard.encode()
+            page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), works) + text
 
     def comes_to(self, key: str) -> None:
         """The key of the shard's work that user code gets now."""
-        self._write(f"{self._at}\n{key}")
+        page = self._page
+        if page is not None:
+            text = (self._shard + b"\n" + key.encode("utf-8", "replace"))[:_TEXT_BYTES_MAX]
+            page[_TEXT_AT : _TEXT_AT + len(text)] = text
+            page[_AT_WORK + 1 : _AT_WORK + 3] = _LENGTH.pack(len(text))
 
     def rests(self) -> None:
         """No user code runs."""
         if self._page is not None:
             self._page[_AT_WORK] = 0
-
-    def _write(self, text: str) -> None:
-        if self._page is not None:
-            written = text.encode("utf-8", "replace")[:_TEXT_BYTES_MAX]
-            self._page[_HEAD.size : _TEXT_AT + len(written)] = _TEXT.pack(len(written), 1) + written
 
     def close(self) -> None:
         """No beat any more: the task is over."""
