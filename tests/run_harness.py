@@ -205,12 +205,23 @@ def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:
     return left
 
 
+def main_processes(run: Run, tasks: list[int]) -> set[int]:
+    """Of the workers that these tasks are in."""
+    above: set[int] = set()
+    for pid in tasks:
+        with suppress(psutil.NoSuchProcess):
+            above |= {process.pid for process in psutil.Process(pid).parents()}
+    return {row.pid for row in run.rows() if isinstance(row, WorkerRow)} & above
+
+
 @contextmanager
 def tasks_held(run: Run, operator: str) -> Iterator[None]:
-    """The tasks that now run an operator stand still meanwhile. Of a source: input is left, however long the
-    machine takes for what is awaited, and a paced one gives all that fell due by then at once."""
+    """The tasks that now run an operator stand still meanwhile, and their workers' main processes, which
+    would start others. Of a source: input is left, however long the machine takes for what is awaited, and a
+    paced one gives all that fell due by then at once."""
     wait_for(f"a task of {operator}", lambda: bool(run.tasks(operator)))
-    pids = [row.pid for row in run.tasks(operator)]
+    tasks = [row.pid for row in run.tasks(operator)]
+    pids = [*main_processes(run, tasks), *tasks]
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:

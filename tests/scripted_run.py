@@ -70,9 +70,17 @@ class Keeper:
 
     restarts = 0
     fault = ""
+    answers = True
+
+    def __init__(self) -> None:
+        self.to_tell: list[str] = []
 
     def keep(self) -> str:
         return self.fault
+
+    def news(self) -> list[str]:
+        told, self.to_tell = self.to_tell, []
+        return told
 
 
 def orders_shards(store: NodeStore) -> dict[str, Sequence[str]]:

@@ -38,6 +38,13 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def size(amount_bytes: float) -> str:
+    """Memory, such as "2.3 GiB"."""
+    if amount_bytes >= 1 << 30:
+        return f"{amount_bytes / (1 << 30):.1f} GiB"
+    return f"{amount_bytes / (1 << 20):.0f} MiB"
+
+
 def sparkline(values: Sequence[float | None], width: int) -> str:
     """The last `width` values as bars from zero to their highest; a gap where one is unknown."""
     shown = list(values)[-width:]

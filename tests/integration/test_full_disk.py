@@ -1,15 +1,25 @@
-"""`penstock run` where the disk of its state has no room left: a sentence, and nothing left running."""
+"""`penstock run` where the disk of its state has no room left: at its start a sentence and nothing left
+running, later on it waits."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from fleet_harness import eventually
 from penstock.api.inspected_code import InspectedCode
 from penstock_operator import checked_manifest
 from penstock_operator.cli import EXIT_CANNOT_RUN, main
+from run_processes import Commands
+from stand_in_run import expected_names
+from stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 
@@ -46,3 +56,51 @@ def test_a_file_of_the_state_that_finds_no_room_is_told(
     assert ended.exit_code == EXIT_CANNOT_RUN
     assert ended.output.splitlines()[-1].startswith(f"penstock: {told.format(state=state)}")
     assert "Traceback" not in ended.output
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 24 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "penstock-test", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("may not mount a small disk")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_disk_that_is_full_for_seconds_is_waited_for(small_disk: Path) -> None:
+    with Commands(small_disk, small_disk.parent).all() as commands:
+        run = commands.start()
+        run.wait_for_rows(20)
+        filler = small_disk / "filler"
+        fill(filler)
+        eventually(lambda: "is full: the run waits until there is room" in run.told())
+        assert run.process.poll() is None
+        filler.unlink()
+        eventually(lambda: "there is room on the disk" in run.told())
+        assert run.end() == 0, run.told()
+        assert sorted(run.names()) == expected_names(PROCESS_RECORDS)
+
+
+def test_a_run_that_waits_for_room_is_ended_by_an_interrupt(small_disk: Path) -> None:
+    with Commands(small_disk, small_disk.parent).all() as commands:
+        run = commands.start()
+        run.wait_for_rows(20)
+        fill(small_disk / "filler")
+        eventually(lambda: "is full: the run waits until there is room" in run.told())
+        run.process.terminate()
+        eventually(lambda: "told to stop" in run.told())
+        run.process.terminate()
+        assert run.end() == 0, run.told()
+
+
+def fill(file: Path) -> None:
+    """Until nothing more can be written."""
+    with file.open("wb", buffering=0) as out:
+        for size_bytes in (1 << 20, 1 << 12, 1):
+            with suppress(OSError):
+                while out.write(bytes(size_bytes)):
+                    pass
+    assert shutil.disk_usage(file.parent).free == 0

@@ -16,7 +16,7 @@ import pytest
 import redis
 
 import penstock_operator
-from penstock.store.port import Create, StoreFull, StoreUnreachable
+from penstock.store.port import Create, StoreDiskFull, StoreUnreachable
 from penstock.store.redis_store import RedisStore
 from penstock_operator.local.private_store import PrivateStore, PrivateStoreError, find_server
 from store_fixtures import private_store
@@ -269,5 +269,5 @@ def test_a_disk_that_fills_up_is_told_to_the_caller(tmp_path: Path, monkeypatch:
         client.call(Create("mid/0"))
         with redis.Redis.from_url(store.url) as admin:
             admin.bgrewriteaof()
-        with pytest.raises(StoreFull, match=r"disk.*free space.*No space left on device"):
+        with pytest.raises(StoreDiskFull, match=r"disk.*free space.*No space left on device"):
             create_until_refused(client)

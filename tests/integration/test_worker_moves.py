@@ -82,14 +82,17 @@ def worker_pid(nodes: Nodes, executor: ExecutorPlace) -> int:
 
 @contextmanager
 def input_held(nodes: Nodes) -> Iterator[None]:
-    """The source stands still meanwhile, so that words are left however long a worker takes to start."""
-    source = psutil.Process(task_pid(nodes, LINES))
-    source.suspend()
+    """The source stands still meanwhile, so that words are left however long a worker takes to start; and its
+    main process, which would start another one."""
+    held = [psutil.Process(worker_pid(nodes, LINES)), psutil.Process(task_pid(nodes, LINES))]
+    for process in held:
+        process.suspend()
     try:
         yield
     finally:
-        with suppress(psutil.NoSuchProcess):
-            source.resume()
+        for process in held:
+            with suppress(psutil.NoSuchProcess):
+                process.resume()
 
 
 def assert_exact(nodes: Nodes, expected: Counter[str]) -> None:

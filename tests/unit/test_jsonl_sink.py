@@ -11,7 +11,7 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import JsonlSink
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
-from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter
+from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter, SinkDiskFull
 
 SHARD = "count/17"
 ENTRIES = [
@@ -121,7 +121,9 @@ def test_a_full_disk_is_said_in_a_sentence(tmp_path: Path) -> None:
     writer = writer_of(tmp_path)
     writer.path(SHARD).parent.mkdir(parents=True)
     writer.path(SHARD).symlink_to("/dev/full")
-    with pytest.raises(PermanentError, match=r"no space is left for .*17\.jsonl; free some and run again"):
+    with pytest.raises(
+        SinkDiskFull, match=r"no space is left for .*17\.jsonl: free some; until then it waits"
+    ):
         writer.write(SHARD, b"", ENTRIES)
 
 

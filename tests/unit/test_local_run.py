@@ -14,6 +14,7 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
+from penstock_operator.fleet import WorkerNotStartedError
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.memory_fleet import MemoryFleet
@@ -268,3 +269,52 @@ def test_the_status_shows_rates_latencies_and_places() -> None:
     assert (count.workers, count.executors, count.tasks, count.shards) == (2, 2, 2, SHARDS)
     assert lines["shown"].shards is None
     assert [(w.name, w.state) for w in working.workers] == [("w0", "ready"), ("w1", "ready")]
+
+
+def test_a_store_that_does_not_answer_is_not_asked_and_its_figures_are_missing() -> None:
+    scene = Scene()
+    scene.output.tick_s = 0.0
+    asked: list[int] = []
+    pipeline = scene.store.pipeline
+
+    def count_calls(calls: Sequence[Request[Any]]) -> list[Any]:
+        asked.append(scene.ticks.waits)
+        return pipeline(calls)
+
+    scene.store.pipeline = count_calls  # type: ignore[method-assign]
+    scene.steps[20] = lambda: setattr(scene.keeper, "answers", False)
+    scene.steps[30] = lambda: setattr(scene.keeper, "answers", True)
+    assert scene.run.run().result is Result.FINISHED
+    assert not set(range(20, 30)) & set(asked)
+    away = [line for status in scene.output.statuses if status.store_away for line in status.operators]
+    assert away
+    assert {(line.rate_per_s, line.p50_ms, line.p99_ms, line.records, line.tasks) for line in away} == {
+        (None, None, None, None, None)
+    }
+    assert sorted(scene.printed()) == EXPECTED
+
+
+def test_what_the_keeper_of_the_store_has_to_say_is_told() -> None:
+    scene = Scene()
+    scene.steps[10] = lambda: scene.keeper.to_tell.append("the disk of /x is full")
+    scene.run.run()
+    assert scene.output.events.count("the disk of /x is full") == 1
+
+
+def test_a_worker_that_finds_no_room_to_start_again_is_tried_until_it_does() -> None:
+    scene = Scene()
+    launch, refused = scene._launch, []
+
+    def launch_with_room(start: StartWorker) -> None:
+        if start.attempt and len(refused) < 5:
+            refused.append(start.worker)
+            raise WorkerNotStartedError("Worker w1 cannot be started: free what it lacks.")
+        launch(start)
+
+    scene.run._launch = launch_with_room
+    scene.steps[20] = lambda: scene.fleet.die("w1")
+    assert scene.run.run().result is Result.FINISHED
+    assert len(refused) == 5
+    told = [text for text in scene.output.events if "It is tried again." in text]
+    assert told == ["Worker w1 cannot be started: free what it lacks. It is tried again."]
+    assert sorted(scene.printed()) == EXPECTED

@@ -214,7 +214,20 @@ def test_a_worker_that_reports_that_it_failed_stops_the_run() -> None:
     scene = RunScene(1)
     scene.ready("w0", "failed", "executor count-w0: no memory")
     scene.turn()
-    assert scene.state.message == "Worker w0 cannot go on: executor count-w0: no memory"
+    assert scene.state.message.startswith("Worker w0 cannot go on: executor count-w0: no memory\n")
+
+
+def test_what_a_worker_says_of_its_tasks_is_told_once() -> None:
+    scene = RunScene(1)
+    scene.all_ready()
+    for trouble in ("task count-w0.0 of count ended: killed", "task count-w0.0 of count stands still"):
+        for _ in range(3):
+            scene.ready("w0", "ready", trouble)
+            scene.turn(1.0)
+    assert [text for text in scene.said if "count-w0.0" in text] == [
+        "worker w0: task count-w0.0 of count ended: killed",
+        "worker w0: task count-w0.0 of count stands still",
+    ]
 
 
 def test_a_store_that_cannot_come_back_stops_the_run() -> None:

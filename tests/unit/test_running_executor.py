@@ -8,7 +8,7 @@ from penstock.dataflow.plan import Fanout, FilesSource, Stage, Tasks
 from penstock.dataflow.schema import Schema
 from penstock.store.port import Bounds, Owner
 from penstock_worker.resident_task import ResidentTask
-from penstock_worker.running_executor import DELAYED_KILL_US, RunningExecutor
+from penstock_worker.running_executor import CRASHES_MAX, DELAYED_KILL_US, RunningExecutor
 from penstock_worker.task_launch import TaskLaunch
 
 STAGE = Stage("count", FilesSource("*", "text", None), Tasks(1, 8, 1), Fanout(Schema(()), (), (), ()))
@@ -21,8 +21,14 @@ class Harness:
         self.started: list[ResidentTask] = []
         self.cancelled: list[ResidentTask] = []
         self.away: set[str] = set()
+        self.still: set[str] = set()
         self.executor = RunningExecutor(
-            "count-w0", "count", self._start, self.cancelled.append, lambda node: node not in self.away
+            "count-w0",
+            "count",
+            self._start,
+            self.cancelled.append,
+            lambda node: node not in self.away,
+            lambda task, _: task.launch.owner.ready in self.still,
         )
 
     def _start(self, index: int, node: str) -> ResidentTask:
@@ -150,8 +156,8 @@ def test_a_crash_loop_is_slowed_down_and_counted(harness: Harness):
             task.error = "boom"
             task.ended.set()
         now_us += 100_000
-    assert harness.executor.failures_max >= 5
-    assert harness.executor.last_error == "boom"
+    assert harness.executor.failure(5) == f"a task ended {len(harness.started)} times in a row; last: boom"
+    assert harness.executor.failure(len(harness.started) + 1) == ""
     assert len(harness.started) < 12
 
 
@@ -231,10 +237,74 @@ def test_remote_tasks_that_fail_do_not_make_the_executor_a_failed_one(harness: H
                 task.error = "its node went away"
                 task.ended.set()
     assert len(harness.started) > 4
-    assert (harness.executor.failures_max, harness.executor.last_error) == (0, "")
+    assert harness.executor.failure(1) == ""
 
 
 def test_where_there_are_more_tasks_than_shards_remote_ones_go_first(harness: Harness):
     harness.executor.assign(3, SHARDS[:2], (("n1", 1),))
     harness.turn(0)
     assert [task.launch.node for task in harness.started] == ["", ""]
+
+
+def test_the_shards_of_a_task_that_stands_still_go_to_the_others_at_once(harness: Harness):
+    harness.executor.assign(2, SHARDS)
+    harness.turn(0)
+    harness.still = {"r0"}
+    harness.turn(S, up={"r0", "r1"})
+    assert harness.tasks_of() == {"r1": 8}
+    assert "stands still" in harness.executor.trouble
+    assert len(harness.started) == 3, "another one starts in its place"
+    harness.turn(2 * S, up={"r0", "r1", "r2"})
+    assert harness.tasks_of() == {"r1": 4, "r2": 4}
+
+
+def test_another_task_starts_for_the_only_one_that_stands_still_and_that_one_is_ended(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    harness.turn(0)
+    harness.still = {"r0"}
+    harness.turn(S)
+    assert harness.tasks_of() == {"r1": 8}
+    assert not harness.cancelled
+    harness.turn(2 * S + DELAYED_KILL_US)
+    assert [task.launch.owner.ready for task in harness.cancelled] == ["r0"]
+
+
+def test_one_that_goes_on_in_time_retires_without_a_failure(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    harness.turn(0)
+    harness.still = {"r0"}
+    harness.turn(S)
+    harness.started[0].ended.set()
+    harness.turn(S + 1)
+    assert harness.tasks_of() == {"r1": 8}
+    assert not harness.cancelled
+    assert harness.executor.failure(1) == ""
+
+
+def crash(harness: Harness, shard: str, works: int) -> None:
+    """The last task's process is gone, at some work."""
+    task = harness.started[-1]
+    task.crashed, task.shard, task.works, task.error = True, shard, works, "killed by SIGKILL"
+    task.ended.set()
+
+
+def test_crashes_at_one_batch_make_the_executor_a_failed_one_whichever_task_has_it(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    for number in range(CRASHES_MAX):
+        harness.turn(number * 10 * S)
+        assert harness.executor.failure(99) == ""
+        crash(harness, "count/3", works=1)
+        harness.turn(number * 10 * S + 1)
+        assert harness.executor.has_crashed
+    told = harness.executor.failure(99)
+    assert told == f"tasks crashed {CRASHES_MAX} times in a row at shard count/3; last: killed by SIGKILL"
+
+
+def test_a_task_that_is_killed_again_and_again_while_it_gets_on_starts_at_once_each_time(harness: Harness):
+    harness.executor.assign(1, SHARDS)
+    for number in range(20):
+        harness.turn(number * 100)
+        assert len(harness.started) == number + 1
+        crash(harness, "" if number % 2 else "count/3", works=10)
+        harness.turn(number * 100 + 1)
+    assert harness.executor.failure(5) == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,20 @@ def test_entries_committed_but_not_written_are_written_by_the_next_owner(scene: 
 
 def _die(*_: object) -> None:
     raise SystemExit("killed between commit and write")
+
+
+def test_a_sink_whose_disk_is_full_is_waited_for(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+    def write_nothing(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    task = fed(scene).task("count", ["count/0", "count/1"])
+    with monkeypatch.context() as full:
+        full.setattr(os, "pwrite", write_nothing)
+        scene.turns(task)
+    assert scene.out() == []
+    assert scene.store.call(Failures()) == {}
+    scene.turns(task)
+    assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
 
 
 def test_user_code_that_raises_is_reported_once_and_nothing_of_its_batch_is_kept(scene: Scene):

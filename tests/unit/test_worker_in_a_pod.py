@@ -104,6 +104,9 @@ class PlainTasks:
     def cancel(self, task: ResidentTask) -> None:
         task.ended.set()
 
+    def is_standing(self, task: ResidentTask, now_us: int) -> bool:
+        return False
+
     def end(self) -> None:
         for task in self.started:
             task.ended.set()

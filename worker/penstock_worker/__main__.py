@@ -3,7 +3,7 @@
 Without a launch file it is the worker of a pod: the environment says what the file would (`worker_launch`).
 
 Exit codes: 0 stopped as asked, 1 it can never work (one sentence on stderr), 3 replaced by another start (a
-local worker only: in a cluster it waits).
+local worker only: in a cluster it waits), 4 its JVM has ended.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from penstock.api.compile import compile_topology
@@ -72,17 +73,23 @@ def _run(launch: WorkerLaunch) -> int:
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
     # Spark takes seconds to import and start: what can fail has failed before.
-    from penstock_worker.resident_tasks import ResidentTasks
+    from penstock_worker.jvm_watch import JvmWatch, end_at_once
+    from penstock_worker.resident_tasks import MemoryLimit, ResidentTasks
     from penstock_worker.spark_session import start_session
+    from penstock_worker.task_ends import TaskEnds
 
     announcer = _announcer(launch, plan, clock)
     if announcer is not None:
         announcer.start()
+    ends = TaskEnds()
     session = start_session(plan, launch)
+    jvm_watch = JvmWatch(session.jvm, partial(end_at_once, launch.worker), ends)
+    jvm_watch.start()
     vitals.resting("it is not enrolled yet")
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
-    resident = ResidentTasks(session.spark.sparkContext, session.places, watch.wake)
+    memory = MemoryLimit(f"{plan.memory_bytes / (1 << 20):.0f}Mi", launch.kills_file)
+    resident = ResidentTasks(session.spark.sparkContext, session.places, watch.wake, ends=ends, memory=memory)
     spark_master = session.master.url if session.master is not None else ""
     process = MainProcess(
         launch, plan, store, resident, watch, collector, clock, vitals, announcer, spark_master
@@ -93,12 +100,13 @@ def _run(launch: WorkerLaunch) -> int:
     try:
         process.run()
     finally:
+        jvm_watch.dismiss()
         resident.close()
         watch.stop()
         if announcer is not None:
             announcer.stop()
         store.close()
-        session.spark.stop()
+        session.stop()
     return 0
 
 

@@ -102,6 +102,8 @@ class MainProcess:
         self._executors: dict[str, RunningExecutor] = {}
         self._assigned: dict[str, AssignedExecutor] = {}
         self._loads = ShardLoads()
+        self._told: dict[str, str] = {}
+        self._trouble = ""
         self._starts = 0
         self._balance_us = 0
         self._report_us = 0
@@ -267,13 +269,23 @@ class MainProcess:
                     template=self._launch.template,
                     prints=self._stays,
                     node=node,
+                    careful=self._has_crashed(stage.operator),
                 )
             )
 
         resident = self._resident
         return RunningExecutor(
-            executor.executor, executor.operator, start, resident.cancel, resident.can_start
+            executor.executor,
+            executor.operator,
+            start,
+            resident.cancel,
+            resident.can_start,
+            resident.is_standing,
         )
+
+    def _has_crashed(self, operator: str) -> bool:
+        """A task of the operator's, here and not long ago."""
+        return any(e.has_crashed for e in self._executors.values() if e.operator == operator)
 
     def _shards_of(self, executor: str) -> tuple[str, ...]:
         assigned = self._assigned.get(executor)
@@ -321,11 +333,13 @@ class MainProcess:
     # --- what others see --------------------------------------------------------------------------
 
     def _report(self, tasks: Iterable[TaskRow]) -> None:
-        broken = [e for e in self._executors.values() if e.failures_max >= TASK_FAILURES_MAX]
-        if broken:
-            self._put_status("failed", f"executor {broken[0].name}: {broken[0].last_error}")
+        executors = self._executors.values()
+        failures = {e.operator: why for e in executors if (why := e.failure(TASK_FAILURES_MAX))}
+        if failures:
+            operator, why = min(failures.items())
+            self._put_status("failed", f"operator {operator}: {why}")
         else:
-            self._put_status("ready", "")
+            self._put_status("ready", self._news())
         shards: dict[str, dict[str, ShardCounters]] = {}
         for executor in self._assigned.values():
             counters = self._store.call(Measure(executor.shards))
@@ -334,6 +348,13 @@ class MainProcess:
         # Rows of an earlier start stay until a task of this one overwrites them.
         own = tuple(task for task in tasks if task.ready.endswith(f".{self._incarnation}"))
         self._collector.read(WorkerReading(own, shards))
+
+    def _news(self) -> str:
+        """The last trouble with a task that was not told before, for as long as there is no newer one."""
+        for name, executor in self._executors.items():
+            if executor.trouble != self._told.get(name, ""):
+                self._told[name] = self._trouble = executor.trouble
+        return self._trouble
 
     def _put_status(self, state: str, message: str) -> None:
         row = WorkerRow(

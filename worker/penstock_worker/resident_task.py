@@ -12,12 +12,18 @@ from penstock_worker.task_launch import TaskLaunch
 
 @dataclass(slots=True)
 class ResidentTask:
-    """`ended` is set once its Spark job is over, with `error` when it did not end well."""
+    """`ended` is set once its Spark job is over, with `error` when it did not end well. `shard` and `key` are
+    what its process crashed at, where that is known, `works` how many of the shard's batches it had begun by
+    then; a task that raised did not crash."""
 
     launch: TaskLaunch
     group: str
     ended: threading.Event = field(default_factory=threading.Event)
     error: str = ""
+    crashed: bool = False
+    shard: str = ""
+    key: str = ""
+    works: int = 0
 
 
 class TaskStarter(Protocol):
@@ -28,7 +34,11 @@ class TaskStarter(Protocol):
 
     def start(self, launch: TaskLaunch) -> ResidentTask: ...
 
-    def cancel(self, task: ResidentTask) -> None: ...
+    def cancel(self, task: ResidentTask) -> None:
+        """End it by force; returns at once, and may be called again."""
+
+    def is_standing(self, task: ResidentTask, now_us: int) -> bool:
+        """Whether a task has stood still for too long (`standing_rule`). To be asked every cycle."""
 
     def prepare(self, busy_share: float) -> None:
         """Called every cycle: tasks that others may come beside were busy for this share of their time."""

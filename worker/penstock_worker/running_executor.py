@@ -3,7 +3,8 @@
 The main process calls `assign` when the schedule changed and `turn` every cycle. Shards go only to tasks
 that are up (a starting one would let them wait), unless no task is up at all. A task that leaves is
 first named no longer, so that it retires by itself after its batch; if it does not, it is
-cancelled after the delay (N-Storm IV.A, delayed kill). A task's place is on the worker's own node, or on
+cancelled after the delay (N-Storm IV.A, delayed kill). A task that stands still is one that leaves, and
+another one starts in its place. A task's place is on the worker's own node, or on
 another one (Elasticutor's remote tasks); one on a node that is away waits for it, and its shards are the
 others'.
 """
@@ -23,6 +24,11 @@ _LOG = logging.getLogger(__name__)
 DELAYED_KILL_US = 2_000_000
 RESTART_DELAYS_US = (0, 200_000, 1_000_000, 5_000_000)
 HEALTHY_AFTER_US = 30_000_000
+PROGRESS_WORKS = 3
+"""A task that crashes at so many batches of a shard after its start, or more, has brought the shard on: it is
+not the same batch that all crash at."""
+CRASHES_MAX = 5
+"""In a row at one shard without such progress, none later than `HEALTHY_AFTER_US` after the one before."""
 
 
 @dataclass(slots=True)
@@ -39,9 +45,22 @@ class _Slot:
     leaving_us: int | None = None
 
 
+@dataclass(slots=True)
+class _Crashes:
+    """In a row at one shard, whichever task was at it."""
+
+    last_us: int
+    error: str
+    count: int = 1
+
+
+def _never(_task: ResidentTask, _now_us: int) -> bool:
+    return False
+
+
 class RunningExecutor:
     """`start(index, node)` launches a resident task for a slot, `cancel(task)` kills one; `can_start(node)`
-    says whether the node is there."""
+    says whether the node is there, `is_standing(task, now_us)` whether a task stands still."""
 
     def __init__(
         self,
@@ -50,17 +69,22 @@ class RunningExecutor:
         start: Callable[[int, str], ResidentTask],
         cancel: Callable[[ResidentTask], None],
         can_start: Callable[[str], bool],
+        is_standing: Callable[[ResidentTask, int], bool] = _never,
     ) -> None:
         self.name = name
         self.operator = operator
         self._start = start
         self._cancel = cancel
         self._can_start = can_start
+        self._is_standing = is_standing
         self._slots: dict[int, _Slot] = {}
         self._shards: tuple[str, ...] = ()
         self._wanted: dict[str, int] = {}
         self._mapping: dict[str, int] = {}
         self._able: set[int] = set()
+        self._crashes: dict[str, _Crashes] = {}
+        self.trouble = ""
+        """The last task's end that nobody asked for, in words; "" before the first."""
         self.last_balance: Balance[int] | None = None
 
     # --- what the schedule says ---------------------------------------------------------------
@@ -95,6 +119,7 @@ class RunningExecutor:
         than before; in between, only shards without a task get one.
         """
         self._reap(now_us)
+        self._leave_standing(now_us)
         self._size(now_us)
         for slot in self._slots.values():
             slot.up = slot.task is not None and slot.task.launch.owner.ready in up
@@ -110,13 +135,40 @@ class RunningExecutor:
             if slot.leaving_us is not None:
                 del self._slots[index]
                 continue
-            if now_us - slot.started_us > HEALTHY_AFTER_US:
+            ran_us = now_us - slot.started_us
+            if ran_us > HEALTHY_AFTER_US or task.works >= PROGRESS_WORKS:
                 slot.failures = 0
             delay_us = RESTART_DELAYS_US[min(slot.failures, len(RESTART_DELAYS_US) - 1)]
             slot.failures += 1
             slot.error = task.error
             slot.restart_us = now_us + delay_us
+            if task.crashed:
+                self._note_crash(task, now_us)
+            if task.error:
+                self.trouble = f"task {self.name}.{index} of {self.operator} ended: {task.error}"
             _LOG.warning("task %s.%d ended (%s); starts again", self.name, index, task.error or "retired")
+
+    def _note_crash(self, task: ResidentTask, now_us: int) -> None:
+        self._crashes = {
+            shard: known
+            for shard, known in self._crashes.items()
+            if now_us - known.last_us <= HEALTHY_AFTER_US
+        }
+        before = self._crashes.get(task.shard)
+        if before is None or task.works >= PROGRESS_WORKS:
+            self._crashes[task.shard] = _Crashes(now_us, task.error)
+        else:
+            before.last_us, before.error, before.count = now_us, task.error, before.count + 1
+
+    def _leave_standing(self, now_us: int) -> None:
+        """Its shards go to others, and it ends: by itself if it goes on in time."""
+        for index, slot in self._slots.items():
+            if slot.leaving_us is None and slot.task is not None and self._is_standing(slot.task, now_us):
+                slot.leaving_us = now_us
+                self.trouble = (
+                    f"task {self.name}.{index} of {self.operator} stands still; others take its shards"
+                )
+                _LOG.warning("%s", self.trouble)
 
     def _size(self, now_us: int) -> None:
         staying: dict[str, list[int]] = {node: [] for node in self._wanted}
@@ -197,13 +249,18 @@ class RunningExecutor:
         return not self._slots
 
     @property
-    def failures_max(self) -> int:
-        """Most failed starts in a row of one slot at home: without those elsewhere the executor goes on."""
-        return max((slot.failures for slot in self._slots.values() if not slot.node), default=0)
+    def has_crashed(self) -> bool:
+        """A task of it has, not long ago: the next ones had better note each key."""
+        return bool(self._crashes)
 
-    @property
-    def last_error(self) -> str:
-        """Why a task at home ended last, of the slot that failed most; "" when none did."""
+    def failure(self, failures_max: int) -> str:
+        """Why it cannot go on, "" while it can: tasks at home crashed at one place again and again, or ended
+        `failures_max` times in a row in one slot. Without tasks elsewhere it goes on."""
+        for shard, crashes in self._crashes.items():
+            if shard and crashes.count >= CRASHES_MAX:
+                return f"tasks crashed {crashes.count} times in a row at shard {shard}; last: {crashes.error}"
         at_home = (slot for slot in self._slots.values() if not slot.node)
         failed = max(at_home, key=lambda slot: slot.failures, default=None)
-        return failed.error if failed else ""
+        if failed is None or failed.failures < failures_max:
+            return ""
+        return f"a task ended {failed.failures} times in a row; last: {failed.error or 'without a reason'}"

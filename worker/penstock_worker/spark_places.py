@@ -9,6 +9,7 @@ its executors. Neighbours: `resident_tasks` starts jobs with these, `spark_clust
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from pyspark import RDD, SparkContext, TaskContext
 from pyspark.serializers import CPickleSerializer
 
 from penstock.errors import PermanentError
+from penstock_worker.jvm_watch import ending
 
 _ATTRIBUTE = "PENSTOCK_PLACE"
 ENV_PLACE = f"SPARK_EXECUTOR_ATTRIBUTE_{_ATTRIBUTE}"
@@ -64,10 +66,13 @@ class SparkPlaces:
         self._scala = context._jsc.sc()  # noqa: SLF001 - pyspark has no list of executors
         self._jvm = context._jvm  # noqa: SLF001
 
-    def await_home(self) -> None:
-        """Until the executor of this node is up. Raises PermanentError when it does not come."""
+    def await_home(self, jvm: subprocess.Popen[bytes]) -> None:
+        """Until the executor of this node is up. Raises PermanentError when it does not come, or the JVM
+        that is to start it ends."""
         deadline_s = time.monotonic() + HOME_S_MAX
         while not self.has(""):
+            if jvm.poll() is not None:
+                raise PermanentError(f"its JVM {ending(jvm.returncode)} as Spark started")
             if time.monotonic() > deadline_s:
                 raise PermanentError(f"no Spark executor has come up on this node within {HOME_S_MAX:.0f} s")
             time.sleep(_LOOK_S)
@@ -94,8 +99,8 @@ class SparkPlaces:
                 place = executor.attributes().get(_ATTRIBUTE)
                 if place.isDefined() and place.get() == node:
                     return f"executor_{executor.hostPort().rpartition(':')[0]}_{executor.id()}"
-        except Py4JError:
-            # It went while it was looked at.
+        except (Py4JError, OSError):
+            # It went while it was looked at; or the JVM did.
             return None
         return None
 

@@ -8,10 +8,14 @@ says where tasks run.
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -19,6 +23,7 @@ from penstock.api.spark_worker_launch import MASTER_PORT, spark_secret
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
+from penstock_worker.jvm_watch import ending
 from penstock_worker.spark_cluster import OwnMaster, start_master
 from penstock_worker.spark_environment import JVM_OPTIONS, nameless_user_options, scratch_folder
 from penstock_worker.spark_places import OnlyHome, Places, SparkPlaces
@@ -27,7 +32,13 @@ DATAFRAME_JOBS_MAX = 2
 """Slots beside those of resident tasks, for jobs on DataFrames."""
 TASK_SLOTS_MIN = 256
 """More than a worker's cores are worth: `tasks` and `cores` of a topology change, the session stays."""
+_TELL_ENDS = (
+    "org.apache.spark.api.python.PythonRunner",
+    "org.apache.spark.executor.Executor",
+    "org.apache.spark.scheduler.TaskSetManager",
+)
 _LOOPBACK = "127.0.0.1"
+_END_S = 1.0
 HEAP_MIB = 512
 """Spark refuses a heap under 450 MiB; what the driver really touches is about 100."""
 
@@ -39,11 +50,17 @@ def slots(plan: Plan) -> int:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSession:
-    """`master` is None for a session that is all in one process."""
+    """`jvm` is the process that it lives in. `master` is None for a session that is all in one process."""
 
     spark: SparkSession
+    jvm: subprocess.Popen[bytes]
     places: Places
     master: OwnMaster | None = None
+
+    def stop(self) -> None:
+        """End the session; a JVM that has gone before has ended it already."""
+        with suppress(Py4JError, OSError):
+            self.spark.stop()
 
 
 def start_session(plan: Plan, launch: WorkerLaunch) -> WorkerSession:
@@ -60,7 +77,7 @@ def start_session(plan: Plan, launch: WorkerLaunch) -> WorkerSession:
         if not plan.remote_tasks:
             local = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
             spark = _session(f"local[{slots(plan)}]", name, local)
-            return WorkerSession(spark, OnlyHome(spark.sparkContext))
+            return WorkerSession(spark, _jvm(), OnlyHome(spark.sparkContext))
         port = MASTER_PORT if launch.runtime == "cluster" else 0
         secret = spark_secret(launch.spark_key_file, launch.uid)
         folder = scratch_folder(launch.spark_folder)
@@ -68,9 +85,20 @@ def start_session(plan: Plan, launch: WorkerLaunch) -> WorkerSession:
         spark = _session(master.url, name, master.settings(options))
     except PySparkRuntimeError as error:
         raise PermanentError(f"Spark does not start; what it wrote stands above ({error})") from error
+    except (Py4JError, OSError) as error:
+        jvm = _jvm()
+        with suppress(subprocess.TimeoutExpired):
+            raise PermanentError(f"its JVM {ending(jvm.wait(_END_S))} as Spark started") from error
+        raise
     places = SparkPlaces(spark.sparkContext)
-    places.await_home()
-    return WorkerSession(spark, places, master)
+    places.await_home(_jvm())
+    return WorkerSession(spark, _jvm(), places, master)
+
+
+def _jvm() -> subprocess.Popen[bytes]:
+    """The process that Spark's driver has started; pyspark keeps it with its gateway."""
+    process: subprocess.Popen[bytes] = SparkContext._gateway.proc  # noqa: SLF001 - and has no other way to it
+    return process
 
 
 def _session(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
@@ -88,4 +116,12 @@ def _session(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
     )
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _silence(session.sparkContext)
     return session
+
+
+def _silence(context: SparkContext) -> None:
+    """Spark says nothing of a task's end: the main process tells it, in a sentence, to whom it concerns."""
+    log4j = context._jvm.org.apache.logging.log4j  # noqa: SLF001 - pyspark has one level for all
+    for name in _TELL_ENDS:
+        log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)

@@ -18,6 +18,7 @@ from penstock.store.redis_store import RedisStore
 from penstock_worker.clock import Clock, SystemClock
 from penstock_worker.failed_stage import FailedStage
 from penstock_worker.keyed_stage import KeyedStage
+from penstock_worker.noted_work import NotedRunner, NotedStage
 from penstock_worker.recent_output import RecentOutput, install
 from penstock_worker.sink_delivery import SinkDelivery
 from penstock_worker.source_stage import SourceStage
@@ -29,6 +30,7 @@ from penstock_worker.steps import FanoutRunner
 from penstock_worker.task_launch import TaskLaunch
 from penstock_worker.task_loop import TaskLoop
 from penstock_worker.task_metrics import TaskMetrics
+from penstock_worker.task_note import TaskNote
 from penstock_worker.user_code import ProcessorRunner, UserCodeError, load_attribute
 
 _LOG = logging.getLogger(__name__)
@@ -43,29 +45,37 @@ def run_resident_task(launch: TaskLaunch) -> None:
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
     clock = SystemClock()
+    note = TaskNote(launch.note, careful=launch.careful)
     store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     try:
-        assemble(launch, store, waiter, clock, written).run()
+        assemble(launch, store, waiter, clock, note, written).run()
     except PermanentError as error:
         _LOG.error("%s: %s", launch.name, error)
         raise
     finally:
         store.close()
         waiter.close()
+        note.close()
 
 
 def assemble(
-    launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clock, written: RecentOutput | None = None
+    launch: TaskLaunch,
+    store: NodeStore,
+    waiter: NodeStore,
+    clock: Clock,
+    note: TaskNote | None = None,
+    written: RecentOutput | None = None,
 ) -> TaskLoop:
     """The task's loop with everything it works with; with code that cannot be used it reports just that.
 
     `written` is what user code writes."""
+    note = note or TaskNote(None)
     return TaskLoop(
         launch,
         store,
         waiter,
-        _stage_work(launch, store, clock),
+        NotedStage(_stage_work(launch, store, clock, note), note),
         SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable, prints=launch.prints),
         TaskMetrics(launch, os.getpid()),
         clock,
@@ -73,9 +83,9 @@ def assemble(
     )
 
 
-def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock) -> StageWork:
+def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) -> StageWork:
     try:
-        return _made(launch, store, clock)
+        return _made(launch, store, clock, note)
     except PermanentError as error:
         return FailedStage(str(error) if isinstance(error, UserCodeError) else f"{_of(launch)}: {error}")
 
@@ -85,19 +95,22 @@ def _of(launch: TaskLaunch) -> str:
     return f"{kind} {launch.stage.operator}"
 
 
-def _made(launch: TaskLaunch, store: NodeStore, clock: Clock) -> StageWork:
+def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) -> StageWork:
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
     match stage.head:
         case Processor() as head:
-            runner = ProcessorRunner(
+            kind = NotedRunner if note.careful else ProcessorRunner
+            runner = kind(
                 load_attribute(head.target, base_dir),
                 head.input,
                 head.key_columns,
                 stage.out.schema,
                 stage.operator,
             )
+            if isinstance(runner, NotedRunner):
+                runner.note = note
             cache = StateCache(runner.variables, runner.key_types, store.call)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case FilesSource() | ZipfSource():

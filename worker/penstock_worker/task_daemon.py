@@ -24,19 +24,21 @@ def leave_archives(path: list[str]) -> None:
 def main() -> None:
     """Import what tasks need, and fork one whenever Spark asks."""
     leave_archives(sys.path)
+    import pyspark.daemon
     import pyspark.sql.streaming.stateful_processor
-    import pyspark.worker  # noqa: F401
-    from pyspark.daemon import manager
+    import pyspark.worker
 
     import penstock_worker.standby  # noqa: F401
     from penstock.dataflow.ddl import parse_schema
+    from penstock_worker.task_ends import report_ends
 
     # The first schema loads its parser, which every task needs.
     parse_schema("a long")
     # Keeps the collector from touching, and so copying, the pages that the forks share.
     gc.collect()
     gc.freeze()
-    manager()
+    report_ends(pyspark.daemon)
+    pyspark.daemon.manager()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from penstock.dataflow.plan import Stage
 from penstock.store.port import Bounds, Owner
+from penstock_worker.task_note import NotePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,10 @@ class TaskLaunch:
     """Rows of console sinks are printed by the task, and not by somebody else."""
     node: str = ""
     """Where it runs, when not on its worker's own node."""
+    note: NotePlace | None = None
+    """What its main process reads of it; None for a task on another node."""
+    careful: bool = False
+    """One like it has crashed: it writes down each key that it comes to."""
 
     @property
     def executor(self) -> str:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from penstock.dataflow.plan import Processor
+from penstock.errors import RetryError
 from penstock.store.failure_names import failure_name
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
@@ -33,7 +34,6 @@ from penstock.store.port import (
     Measure,
     NodeStore,
     ReportFailure,
-    StoreUnreachable,
     Tasks,
     WaitReady,
 )
@@ -155,14 +155,14 @@ class TaskLoop:
             self._sinks.close()
 
     def turn(self) -> None:
-        """One turn; a store that is away costs what is owned and cached, never more."""
+        """One turn; a store that is away, or a sink without room, costs what is owned and cached, no more."""
         try:
             self._turn()
-        except StoreUnreachable as error:
+        except RetryError as error:
             now_us = self._clock.monotonic_us()
             if now_us >= self._away_told_us:
                 self._away_told_us = now_us + AWAY_TOLD_US
-                _LOG.warning("%s: store away: %s", self._launch.name, error)
+                _LOG.warning("%s waits: %s", self._launch.name, error)
             self._drop_all()
             self._clock.sleep_us(AWAY_US)
 

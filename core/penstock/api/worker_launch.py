@@ -25,6 +25,8 @@ ENV_STORE_URL = "PENSTOCK_STORE_URL"
 ENV_METRICS_PORT = "PENSTOCK_METRICS_PORT"
 ENV_TEMPLATE = "PENSTOCK_TEMPLATE"
 ENV_REMOTE_STORE_URL = "PENSTOCK_REMOTE_STORE_URL"
+EXIT_JVM_GONE = 4
+"""A worker's exit code when the JVM under it has ended: nothing is wrong with the worker but that."""
 _NEEDED = (
     ENV_TOPOLOGY_UID,
     ENV_MANIFEST,
@@ -70,6 +72,8 @@ class WorkerLaunch(BaseModel):
     """where its executor's files and logs are ("": a new folder),"""
     remote_store_url: str = ""
     """and where they find its node's store; "" where `store_url` leads there from everywhere."""
+    kills_file: str = ""
+    """Where the run writes whom of the worker's processes it has killed for memory: lines "PID REASON"."""
 
 
 def launch_from(environment: Mapping[str, str]) -> WorkerLaunch:

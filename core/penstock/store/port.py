@@ -40,8 +40,13 @@ class StoreUnreachable(RetryError):
     """The store did not answer; whether the call took effect is unknown."""
 
 
+class StoreDiskFull(StoreUnreachable):
+    """The store takes no writes until its disk has room again; the message says so. It need only be waited
+    for, as one that is away."""
+
+
 class StoreFull(PermanentError):
-    """The store refused a write for memory or disk; the message says which, and what to do."""
+    """The store refused a write for memory; the message says what to do."""
 
 
 class ProtocolMismatch(PermanentError):

@@ -53,14 +53,21 @@ class _Posted:
 class RedisStore:
     """One topology's view of one node's store. Not thread safe. Connects at the first call."""
 
-    def __init__(self, url: str, topology_uid: str, bounds: Bounds = Bounds()) -> None:  # noqa: B008 - frozen
-        """`url` is unix:///path or redis://host:port."""
+    def __init__(
+        self,
+        url: str,
+        topology_uid: str,
+        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
+        *,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
+        """`url` is unix:///path or redis://host:port; `timeout_s` is how long a reply is waited for."""
         self._keys = Keys(topology_uid)
         self._bounds = bounds
         self._calls = RedisCalls(self._keys, bounds)
-        self._wire = Wire(url, _TIMEOUT_S)
-        self._blocking = Wire(url, _TIMEOUT_S + _BLOCK_MS_MAX / 1000)
-        self._bell = Wire(url, _TIMEOUT_S)
+        self._wire = Wire(url, timeout_s)
+        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000)
+        self._bell = Wire(url, timeout_s)
         self._rung = b""
         self._posted: deque[_Posted] = deque()
 

@@ -26,7 +26,7 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from penstock.errors import PenstockError, PermanentError
-from penstock.store.port import ProtocolMismatch, StoreFull, StoreUnreachable
+from penstock.store.port import ProtocolMismatch, StoreDiskFull, StoreFull, StoreUnreachable
 
 Command = tuple[bytes | str | int, ...]
 
@@ -230,7 +230,7 @@ def translate(message: str) -> PenstockError | ServerError:
             f" be worked off ({message})"
         )
     if code in {"MISCONF", "NOSPACE"}:
-        return StoreFull(
+        return StoreDiskFull(
             f"the node store cannot write to its disk: free space in its state directory ({message})"
         )
     if code == "NOPERM" or "ACL failure in script" in message:

@@ -6,6 +6,7 @@ cut short is passed over. Neighbours: `penstock_operator.sla.loop` writes, `expl
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,8 +46,13 @@ class DecisionLog:
     def _append(self, line: DecisionRecord | Brought) -> None:
         if self._lines >= _TRIM_AT:
             self._lines = _trim(self._path, read_decisions(self._path.parent))
-        with self._path.open("ab") as file:
-            file.write(msgspec.json.encode(line) + b"\n")
+        try:
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(line) + b"\n")
+        except OSError as error:
+            # A line that is missing is no reason to end a run that waits for room.
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
         self._lines += 1
 
 

@@ -2,8 +2,9 @@
 
 A worker is a main process in a session of its own, a JVM and Python processes under it. When the main process
 ends, however it ended, the rest of its tree is killed: what it had claimed is taken by others at once,
-and Spark's Python processes would otherwise outlive it. Neighbours: `marked_processes` finds a worker's
-tree, `sentinel` does the same when this very process was killed.
+and Spark's Python processes would otherwise outlive it. It ends itself when this very process is killed.
+Neighbours: `marked_processes` finds a worker's tree, `worker_memory` holds it to its limit, `worker_logs`
+keeps what it prints, `sentinel` ends what a killed run has left.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
+from penstock.api.worker_launch import EXIT_JVM_GONE, WorkerLaunch
+from penstock.process_look import STOPPED, look_at
 from penstock_operator.fleet import (
     FleetWorker,
     Launch,
@@ -28,12 +31,20 @@ from penstock_operator.fleet import (
     WorkerState,
     WorkerStillThereError,
 )
-from penstock_operator.local.marked_processes import MARK, kill_marked, marked
+from penstock_operator.local.marked_processes import MARK, kill_marked, marked, marks
+from penstock_operator.local.parent_death import ends_with_starter
+from penstock_operator.local.worker_logs import begin_log, bound_log
+from penstock_operator.local.worker_memory import keep_within
 
 _PR_SET_CHILD_SUBREAPER = 36
-_LOG_BYTES_MAX = 16 << 20
 _TAIL_BYTES = 64 << 10
 _SWEEP_S_MAX = 10.0
+_LOOK_S = 1.0
+"""Between two looks at which processes there are, at logs, and at main processes that stand still."""
+_MEMORY_LOOK_S = 0.25
+_STOPPED_S = 60.0
+"""A main process that was stopped is killed after so long; its tasks have gone on meanwhile. The kubelet
+would see it as late."""
 
 
 def worker_command(launch_file: Path) -> Sequence[str]:
@@ -55,13 +66,16 @@ class _Worker:
     cpus: frozenset[int] = frozenset()
     sweep_until_s: float | None = None
     swept: bool = False
+    stopped_since_s: float | None = None
+    tree: frozenset[int] = frozenset()
 
 
 class LocalFleet:
     """Keeps the port `Fleet`. `folder` gets a launch file and a log file per worker.
 
     `token` marks this run's processes. `command` turns a launch file into the process to start,
-    `spark_command` that of a Spark worker.
+    `spark_command` that of a Spark worker. A worker may hold `memory_bytes`. The thread that starts workers
+    has to live as long as they: they end with it.
     """
 
     def __init__(
@@ -71,13 +85,18 @@ class LocalFleet:
         command: Callable[[Path], Sequence[str]] = worker_command,
         clock_s: Callable[[], float] = time.monotonic,
         spark_command: Callable[[Path], Sequence[str]] = spark_worker_command,
+        memory_bytes: int | None = None,
     ) -> None:
         self._folder = folder
         self._token = token
         self._command = command
         self._spark_command = spark_command
         self._clock_s = clock_s
+        self._memory_bytes = memory_bytes
         self._workers: dict[str, _Worker] = {}
+        self._look_s = self._memory_look_s = 0.0
+        self.tell: Callable[[str], None] = lambda _: None
+        """Told in a sentence what was done to a worker that nobody had asked for."""
         _adopt_orphans()
 
     def start(self, launch: Launch) -> None:
@@ -124,6 +143,7 @@ class LocalFleet:
             _bind(pid, known.cpus)
 
     def workers(self) -> tuple[FleetWorker, ...]:
+        self._look()
         for known in self._workers.values():
             self._enforce(known)
         return tuple(self._seen(name) for name in sorted(self._workers))
@@ -140,6 +160,10 @@ class LocalFleet:
 
     def log_file(self, worker: str) -> Path:
         return self._folder / f"{worker}.log"
+
+    def kills_file(self, worker: str) -> Path:
+        """Where it is written whom of a worker's processes were killed for memory: lines "PID REASON"."""
+        return self._folder / f"{worker}.kills"
 
     def pid(self, worker: str) -> int:
         """The main process of a worker. KeyError when it was never started."""
@@ -161,8 +185,11 @@ class LocalFleet:
         launch_file = self._folder / f"{launch.worker}.json"
         launch_file.write_text(launch.model_dump_json(indent=2), encoding="utf-8")
         log_file = self.log_file(launch.worker)
-        fresh = is_first or log_file.stat().st_size > _LOG_BYTES_MAX
-        with log_file.open("wb" if fresh else "ab") as log:
+        if is_first:
+            begin_log(log_file)
+            self.kills_file(launch.worker).unlink(missing_ok=True)
+        bound_log(log_file)
+        with log_file.open("ab") as log:
             log_start = log.tell()
             process = subprocess.Popen(
                 command(launch_file),
@@ -170,12 +197,44 @@ class LocalFleet:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=ends_with_starter(),  # noqa: PLW1509 - it takes no lock
                 env={**os.environ, "PYTHONUNBUFFERED": "1", MARK: self._mark(launch)},
             )
         return _Worker(launch, process, log_start)
 
     def _mark(self, launch: Launch) -> str:
         return f"{self._token}/worker/{launch.uid}/{launch.attempt}/"
+
+    def _look(self) -> None:
+        """What nobody asks for: bounds of memory and logs, and the end of what stands still."""
+        now_s = self._clock_s()
+        living = {name: known for name, known in self._workers.items() if known.process.poll() is None}
+        if now_s >= self._look_s:
+            self._look_s = now_s + _LOOK_S
+            trees = marks(f"{self._token}/worker/") if living else {}
+            for name, known in living.items():
+                mark = self._mark(known.launch)
+                known.tree = frozenset(pid for pid, found in trees.items() if found == mark)
+                if bound_log(self.log_file(name)):
+                    known.log_start = 0
+                self._end_stopped(name, known, now_s)
+        if self._memory_bytes is not None and now_s >= self._memory_look_s:
+            self._memory_look_s = now_s + _MEMORY_LOOK_S
+            for name, known in living.items():
+                if isinstance(known.launch, WorkerLaunch):
+                    told = keep_within(known.tree, self._memory_bytes, self.kills_file(name))
+                    if told:
+                        self.tell(f"worker {name} {told}")
+
+    def _end_stopped(self, name: str, known: _Worker, now_s: float) -> None:
+        seen = look_at(known.process.pid)
+        if seen is None or seen.state != STOPPED:
+            known.stopped_since_s = None
+        elif known.stopped_since_s is None:
+            known.stopped_since_s = now_s
+        elif now_s - known.stopped_since_s >= _STOPPED_S:
+            self.tell(f"worker {name} was stopped {_STOPPED_S:.0f} s ago and did not go on: it is killed")
+            known.process.kill()
 
     def _seen(self, name: str) -> FleetWorker:
         known = self._workers[name]
@@ -235,6 +294,8 @@ def _bind(pid: int, cpus: frozenset[int]) -> None:
 
 
 def _ending(code: int) -> str:
+    if code == EXIT_JVM_GONE:
+        return "ended, because its JVM had"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -28,11 +28,18 @@ from penstock.store.port import (
     told_here,
 )
 from penstock.store.publishing import to_publish
-from penstock_operator.fleet import Fleet, WorkerState
+from penstock_operator.fleet import Fleet, WorkerNotStartedError, WorkerState
 from penstock_operator.local.console_delivery import ConsoleDelivery
 from penstock_operator.local.memory_watch import MemoryWatch
 from penstock_operator.local.plan_outline import console_targets, is_source, outline
-from penstock_operator.local.progress import Placement, ProgressReader, Reading, task_and_worker_rows
+from penstock_operator.local.progress import (
+    OperatorProgress,
+    Placement,
+    ProgressReader,
+    Reading,
+    task_and_worker_rows,
+    unknown,
+)
 from penstock_operator.local.run_decisions import (
     adopt,
     begin,
@@ -43,7 +50,7 @@ from penstock_operator.local.run_decisions import (
     want_worker,
     warm_workers,
 )
-from penstock_operator.local.run_output import RunOutput
+from penstock_operator.local.run_output import DISK_FULL, RunOutput
 from penstock_operator.local.run_state import (
     Action,
     Backlog,
@@ -89,12 +96,17 @@ class Ticks(Protocol):
 
 
 class StoreKeeper(Protocol):
-    """Keeps the store's process running. `restarts` counts how often it had to."""
+    """Keeps the store's process running, beside the run. `restarts` counts how often it had to; `answers` is
+    whether the store answered when it was last asked. Nothing here waits."""
 
     restarts: int
+    answers: bool
 
     def keep(self) -> str:
-        """Start the store again if it died. Answers a sentence when that is hopeless, "" otherwise."""
+        """A sentence when to keep it running is hopeless, "" otherwise."""
+
+    def news(self) -> Sequence[str]:
+        """What people should know of it, since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +178,7 @@ class LocalRun:
         self._store_away = False
         self._store_fault = ""
         self._memory = MemoryWatch()
+        self._not_started = ""
         self._look_due_s = 0.0
 
     def tell(self, text: str, *, is_trouble: bool = False) -> None:
@@ -203,6 +216,8 @@ class LocalRun:
 
     def _turn(self) -> None:
         self._store_fault = self._keeper.keep() or self._store_fault
+        for text in self._keeper.news():
+            self.tell(text, is_trouble=True)
         self._carry_out()
         look = self._look() if self._ticks.now_s() >= self._look_due_s else None
         seen = self._seen(look)
@@ -214,7 +229,10 @@ class LocalRun:
         self._show(look)
 
     def _look(self) -> _Look | None:
-        """None while the store is away."""
+        """None while the store is away. One that does not answer is not asked: that would take its time."""
+        if not self._keeper.answers:
+            self._note_away(away=True)
+            return None
         names = [name for shards in self._shards.values() for name in shards]
         self._look_due_s = self._ticks.now_s() + len(names) / _SHARDS_LOOKED_AT_PER_S
         # Rows before counters: what tasks have told is never ahead of what the store has counted.
@@ -296,19 +314,34 @@ class LocalRun:
         self._carry_out()
 
     def _carry_out(self) -> None:
-        """In order; what the store is too far away for waits, and all behind it, but for stops."""
+        """In order; what the store is too far away for waits, and all behind it that needs it."""
         while self._todo:
+            if not self._keeper.answers:
+                self._do_without_store()
+                return
             try:
                 self._do(self._todo[0])
             except (StoreUnreachable, StoreFull) as error:
                 self._note_trouble(error)
-                self._stop_now()
+                self._do_without_store()
+                return
+            except WorkerNotStartedError as error:
+                if self._state.working_since_s is None:
+                    raise
+                self._note_not_started(error)
+                self._do_without_store()
                 return
             self._todo.popleft()
 
-    def _stop_now(self) -> None:
-        """Stops need no store."""
-        for action in [action for action in self._todo if isinstance(action, StopWorker)]:
+    def _note_not_started(self, error: WorkerNotStartedError) -> None:
+        """What it lacks may come: the others go on meanwhile, and it is tried again at each turn."""
+        if str(error) != self._not_started:
+            self._not_started = str(error)
+            self.tell(f"{error} It is tried again.", is_trouble=True)
+
+    def _do_without_store(self) -> None:
+        """Stops need no store, nor does what people are told."""
+        for action in [action for action in self._todo if isinstance(action, StopWorker | Say)]:
             self._do(action)
             self._todo.remove(action)
 
@@ -337,6 +370,10 @@ class LocalRun:
             if not self._extra_interrupts:
                 self._extra_interrupts = 2
                 self.tell("nobody reads the output any more")
+        except OSError as error:
+            # What finds no room is not delivered, and printed at a later look.
+            if error.errno not in DISK_FULL:
+                raise
 
     # --- latency SLAs -----------------------------------------------------------------------------
 
@@ -423,10 +460,15 @@ class LocalRun:
             elapsed_s=now_s - self._began_s,
             store_away=self._store_away,
             workers=tuple(self._worker_line(care) for care in state.workers.values()),
-            operators=self._progress.progress(self._placements()),
+            operators=self._operators(),
             events=tuple(self._events[-8:]),
             slas=tuple(sla.line() for sla in self._slas),
         )
+
+    def _operators(self) -> tuple[OperatorProgress, ...]:
+        """As they were last seen; while the store is away nobody knows."""
+        lines = self._progress.progress(self._placements())
+        return tuple(unknown(line) for line in lines) if self._store_away else lines
 
     def _worker_line(self, care: WorkerCare) -> WorkerLine:
         seen = {worker.worker: worker.state for worker in self._fleet.workers()}.get(care.name)

@@ -17,7 +17,12 @@ MARK = "PENSTOCK_PROCESS_MARK"
 
 def marked(prefix: str) -> set[int]:
     """Living processes of this user whose mark begins with `prefix`. Zombies have no environment."""
-    found = set()
+    return set(marks(prefix))
+
+
+def marks(prefix: str) -> dict[int, str]:
+    """The same with their marks."""
+    found = {}
     wanted = f"{MARK}={prefix}".encode()
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -27,8 +32,9 @@ def marked(prefix: str) -> set[int]:
                 variables = file.read().split(b"\0")
         except OSError:  # ended meanwhile, or another user's
             continue
-        if any(variable.startswith(wanted) for variable in variables):
-            found.add(int(name))
+        for variable in variables:
+            if variable.startswith(wanted):
+                found[int(name)] = variable.decode(errors="replace").partition("=")[2]
     return found
 
 

@@ -9,7 +9,6 @@ another start of it may still outdate. Neighbours: `redis_store` speaks to it, `
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import hashlib
 import os
@@ -19,6 +18,7 @@ import signal
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +26,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from penstock.errors import PermanentError
+from penstock.process_look import STOPPED, look_at
 from penstock.store.port import OpenStore, ProtocolMismatch, StoreFull, StoreUnreachable
 from penstock.store.redis_store import RedisStore, load_functions
+from penstock.store.wire import Wire
+from penstock_operator.local.parent_death import ends_with_starter
 
 _SOCKET_PATH_BYTES_MAX = 107
 """What the kernel's address of a unix socket holds, without the final zero."""
@@ -38,20 +41,27 @@ _LOG_TAIL_BYTES = 8 << 10
 _ROOM_BYTES_MIN = 64 << 10
 """A disk with less is full: what a server writes when it starts does not find room."""
 _STOP_S = 20.0
+_STOP_LOOK_S = 0.1
+_ANSWER_S = 1.0
+_STOPPED_S = 2.0
+"""A server that was stopped as it starts is killed after so long."""
 _END_S = 1.0
 _LOCK_WAIT_S = 10.0
 _POLL_S = 0.01
-_PR_SET_PDEATHSIG = 1
 _FSYNC = {"Process": "no", "Disk": "always"}
 _SERVERS = ("redis-server", "valkey-server")
 _VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
 _INSTALL = "install Redis 7.0 or newer (Debian, Ubuntu: apt-get install redis-server)"
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
 
 class PrivateStoreError(PermanentError):
-    """The private store cannot run; the message is one sentence that says what to do."""
+    """The private store cannot run; the message is one sentence that says what to do. `disk_full`: it can
+    once there is room. `killed`: its server was, as it started."""
+
+    def __init__(self, message: str, *, disk_full: bool = False, killed: bool = False) -> None:
+        super().__init__(message)
+        self.disk_full = disk_full
+        self.killed = killed
 
 
 class PrivateStore:
@@ -79,20 +89,24 @@ class PrivateStore:
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-starter")
         self._sockets = self._folder
         self._log_start = 0
+        self._server = ""
+        self._ending = threading.Event()
+        self._is_told: Callable[[], bool] = lambda: False
         self.generation = 0
         """The store's generation since its last start."""
 
-    def start(self) -> int:
-        """Start, load, open; answers the store's generation.
+    def start(self, is_told: Callable[[], bool] = lambda: False) -> int:
+        """Start, load, open; answers the store's generation. `is_told` is asked whether to give it up.
 
         Raises PrivateStoreError: no redis-server or one too old, another run has the directory, the
         directory or what is in it cannot be used.
         """
-        server = find_server()
+        self._is_told = is_told
+        self._server = find_server()
         self._make_folder()
         self._take_lock()
         try:
-            return self._launch(server)
+            return self._launch()
         except BaseException:
             self.stop()
             raise
@@ -101,19 +115,39 @@ class PrivateStore:
         """Start the server again when it is gone; True when that was so. Raises PrivateStoreError."""
         if self._process is None or self._process.poll() is None:
             return False
-        self._launch(find_server())
+        self._launch()
         return True
 
-    def stop(self) -> None:
-        """Have the server write everything out and end; give the directory free. Twice is once."""
+    def end_start(self) -> None:
+        """From another thread: let a start that is under way fail soon. `stop` is to follow."""
+        self._ending.set()
+
+    def kill(self) -> None:
+        """End a server that does not answer. All that it has answered is in its log."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self, is_urgent: Callable[[], bool] = lambda: False) -> None:
+        """Have the server write everything out and end; give the directory free. Twice is once.
+
+        `is_urgent` is asked while it is waited for, and ends the wait. Nothing is lost by that: what the
+        server has answered is in its log.
+        """
         process = self._process
         if process is not None and process.poll() is None:
             process.terminate()
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            # One that was stopped hears nothing before it goes on.
+            process.send_signal(signal.SIGCONT)
+            deadline_s = self._clock_s() + _STOP_S
+            while process.poll() is None:
+                if is_urgent():
+                    deadline_s = min(deadline_s, self._clock_s() + _END_S)
+                if self._clock_s() >= deadline_s:
+                    self.kill()
+                    break
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_STOP_LOOK_S)
         self._process = None
         for name in (_PUBLIC, _OPENING):
             (self._sockets / name).unlink(missing_ok=True)
@@ -185,10 +219,10 @@ class PrivateStore:
 
     # --- the server
 
-    def _launch(self, server: str) -> int:
+    def _launch(self) -> int:
         for name in (_PUBLIC, _OPENING):
             (self._sockets / name).unlink(missing_ok=True)
-        process = self._process = self._starter.submit(self._spawn, server).result()
+        process = self._process = self._starter.submit(self._spawn).result()
         url = "unix://" + quote(str(self._sockets / _OPENING))
         store = RedisStore(url, "run")
         try:
@@ -205,11 +239,21 @@ class PrivateStore:
 
     def _await_loaded(self, process: subprocess.Popen[bytes], url: str) -> None:
         """Wait until the server takes calls, however long what it loads takes, and load the functions."""
+        stopped_since_s: float | None = None
         while True:
             code = process.poll()
             if code is not None:
                 raise self._explain(code)
-            if (self._sockets / _OPENING).exists():
+            if self._ending.is_set() or self._is_told():
+                raise PrivateStoreError("Told to stop before the private redis-server had started.")
+            seen = look_at(process.pid)
+            if seen is None or seen.state != STOPPED:
+                stopped_since_s = None
+            elif stopped_since_s is None:
+                stopped_since_s = self._clock_s()
+            elif self._clock_s() - stopped_since_s >= _STOPPED_S:
+                process.kill()
+            if stopped_since_s is None and _answers(url):
                 try:
                     load_functions(url)
                 except StoreUnreachable:
@@ -218,27 +262,20 @@ class PrivateStore:
                     return
             time.sleep(_POLL_S)
 
-    def _spawn(self, server: str) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> subprocess.Popen[bytes]:
         """Start the server as a child that ends with this process and hears no Ctrl-C."""
         fresh = not self.log_file.exists() or self.log_file.stat().st_size > _LOG_BYTES_MAX
-        parent = os.getpid()
-
-        def end_with_parent() -> None:
-            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != parent:
-                os._exit(1)
-
         with self.log_file.open("wb" if fresh else "ab") as log:
             self._log_start = log.tell()
             return subprocess.Popen(
-                [server, *self._arguments()],
+                [self._server, *self._arguments()],
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=(self.lock,),
-                preexec_fn=end_with_parent,  # noqa: PLW1509 - two system calls, and no lock is taken
+                preexec_fn=ends_with_starter(),  # noqa: PLW1509 - it takes no lock
             )
 
     def _arguments(self) -> list[str]:
@@ -270,7 +307,8 @@ class PrivateStore:
         if "No space left on device" in text or shutil.disk_usage(self._folder).free < _ROOM_BYTES_MIN:
             return PrivateStoreError(
                 f"The disk of {self._folder} is full: free some space, or choose another directory "
-                "with --state-dir."
+                "with --state-dir.",
+                disk_full=True,
             )
         if re.search(
             r"Bad file format reading|Unexpected end of file reading|the truncated file is not", text
@@ -283,7 +321,8 @@ class PrivateStore:
         last = re.sub(r"^\d+:\w .*?\d\d:\d\d:\d\d\.\d+ . ", "", last)
         return PrivateStoreError(
             f"The private redis-server ended at its start with code {code} (its log says: {last}): "
-            f"see {self.log_file}."
+            f"see {self.log_file}.",
+            killed=code < 0,
         )
 
 
@@ -305,6 +344,18 @@ def find_server() -> str:
             f"{server} is {kind} {found[0][2:]}, which has no functions as needed: {_INSTALL}."
         )
     return server
+
+
+def _answers(url: str) -> bool:
+    """Whether a server is there, with whatever answer."""
+    wire = Wire(url, _ANSWER_S)
+    try:
+        wire.exchange([(b"PING",)])
+    except StoreUnreachable:
+        return False
+    finally:
+        wire.close()
+    return True
 
 
 def _socket_folder(folder: Path) -> Path:

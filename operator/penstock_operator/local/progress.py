@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, is_same_writer, unpack
@@ -56,6 +56,20 @@ class OperatorProgress:
     tasks: int | None
     shards: int | None
     trend: tuple[float | None, ...]
+
+
+def unknown(line: OperatorProgress) -> OperatorProgress:
+    """A line of which nothing can be seen now, but what the schedule says."""
+    return replace(
+        line,
+        rate_per_s=None,
+        p50_ms=None,
+        p99_ms=None,
+        records=None,
+        inbox_entries=None,
+        inbox_rows=None,
+        tasks=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

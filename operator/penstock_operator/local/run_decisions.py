@@ -71,6 +71,7 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     turn = _Turn(state, seen, now_s)
     turn.notice_interrupts()
     turn.notice_faults()
+    turn.notice_troubles()
     turn.notice_deaths()
     turn.notice_ready()
     turn.notice_warm()
@@ -177,8 +178,17 @@ class _Turn:
         else:
             for care, row in self._current_rows():
                 if row.state == "failed":
-                    self._fail(f"Worker {care.name} cannot go on: {row.message}", log_of=care.name)
+                    told = f"Worker {care.name} cannot go on: {row.message}\n{_NOTHING_LOST}"
+                    self._fail(told, log_of=care.name)
                     return
+
+    def notice_troubles(self) -> None:
+        """Tasks that ended by themselves, or stood still: their workers go on, and people are told."""
+        for care, row in self._current_rows():
+            if row.state == "ready" and row.message != self.state.troubles.get(care.name, ""):
+                self.state = replace(self.state, troubles={**self.state.troubles, care.name: row.message})
+                if row.message:
+                    self.actions.append(Say(f"worker {care.name}: {row.message}", is_trouble=True))
 
     def notice_work(self) -> None:
         """The run is running once a task does: a worker that is ready has yet to start them."""

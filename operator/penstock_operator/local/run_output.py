@@ -6,6 +6,7 @@ Neighbours: `live_view`, `log_lines`, `run_summary` word what is written.
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Protocol, TextIO
 
@@ -18,6 +19,7 @@ from penstock_operator.local.run_summary import RunSummary, headline, summary_ta
 from penstock_operator.sla.status import summary_words
 
 _REFRESH_S = 0.25
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class RunOutput(Protocol):
@@ -31,7 +33,7 @@ class RunOutput(Protocol):
         """Something happened just now."""
 
     def rows(self, lines: list[str]) -> None:
-        """Lines of a console sink: out of our hands when this returns. BrokenPipeError as it may come."""
+        """Lines of a console sink: out of our hands when this returns. OSError as it may come."""
 
     def end(self, summary: RunSummary) -> None: ...
 
@@ -64,7 +66,12 @@ class PlainOutput:
         """Nothing is held."""
 
     def _line(self, text: str) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        try:
+            self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+        except OSError as error:
+            # Lines that find no room are lost, and nothing else is.
+            if error.errno not in DISK_FULL:
+                raise
 
 
 class LiveOutput:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
@@ -29,11 +30,12 @@ from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis_store import RedisStore
 from penstock_operator import quantities
 from penstock_operator.local.decision_log import DecisionLog
+from penstock_operator.local.kept_store import KeptStore
 from penstock_operator.local.local_fleet import LocalFleet, worker_command
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.marked_processes import MARK
 from penstock_operator.local.plan_outline import is_source, sink_files
-from penstock_operator.local.private_store import PrivateStore, PrivateStoreError
+from penstock_operator.local.private_store import PrivateStore
 from penstock_operator.local.run_output import RunOutput
 from penstock_operator.local.run_record import (
     FORMAT,
@@ -65,6 +67,8 @@ from penstock_operator.sla.status import SlaSummary
 NODE = "local"
 STORE_ID = "local"
 _CALLS_PER_PIPELINE = 256
+_ANSWER_S = 1.5
+"""What the run itself asks the store is answered within this time, or asked again later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +118,8 @@ def run_topology(
         server = PrivateStore(
             directory.folder, plan.durability, STORE_ID, memory_bytes=request.store_memory_bytes
         )
-        stack.callback(server.stop)
-        server.start()
+        stack.callback(server.stop, lambda: ticks.interrupts > 1)
+        server.start(lambda: ticks.interrupts > 0)
         store = RedisStore(server.url, record.topology_uid)
         stack.callback(store.close)
         if start is Start.RESUME:
@@ -125,7 +129,7 @@ def run_topology(
         record = check_state(record, request.state, _worked(record, measured), directory.folder)
         directory.write(record)
         shards = _shards_to_run(plan, record.shards, shards_now, measured)
-        fleet = LocalFleet(directory.workers_folder, token, command)
+        fleet = LocalFleet(directory.workers_folder, token, command, memory_bytes=plan.memory_bytes)
         stack.callback(fleet.close)
         stack.callback(output.close)
         manifest = directory.write_manifest(request.manifest_text)
@@ -150,15 +154,20 @@ def run_topology(
                     metrics_port=None if request.metrics_port is None else request.metrics_port + number,
                     spark_key_file=str(key_file or ""),
                     spark_folder=str(directory.workers_folder.absolute() / f"{action.worker}-spark"),
+                    kills_file=str(fleet.kills_file(action.worker).absolute()),
                 )
             )
 
         log = DecisionLog(directory.folder)
+        disks = [directory.folder, *{Path(file).parent for file in record.sink_files}]
+        keeper = stack.enter_context(KeptStore(server, sentinel.keep, disks))
+        asked = RedisStore(server.url, record.topology_uid, timeout_s=_ANSWER_S)
+        stack.callback(asked.close)
         run = LocalRun(
             _first_state(request, token, store, shards),
             record.shards,
-            store,
-            KeptStore(server),
+            asked,
+            keeper,
             fleet,
             launch,
             output,
@@ -169,6 +178,7 @@ def run_topology(
                 for promise, policy in policies
             ],
         )
+        fleet.tell = partial(run.tell, is_trouble=True)
         run.tell(_beginning(start, record, removed, plan, measured, directory.folder))
         for promise, _ in policies:
             run.tell(_promised(promise))
@@ -249,23 +259,6 @@ def _open_state(
     for folder in (directory.store_folder, directory.workers_folder):
         folder.mkdir(exist_ok=True)
     return record, start, removed
-
-
-class KeptStore:
-    """Keeps the private store's process running: the protocol `StoreKeeper` of `local_run`."""
-
-    def __init__(self, server: PrivateStore) -> None:
-        self._server = server
-        self._fault = ""
-        self.restarts = 0
-
-    def keep(self) -> str:
-        if not self._fault:
-            try:
-                self.restarts += self._server.restart_if_dead()
-            except PrivateStoreError as error:
-                self._fault = str(error)
-        return self._fault
 
 
 def _check_store_kept(store: NodeStore, record: RunRecord, folder: Path) -> None:

@@ -89,7 +89,8 @@ class RunState:
     """Everything that the supervision remembers. `token` is unique to this run; uids are made from it.
 
     `working_since_s` is when the first task ran, and `time_limit_s` counts from there. `message` says why a
-    run failed; `log_of` names the worker whose last lines belong to it. `wanted_until_s` is until when
+    run failed; `log_of` names the worker whose last lines belong to it. `troubles` are the last words of
+    workers about their tasks, as they were told. `wanted_until_s` is until when
     another worker is wanted, `attempts` the last start of each worker that has left. `schedules` say nothing
     of remote tasks: these are in `remote`, and go along when schedules are published; `spark_workers` run
     them, by worker.
@@ -110,6 +111,7 @@ class RunState:
     result: Result | None = None
     message: str = ""
     log_of: str = ""
+    troubles: Mapping[str, str] = field(default_factory=dict)
     wanted_until_s: float = 0.0
     attempts: Mapping[str, int] = field(default_factory=dict)
     remote: Remote = field(default_factory=dict)

@@ -21,6 +21,7 @@ _QUIET_LOOKS = 3
 _PAUSE_S = 0.1
 _LOOKS_MAX = 300
 _DISMISSED = b"q"
+_DISMISSED_S = 2.0
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); from penstock_operator.local.sentinel import watch;"
     " watch(sys.argv[2])"
@@ -32,14 +33,19 @@ class Sentinel:
 
     def __init__(self, token: str, inherited: Sequence[int] = ()) -> None:
         """`inherited`: file descriptors it keeps open until its work is done (locks)."""
+        self._token = token
+        self._inherited = tuple(inherited)
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
         folder = str(Path(__file__).resolve().parents[2])
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, folder, token],
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, folder, self._token],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            pass_fds=tuple(inherited),
+            pass_fds=self._inherited,
             env={name: value for name, value in os.environ.items() if name != MARK},
         )
 
@@ -47,13 +53,25 @@ class Sentinel:
     def pid(self) -> int:
         return self._process.pid
 
+    def keep(self) -> None:
+        """Start another one in the place of one that was killed."""
+        if self._process.poll() is not None:
+            self._end()
+            self._process = self._start()
+
     def dismiss(self) -> None:
         """The run ended in order; nothing is left to watch."""
         try:
-            self._process.communicate(_DISMISSED, timeout=5)
+            self._process.communicate(_DISMISSED, timeout=_DISMISSED_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            self._end()
+
+    def _end(self) -> None:
+        """Collect one that has ended, or was told to."""
+        self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
 
 def watch(token: str) -> None:

@@ -25,12 +25,16 @@ from penstock.dataflow.json_rows import JsonRows
 from penstock.dataflow.plan import JsonlSink
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink_files import sink_file_name
-from penstock.errors import PermanentError
+from penstock.errors import PermanentError, RetryError
 from penstock.store.codec import decode_batch
 from penstock_worker.open_files import OpenFile, OpenFiles
 
 OPEN_MAX = 256
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class SinkDiskFull(RetryError):
+    """A file finds no room; what is to be written waits in the store."""
 
 
 class JsonlSinkWriter:
@@ -64,9 +68,7 @@ class JsonlSinkWriter:
             if position and isinstance(error, FileNotFoundError):
                 raise self._missing(path, offset) from error
             if error.errno in _FULL:
-                raise PermanentError(
-                    f"no space is left for {path}; free some and run again, nothing is lost"
-                ) from error
+                raise SinkDiskFull(f"no space is left for {path}: free some; until then it waits") from error
             raise PermanentError(f"file {path} cannot be written: {error.strerror}") from error
         return b"%d" % (offset + len(data))
 
