@@ -1,0 +1,378 @@
+"""One seed: a drawn topology under drawn faults, run by the real `penstock run`, and what came of it.
+
+The input is paced while faults strike; then the run is stopped, and the rest is read at full speed. Whatever
+happens, no process of the seed is left when `play` returns. Neighbours: `topology` and `plan` draw, `strikes`
+hits, `oracle`, `gaps` and `leftovers` judge.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from faults import leftovers, store_view
+from faults import topology as topologies
+from faults.clock import WallClock
+from faults.gaps import FLOWING_S, Gap, flows, longest
+from faults.oracle import Verdict, judge
+from faults.plan import Plan, Round
+from faults.process_tree import SCENE, Found, Role, end_all, look, memory_bytes, pids
+from faults.sink_watch import SinkWatch
+from faults.store_view import View
+from faults.strikes import Struck, strike
+from faults.topology import Topology
+from run_harness import Run
+
+FULL_SPEED = 1_000_000.0
+_LOOK_S = 0.05
+_FIRST_ROWS_S = 120.0
+_FILES_SETTLE_S = 2.0
+"""No further sink file within this time: all shards with a key have one."""
+_RECOVERED_S = 45.0
+"""A pause that is longer is no pause: the topology stands."""
+_AFTER_RESTART_S = 90.0
+_STOP_S = 60.0
+_DRAIN_S = 240.0
+_LOOSE_PROCESSES_S = 30.0
+_SETTLED_S = 3.0
+
+
+class OutOfTimeError(Exception):
+    """The seed's time is over."""
+
+
+@dataclass
+class Outcome:
+    """What came of one seed. `troubles` are runs that ended wrongly or stood still."""
+
+    topology: Topology
+    struck: list[Struck] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    troubles: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    verdict: Verdict = field(default_factory=Verdict)
+    began_s: float = 0.0
+    seconds: float = 0.0
+
+    def faults(self, slack: float = 1.0) -> list[str]:
+        """All that is not as it must be; bounds of gaps are multiplied by `slack`."""
+        wrong = [] if self.verdict.is_clean else [f"rows: {self.verdict.words()}", *self.verdict.examples]
+        above = [f"gap: {fault}" for gap in self.gaps for fault in gap.faults(slack)]
+        return [*wrong, *self.troubles, *self.left, *above]
+
+
+class LoggedRun(Run):
+    """A run whose output goes to a file, so that nobody has to read along."""
+
+    def start(self) -> None:
+        command = [
+            sys.executable, "-m", "penstock_operator.cli", "run", str(self.manifest), "--no-live",
+            "--state-dir", str(self.state), "--json-summary", str(self.state.parent / "summary.json"),
+            *self.arguments,
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            log.write(f"--- {' '.join(self.arguments)}\n".encode())
+            self.process = subprocess.Popen(
+                command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **self.env}
+            )
+
+    @property
+    def log(self) -> Path:
+        return self.state.parent / "run.log"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def ended(self) -> int | None:
+        assert self.process is not None
+        return self.process.poll()
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-12:])
+
+
+class Scene:
+    """`folder` is empty, and the seed's own. `say` gets a line for each blow."""
+
+    def __init__(
+        self, topology: Topology, plan: Plan, folder: Path, limit_s: float, say: Callable[[str], None]
+    ) -> None:
+        self._topology = topology
+        self._plan = plan
+        self._folder = folder
+        self._say = say
+        self._chance = random.Random(f"victims {topology.seed}")
+        self._clock = WallClock(folder) if plan.steps_clock else None
+        self._temporary = folder / "tmp"
+        self._temporary.mkdir()
+        manifest = topologies.write(topology, folder)
+        env = {SCENE: str(folder), "TMPDIR": str(self._temporary)}
+        if self._clock is not None:
+            env |= self._clock.env
+        self._run = LoggedRun(manifest, folder / "state", env=env)
+        self._watch = SinkWatch(folder / "out")
+        self._view = store_view.NOTHING
+        self._memory: tuple[int, leftovers.Memory] | None = None
+        self._out = Outcome(topology)
+        self._out.began_s = time.monotonic()
+        self._limit_s = self._out.began_s + limit_s
+
+    def play(self) -> Outcome:
+        out = self._out
+        try:
+            with self._watch:
+                self._strike_all()
+                self._drain()
+            out.left += leftovers.processes(self._wait_gone(5.0), "the end")
+            out.left += leftovers.files(self._folder / "state", self._temporary)
+            out.left += leftovers.keys(self._folder / "state", self._topology.durability)
+        except OutOfTimeError:
+            out.troubles.append(f"out of time:\n{self._run.tail()}")
+        finally:
+            end_all(self._folder)
+            if self._run.process is not None:
+                self._run.process.wait()
+            if self._clock is not None:
+                self._clock.close()
+            out.seconds = time.monotonic() - out.began_s
+        out.verdict = judge(self._topology, self._folder)
+        return out
+
+    # --- the faults ---------------------------------------------------------------------------------
+
+    def _strike_all(self) -> None:
+        self._run.start()
+        for one in self._plan.rounds:
+            if one.blows[0].phase.value == "flowing" and not self._await_flow(_FIRST_ROWS_S):
+                break
+            if self._view.finished:
+                self._out.troubles.append("the paced input was used up before all faults had struck")
+                break
+            if not self._play_round(one):
+                break
+        else:
+            if self._await_flow(_AFTER_RESTART_S):
+                self._look_for_leftovers()
+        self._stop(signal.SIGTERM)
+
+    def _play_round(self, one: Round) -> bool:
+        """False when the topology stands still for good."""
+        files = self._files()
+        before = self._view
+        begin_s: float | None = None
+        for blow in one.blows:
+            time.sleep(blow.after_s)
+            if self._ended_by_itself():
+                self._run.start()
+            struck = strike(blow, self._tree, self._chance, self._clock)
+            self._out.struck.append(struck)
+            self._say(struck.words(self._out.began_s))
+            begin_s = struck.at_s if begin_s is None else begin_s
+            if blow.kind.ends_run and struck.existed:
+                self._restart(loose=blow.kind.and_sentinel)
+        assert begin_s is not None
+        if not self._await_flow(_AFTER_RESTART_S if one.ends_run else _RECOVERED_S, one.name):
+            return False
+        if files and not self._view.finished and any(s.existed for s in self._out.struck[-len(one.blows) :]):
+            self._out.gaps.append(self._gap(one, before, begin_s))
+        return True
+
+    def _gap(self, one: Round, before: View, begin_s: float) -> Gap:
+        now_s = time.monotonic()
+        grew_s = self._watch.grew_s()
+        flowing = {path for path in grew_s if begin_s - (grew_s[path][0]) > 0}
+        hit = {found.worker for found in self._out.struck[-1].hit} - {""} if len(one.blows) == 1 else set()
+        others = self._files_of_others(hit, before) & flowing if hit else set()
+        seconds, file = longest(grew_s, flowing - others, begin_s, now_s)
+        others_s, others_file = longest(grew_s, others, begin_s, now_s)
+        return Gap(
+            one.name,
+            self._topology.workers,
+            self._topology.seed,
+            seconds,
+            one.bound_s,
+            file,
+            others_s if others else None,
+            others_file,
+            self._watch.late_s(begin_s, now_s),
+        )
+
+    def _files_of_others(self, hit: set[str], view: View) -> set[Path]:
+        """Files of workers that were not hit, of stages next to a source that is read there too: farther
+        behind, rows may come by way of the worker that was."""
+        stamped = self._topology.stamped
+        found = set()
+        for path in self._watch.grew_s():
+            _, writer, part = path.stem.split("-")
+            stage = next((s for s in self._topology.keyed if s.name == writer), None)
+            if stage is None or writer in stamped:
+                continue
+            worker = view.owners.get(f"{writer}/{part}")
+            fed_by = {
+                view.owners.get(shard)
+                for source in self._topology.sources_of(stage)
+                for shard in self._topology.shards()[source.name]
+            }
+            if worker is not None and worker not in hit and worker in fed_by:
+                found.add(path)
+        return found
+
+    # --- the run ------------------------------------------------------------------------------------
+
+    def _restart(self, *, loose: bool) -> None:
+        """After a blow at the command itself; `loose`: with nobody left to end its processes."""
+        process = self._run.process
+        assert process is not None
+        try:
+            code = process.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            self._out.troubles.append(f"the run did not end within {_STOP_S:.0f} s:\n{self._run.tail()}")
+            process.kill()
+            code = process.wait()
+        if code not in (0, -signal.SIGKILL):
+            self._out.troubles.append(f"the run ended with code {code}:\n{self._run.tail()}")
+        if loose or self._chance.random() < 0.5:
+            left = self._wait_gone(_LOOSE_PROCESSES_S)
+            self._out.left += leftovers.processes(
+                left, f"{_LOOSE_PROCESSES_S:.0f} s without run and sentinel"
+            )
+            end_all(self._folder)
+        self._run.start()
+
+    def _stop(self, number: signal.Signals) -> None:
+        if self._run.ended() is None:
+            self._run.process.send_signal(number)  # type: ignore[union-attr]
+        self._wait_end(_STOP_S)
+
+    def _wait_end(self, seconds: float) -> None:
+        """Until the run has ended, in order."""
+        process = self._run.process
+        assert process is not None
+        try:
+            code = process.wait(max(0.0, min(seconds, self._limit_s - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            self._out.troubles.append(f"the run did not end within {seconds:.0f} s:\n{self._run.tail()}")
+            end_all(self._folder)
+            process.wait()
+            return
+        if code:
+            self._out.troubles.append(f"the run ended with code {code}:\n{self._run.tail()}")
+
+    def _drain(self) -> None:
+        """Read what is left at full speed, with a last blow in the midst of it."""
+        end_all(self._folder)
+        self._run.arguments = tuple(topologies.rates(self._topology, FULL_SPEED))
+        self._run.start()
+        last = self._plan.last
+        if last is not None:
+            begun_s = time.monotonic()
+            while time.monotonic() < begun_s + _FIRST_ROWS_S and self._run.ended() is None:
+                if any(moments[-1] > begun_s for moments in self._watch.grew_s().values()):
+                    break
+                self._tick()
+            time.sleep(last.after_s)
+            if self._run.ended() is None:
+                struck = strike(last, self._tree, self._chance, self._clock)
+                self._out.struck.append(struck)
+                self._say(struck.words(self._out.began_s))
+                if last.kind.ends_run and struck.existed:
+                    self._restart(loose=last.kind.and_sentinel)
+        self._wait_end(_DRAIN_S)
+
+    def _ended_by_itself(self) -> bool:
+        code = self._run.ended()
+        if code is None:
+            return False
+        self._out.troubles.append(f"the run ended by itself with code {code}:\n{self._run.tail()}")
+        return True
+
+    # --- looking ------------------------------------------------------------------------------------
+
+    def _tree(self) -> list[Found]:
+        return look(self._folder, self._run.pid, self._view.tasks)
+
+    def _files(self) -> set[Path]:
+        return set(self._watch.grew_s())
+
+    def _tick(self) -> None:
+        if time.monotonic() > self._limit_s:
+            raise OutOfTimeError
+        time.sleep(_LOOK_S)
+
+    def _await_flow(self, seconds: float, after: str = "") -> bool:
+        """Until every sink file grows again and no new ones come; False when that does not happen, or the
+        run is over. What the store says is looked at anew then."""
+        begun_s = time.monotonic()
+        while True:
+            self._tick()
+            now_s = time.monotonic()
+            grew_s = self._watch.grew_s()
+            newest_s = max((moments[0] for moments in grew_s.values()), default=now_s)
+            sinks = {path.parent.name for path in grew_s}
+            if (
+                len(sinks) == len(self._topology.sinks)
+                and now_s - max(begun_s, newest_s) > _FILES_SETTLE_S
+                and flows(grew_s, grew_s, begun_s, now_s)
+            ):
+                break
+            if self._run.ended() is not None:
+                if self._finished():
+                    return False
+                self._ended_by_itself()
+                self._run.start()
+                begun_s = now_s
+            if now_s - begun_s > seconds:
+                if self._finished():
+                    break
+                still = sorted(p.name for p in grew_s if not flows(grew_s, [p], begun_s, now_s))
+                self._out.troubles.append(
+                    f"stands still {seconds:.0f} s after {after or 'the start'}: {', '.join(still) or 'no rows'}\n"
+                    f"{self._run.tail()}"
+                )
+                return False
+        self._view = store_view.view(self._run, self._topology)
+        if self._memory is None or self._memory[0] != self._run.pid:
+            self._memory = (self._run.pid, self._used())
+        return True
+
+    def _finished(self) -> bool:
+        return (
+            "used up and worked through" in self._run.tail()
+            or store_view.view(self._run, self._topology).finished
+        )
+
+    def _used(self) -> leftovers.Memory:
+        return leftovers.Memory(memory_bytes(self._run.pid), store_view.used_memory_bytes(self._run))
+
+    def _look_for_leftovers(self) -> None:
+        """While the run goes on: memory, and ready lists of tasks that are dead."""
+        time.sleep(_SETTLED_S)
+        if self._memory is not None and self._memory[0] == self._run.pid:
+            self._out.left += self._memory[1].growth(self._used())
+        self._view = store_view.view(self._run, self._topology)
+        living = pids(self._folder)
+        ready = {name for pid, name in self._view.ready.items() if pid in living}
+        self._out.left += [
+            f"keys: ready list {name} of a task that is dead"
+            for name in store_view.ready_lists(self._run)
+            if name not in ready
+        ]
+
+    def _wait_gone(self, seconds: float) -> list[Found]:
+        """The processes that are still there after `seconds`."""
+        end_s = time.monotonic() + seconds
+        while pids(self._folder) and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
+        with suppress(OSError):
+            return [found for found in self._tree() if found.role is not Role.OTHER or found.pid]
+        return []
