@@ -1,8 +1,8 @@
 """`python -m faults`: the fault runner's long form, `make faults SEEDS=1-20`.
 
-Each seed draws a topology and its faults, runs it with `penstock run`, and compares what came out with a plain
-count. Exit code 1 when a row was lost, doubled, brought out of order or torn, something was left over, the
-run stood still, or a pause was above its bound. The last line is one JSON object.
+Each seed draws a topology and its faults, runs it with `penstock run`, and compares what came out with a
+plain count. Exit code 1 when a row was lost, doubled, brought out of order or torn, something was left over,
+the run stood still, or a pause was above its bound. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> int:
                     shutil.copytree(
                         folder,
                         chosen.keep / f"seed-{seed}",
-                        ignore=shutil.ignore_patterns("*.sock"),
+                        ignore=shutil.ignore_patterns("*.sock", "standby"),
                         dirs_exist_ok=True,
                     )
         finally:

@@ -1,5 +1,5 @@
-"""The wall clock of a run's processes, stepped without touching the machine's: a library of a few lines of C is
-loaded into each (`wall_clock.c`), and all of them share one offset.
+"""The wall clock of a run's processes, stepped without touching the machine's: a library of a few lines of C
+is loaded into each (`wall_clock.c`), and all of them share one offset.
 
 Debian's libfaketime was tried and does not do: told to leave the monotonic clock alone, it makes Python's
 `time.sleep` fail with EINVAL; told nothing, waits never end.

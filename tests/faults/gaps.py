@@ -1,8 +1,8 @@
 """How long sink files paused after a fault, and how long they may. Pure.
 
 Input is always due (`topology`), so a file that does not grow waits for something. What is counted is the
-longest time between two growths of one file, from the last growth before the fault on. Neighbours: `sink_watch`
-sees growths, `plan` names kinds of faults, `report` shows these figures.
+longest time between two growths of one file, from the last growth before the fault on. Neighbours:
+`sink_watch` sees growths, `plan` names kinds of faults, `report` shows these figures.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
@@ -72,7 +73,7 @@ def pause_s(moments: Sequence[float], begin_s: float, end_s: float) -> float:
     if first < 0 or begin_s - moments[first] > FLOWING_S:
         return 0.0
     within = [moments[first], *(at for at in moments[first + 1 :] if at < end_s), end_s]
-    return max(after - before for before, after in zip(within, within[1:], strict=False))
+    return max(after - before for before, after in pairwise(within))
 
 
 def longest(

@@ -48,10 +48,12 @@ def judge(topology: Topology, folder: Path) -> Verdict:
     """Compare all sinks below `folder`/out with what a plain count gives."""
     verdicts = [judge_sink(wanted, folder / "out" / sink) for sink, wanted in expected(topology).items()]
     return Verdict(
-        *(
-            sum(getattr(verdict, name) for verdict in verdicts)
-            for name in ("rows", "lost", "doubled", "reordered", "torn", "wrong")
-        ),
+        rows=sum(verdict.rows for verdict in verdicts),
+        lost=sum(verdict.lost for verdict in verdicts),
+        doubled=sum(verdict.doubled for verdict in verdicts),
+        reordered=sum(verdict.reordered for verdict in verdicts),
+        torn=sum(verdict.torn for verdict in verdicts),
+        wrong=sum(verdict.wrong for verdict in verdicts),
         examples=tuple(example for verdict in verdicts for example in verdict.examples),
     )
 

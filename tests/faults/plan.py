@@ -1,7 +1,7 @@
 """Which faults strike in which order and phase, drawn from a seed; what each may cost. Pure.
 
-Faults come in rounds. A round strikes while rows flow, or while the run starts; its further blows fall while the
-first one is being mended. Neighbours: `strikes` carries a blow out, `gaps` measures what a round cost.
+Faults come in rounds. A round strikes while rows flow, or while the run starts; its further blows fall while
+the first one is being mended. Neighbours: `strikes` carries a blow out, `gaps` measures what a round cost.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from pathlib import Path
 
 SCENE = "PENSTOCK_FAULTS_SCENE"
 """Name of the variable; its value is the folder of the seed."""
+_SERVERS = ("redis-server", "valkey-server")
 _WORKER_FILE = re.compile(r"/(w\d+)\.json\b")
 _MARK = re.compile(r"/worker/[^/]*-(w\d+)-\d+/")
 
@@ -59,7 +60,7 @@ def look(scene: Path, run_pid: int, tasks: Mapping[int, str]) -> list[Found]:
 def pids(scene: Path) -> set[int]:
     """Living processes that were started for `scene`; zombies have no environment."""
     wanted = f"{SCENE}={scene}".encode()
-    return {pid for pid in _all() if wanted in _environment(pid)}
+    return {pid for pid in _all() if wanted in _environment(pid) or _is_store_of(pid, str(scene))}
 
 
 def end_all(scene: Path) -> int:
@@ -83,25 +84,23 @@ def memory_bytes(pid: int) -> int:
 
 
 def _named(pid: int, run_pid: int, tasks: Mapping[int, str]) -> Found:
-    line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    line = _command_line(pid)
     worker = _worker_of(pid, line)
     if pid == run_pid:
         role = Role.RUN
     elif "local.sentinel import" in line:
         role = Role.SENTINEL
-    elif "redis-server" in line or "valkey-server" in line:
+    elif line.partition(" ")[0].endswith(_SERVERS):
         role = Role.STORE
     elif "-m penstock_worker " in line:
         role = Role.WORKER
-    elif Path(os.readlink(f"/proc/{pid}/exe")).name == "java":
+    elif _is_java(pid):
         role = Role.JVM
     elif "task_daemon" in line or "pyspark.daemon" in line:
         # Tasks are forks of the daemon, and bear its command line.
         if pid in tasks:
             return Found(pid, Role.TASK, worker, tasks[pid])
-        parent = _parent(pid)
-        parent_line = Path(f"/proc/{parent}/cmdline").read_bytes()
-        role = Role.STANDBY if b"task_daemon" in parent_line else Role.DAEMON
+        role = Role.DAEMON if _is_java(_parent(pid)) else Role.STANDBY
     else:
         role = Role.OTHER
     return Found(pid, role, worker)
@@ -115,6 +114,23 @@ def _worker_of(pid: int, line: str) -> str:
         if variable.startswith(b"PENSTOCK_PROCESS_MARK=") and (mark := _MARK.search(variable.decode())):
             return mark[1]
     return ""
+
+
+def _is_java(pid: int) -> bool:
+    return Path(os.readlink(f"/proc/{pid}/exe")).name == "java"
+
+
+def _is_store_of(pid: int, scene: str) -> bool:
+    """A redis-server writes its title over its environment; the title names its socket."""
+    line = _command_line(pid)
+    return f"{scene}/" in line and line.partition(" ")[0].endswith(_SERVERS)
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _parent(pid: int) -> int:

@@ -27,7 +27,8 @@ def progress(outcome: Outcome) -> str:
 
 def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Pauses by kind of fault, what was hit, then all that is wrong."""
-    yield f"{'fault':{_KIND_WIDTH}} {'workers':>7} {'times':>5} {'median':>8} {'longest':>8} {'bound':>6} {'others':>7}"
+    heads = f"{'times':>5} {'median':>8} {'longest':>8} {'bound':>6} {'others':>7}"
+    yield f"{'fault':{_KIND_WIDTH}} {'workers':>7} {heads}"
     for line in by_kind([gap for outcome in outcomes for gap in outcome.gaps]):
         bound = f"{line.bound_s:g} s" if line.bound_s is not None else "-"
         others = f"{line.others_s:.2f} s" if line.others_s is not None else "-"

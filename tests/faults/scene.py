@@ -7,29 +7,26 @@ hits, `oracle`, `gaps` and `leftovers` judge.
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from faults import leftovers, store_view
 from faults import topology as topologies
 from faults.clock import WallClock
-from faults.gaps import FLOWING_S, Gap, flows, longest
+from faults.gaps import Gap, flows, longest
+from faults.logged_run import LoggedRun
 from faults.oracle import Verdict, judge
-from faults.plan import Plan, Round
-from faults.process_tree import SCENE, Found, Role, end_all, look, memory_bytes, pids
+from faults.plan import Blow, Phase, Plan, Round
+from faults.process_tree import SCENE, Found, end_all, look, memory_bytes, pids
 from faults.sink_watch import SinkWatch
 from faults.store_view import View
 from faults.strikes import Struck, strike
 from faults.topology import Topology
-from run_harness import Run
 
 FULL_SPEED = 1_000_000.0
 _LOOK_S = 0.05
@@ -38,7 +35,7 @@ _FILES_SETTLE_S = 2.0
 """No further sink file within this time: all shards with a key have one."""
 _RECOVERED_S = 45.0
 """A pause that is longer is no pause: the topology stands."""
-_AFTER_RESTART_S = 90.0
+_AFTER_RESTART_S = 120.0
 _STOP_S = 60.0
 _DRAIN_S = 240.0
 _LOOSE_PROCESSES_S = 30.0
@@ -67,38 +64,6 @@ class Outcome:
         wrong = [] if self.verdict.is_clean else [f"rows: {self.verdict.words()}", *self.verdict.examples]
         above = [f"gap: {fault}" for gap in self.gaps for fault in gap.faults(slack)]
         return [*wrong, *self.troubles, *self.left, *above]
-
-
-class LoggedRun(Run):
-    """A run whose output goes to a file, so that nobody has to read along."""
-
-    def start(self) -> None:
-        command = [
-            sys.executable, "-m", "penstock_operator.cli", "run", str(self.manifest), "--no-live",
-            "--state-dir", str(self.state), "--json-summary", str(self.state.parent / "summary.json"),
-            *self.arguments,
-        ]  # fmt: skip
-        with self.log.open("ab") as log:
-            log.write(f"--- {' '.join(self.arguments)}\n".encode())
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, start_new_session=True, env={**os.environ, **self.env}
-            )
-
-    @property
-    def log(self) -> Path:
-        return self.state.parent / "run.log"
-
-    @property
-    def pid(self) -> int:
-        assert self.process is not None
-        return self.process.pid
-
-    def ended(self) -> int | None:
-        assert self.process is not None
-        return self.process.poll()
-
-    def tail(self) -> str:
-        return "\n".join(self.log.read_text(errors="replace").splitlines()[-12:])
 
 
 class Scene:
@@ -137,7 +102,7 @@ class Scene:
             out.left += leftovers.files(self._folder / "state", self._temporary)
             out.left += leftovers.keys(self._folder / "state", self._topology.durability)
         except OutOfTimeError:
-            out.troubles.append(f"out of time:\n{self._run.tail()}")
+            self._trouble("was given no more time")
         finally:
             end_all(self._folder)
             if self._run.process is not None:
@@ -153,7 +118,7 @@ class Scene:
     def _strike_all(self) -> None:
         self._run.start()
         for one in self._plan.rounds:
-            if one.blows[0].phase.value == "flowing" and not self._await_flow(_FIRST_ROWS_S):
+            if one.blows[0].phase is Phase.FLOWING and not self._await_flow(_FIRST_ROWS_S):
                 break
             if self._view.finished:
                 self._out.troubles.append("the paced input was used up before all faults had struck")
@@ -174,9 +139,7 @@ class Scene:
             time.sleep(blow.after_s)
             if self._ended_by_itself():
                 self._run.start()
-            struck = strike(blow, self._tree, self._chance, self._clock)
-            self._out.struck.append(struck)
-            self._say(struck.words(self._out.began_s))
+            struck = self._strike(blow)
             begin_s = struck.at_s if begin_s is None else begin_s
             if blow.kind.ends_run and struck.existed:
                 self._restart(loose=blow.kind.and_sentinel)
@@ -186,6 +149,12 @@ class Scene:
         if files and not self._view.finished and any(s.existed for s in self._out.struck[-len(one.blows) :]):
             self._out.gaps.append(self._gap(one, before, begin_s))
         return True
+
+    def _strike(self, blow: Blow) -> Struck:
+        struck = strike(blow, self._tree, self._chance, self._clock)
+        self._out.struck.append(struck)
+        self._say(struck.words(self._out.began_s))
+        return struck
 
     def _gap(self, one: Round, before: View, begin_s: float) -> Gap:
         now_s = time.monotonic()
@@ -236,11 +205,11 @@ class Scene:
         try:
             code = process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            self._out.troubles.append(f"the run did not end within {_STOP_S:.0f} s:\n{self._run.tail()}")
+            self._trouble(f"did not end within {_STOP_S:.0f} s")
             process.kill()
             code = process.wait()
         if code not in (0, -signal.SIGKILL):
-            self._out.troubles.append(f"the run ended with code {code}:\n{self._run.tail()}")
+            self._trouble(f"ended with code {code}")
         if loose or self._chance.random() < 0.5:
             left = self._wait_gone(_LOOSE_PROCESSES_S)
             self._out.left += leftovers.processes(
@@ -254,46 +223,58 @@ class Scene:
             self._run.process.send_signal(number)  # type: ignore[union-attr]
         self._wait_end(_STOP_S)
 
-    def _wait_end(self, seconds: float) -> None:
-        """Until the run has ended, in order."""
+    def _wait_end(self, seconds: float) -> bool:
+        """Until the run has ended, which is to be in order; False when it does not, or stands still."""
         process = self._run.process
         assert process is not None
-        try:
-            code = process.wait(max(0.0, min(seconds, self._limit_s - time.monotonic())))
-        except subprocess.TimeoutExpired:
-            self._out.troubles.append(f"the run did not end within {seconds:.0f} s:\n{self._run.tail()}")
-            end_all(self._folder)
-            process.wait()
-            return
+        begun_s = time.monotonic()
+        while (code := process.poll()) is None:
+            self._tick()
+            now_s = time.monotonic()
+            grown_s = max((moments[-1] for moments in self._watch.grew_s().values()), default=begun_s)
+            still_s = now_s - max(begun_s, grown_s)
+            if now_s - begun_s > seconds or still_s > _AFTER_RESTART_S:
+                told = f"does not end: no row for {still_s:.0f} s, {now_s - begun_s:.0f} s in all"
+                self._trouble(told)
+                end_all(self._folder)
+                process.wait()
+                return False
         if code:
-            self._out.troubles.append(f"the run ended with code {code}:\n{self._run.tail()}")
+            self._trouble(f"ended with code {code}")
+        return code == 0
+
+    def _trouble(self, what: str) -> None:
+        self._out.troubles.append(f"the run {what}\n{self._run.tail()}")
 
     def _drain(self) -> None:
-        """Read what is left at full speed, with a last blow in the midst of it."""
+        """Read what is left at full speed, with a last blow in the midst of it. What does not end is tried
+        once more without, so that what is still missing then is really lost."""
         end_all(self._folder)
         self._run.arguments = tuple(topologies.rates(self._topology, FULL_SPEED))
         self._run.start()
-        last = self._plan.last
-        if last is not None:
-            begun_s = time.monotonic()
-            while time.monotonic() < begun_s + _FIRST_ROWS_S and self._run.ended() is None:
-                if any(moments[-1] > begun_s for moments in self._watch.grew_s().values()):
-                    break
-                self._tick()
-            time.sleep(last.after_s)
-            if self._run.ended() is None:
-                struck = strike(last, self._tree, self._chance, self._clock)
-                self._out.struck.append(struck)
-                self._say(struck.words(self._out.began_s))
-                if last.kind.ends_run and struck.existed:
-                    self._restart(loose=last.kind.and_sentinel)
-        self._wait_end(_DRAIN_S)
+        if self._plan.last is not None:
+            self._strike_draining(self._plan.last)
+        if not self._wait_end(_DRAIN_S):
+            self._run.start()
+            self._wait_end(_DRAIN_S)
+
+    def _strike_draining(self, last: Blow) -> None:
+        begun_s = time.monotonic()
+        while time.monotonic() < begun_s + _FIRST_ROWS_S and self._run.ended() is None:
+            if any(moments[-1] > begun_s for moments in self._watch.grew_s().values()):
+                break
+            self._tick()
+        time.sleep(last.after_s)
+        if self._run.ended() is None:
+            struck = self._strike(last)
+            if last.kind.ends_run and struck.existed:
+                self._restart(loose=last.kind.and_sentinel)
 
     def _ended_by_itself(self) -> bool:
         code = self._run.ended()
         if code is None:
             return False
-        self._out.troubles.append(f"the run ended by itself with code {code}:\n{self._run.tail()}")
+        self._trouble(f"ended by itself with code {code}")
         return True
 
     # --- looking ------------------------------------------------------------------------------------
@@ -335,10 +316,8 @@ class Scene:
                 if self._finished():
                     break
                 still = sorted(p.name for p in grew_s if not flows(grew_s, [p], begun_s, now_s))
-                self._out.troubles.append(
-                    f"stands still {seconds:.0f} s after {after or 'the start'}: {', '.join(still) or 'no rows'}\n"
-                    f"{self._run.tail()}"
-                )
+                told = f"stands still {seconds:.0f} s after {after or 'its start'}"
+                self._trouble(f"{told}: {', '.join(still) or 'no rows'}")
                 return False
         self._view = store_view.view(self._run, self._topology)
         if self._memory is None or self._memory[0] != self._run.pid:
@@ -373,6 +352,4 @@ class Scene:
         end_s = time.monotonic() + seconds
         while pids(self._folder) and time.monotonic() < end_s:
             time.sleep(_LOOK_S)
-        with suppress(OSError):
-            return [found for found in self._tree() if found.role is not Role.OTHER or found.pid]
-        return []
+        return self._tree()

@@ -22,7 +22,8 @@ _EXECUTOR = re.compile(r"-(w\d+)(?:-\d+)?$")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`owners`: shard -> worker. `tasks`: pid -> operator, of all that ever told. `finished`: no input is left."""
+    """`owners`: shard -> worker. `tasks`: pid -> operator, of all that ever told. `finished`: no input is
+    left."""
 
     owners: Mapping[str, str]
     tasks: Mapping[int, str]

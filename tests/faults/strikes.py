@@ -1,4 +1,5 @@
-"""Carries a blow out, and says what it really hit. Neighbours: `plan` draws blows, `process_tree` finds victims."""
+"""Carries a blow out, and says what it really hit. Neighbours: `plan` draws blows, `process_tree` finds
+victims."""
 
 from __future__ import annotations
 

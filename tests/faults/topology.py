@@ -115,9 +115,9 @@ class Topology:
 
     def words(self) -> str:
         """In short, for people."""
-        graph = " ".join(
-            f"{operator.name}<{','.join(operator.inputs)}" for operator in (*self.keyed, *self.sinks)
-        )
+        edges = [(operator.name, operator.inputs) for operator in self.keyed]
+        edges += [(sink.name, sink.inputs) for sink in self.sinks]
+        graph = " ".join(f"{name}<{','.join(inputs)}" for name, inputs in edges)
         partitions = "+".join(str(source.partitions) for source in self.sources)
         tasks = "+".join(str(stage.tasks) for stage in self.keyed)
         return f"{self.durability}, {self.workers} w, {partitions} parts, {tasks} tasks, {graph}"
@@ -161,7 +161,8 @@ def draw(seed: int, lines: int, *, workers: Sequence[int] = (1, 2, 3)) -> Topolo
 def _inputs(
     chance: random.Random, outlets: Sequence[str], first: Sequence[str], ends: Sequence[str]
 ) -> tuple[str, ...]:
-    """The first keyed stage reads all sources, so that none is left over; a later one some of what is there."""
+    """The first keyed stage reads all sources, so that none is left over, a later one some of what there
+    is."""
     if not ends:
         return tuple(first)
     return tuple(sorted(chance.sample(list(outlets), chance.randint(1, min(2, len(outlets))))))
@@ -211,7 +212,7 @@ def document(topology: Topology) -> dict[str, object]:
             "ratePerSecond": LINES_PER_S * source.partitions,
         }
         tasks = {"min": 1, "initial": source.tasks}
-        step = {
+        step: dict[str, object] = {
             "name": source.rows_name,
             "inputs": [source.name],
             "map": f"{_MODULE}:parse",
@@ -220,8 +221,8 @@ def document(topology: Topology) -> dict[str, object]:
         operators += [{"name": source.name, "source": {"files": files}, "tasks": tasks}, step]
     for operator in topology.inner:
         if isinstance(operator, Stamp):
-            step = {"inputs": [operator.input], "map": f"{_MODULE}:stamp", "outputSchema": ROW}
-            operators.append({"name": operator.name, **step})
+            stamp = {"inputs": [operator.input], "map": f"{_MODULE}:stamp", "outputSchema": ROW}
+            operators.append({"name": operator.name, **stamp})
             continue
         operators.append(
             {

@@ -51,7 +51,7 @@ class Follow(StatefulProcessor):
         self._recent = handle.getListState("recent", "hash long")
         self._last = handle.getMapState("last", "via string", "step long")
 
-    def handleInputRows(  # the signature is pyspark's
+    def handleInputRows(  # noqa: N802 - the signature is pyspark's
         self,
         key: tuple[str, ...],
         rows: Iterator[Row],
