@@ -23,20 +23,6 @@ LINES = 15_000
 SEED_S_MAX = 420.0
 
 
-def play(
-    seed: int, folder: Path, *, rounds: int = ROUNDS, lines: int = LINES, kinds: list[str] | None = None
-) -> Outcome:
-    """Run one seed in `folder`."""
-    scene = Scene(
-        topology.draw(seed, lines),
-        plan.draw(seed, rounds, kinds),
-        folder,
-        SEED_S_MAX,
-        lambda line: _say(f"    {line}"),
-    )
-    return scene.play()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="faults", description=__doc__.split("\n\n")[0])
     parser.add_argument("--seeds", default="1-5", help="such as 7, 1-20 or 3,5,8-10")
@@ -55,7 +41,11 @@ def main() -> int:
             break
         folder = Path(tempfile.mkdtemp(prefix="penstock-faults-"))
         try:
-            outcomes.append(play(seed, folder, rounds=chosen.rounds, kinds=kinds))
+            drawn = plan.draw(seed, chosen.rounds, kinds)
+            scene = Scene(
+                topology.draw(seed, LINES), drawn, folder, SEED_S_MAX, lambda line: _say(f"  {line}")
+            )
+            outcomes.append(scene.play())
             _say(report.progress(outcomes[-1]))
             if outcomes[-1].faults():
                 for fault in outcomes[-1].faults():

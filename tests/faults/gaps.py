@@ -8,7 +8,7 @@ longest time between two growths of one file, from the last growth before the fa
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -86,11 +86,9 @@ def longest(
     return max(pauses, default=(0.0, ""))
 
 
-def flows(
-    grew_s: Mapping[Path, Sequence[float]], files: Collection[Path], since_s: float, now_s: float
-) -> bool:
-    """Whether each of `files` grew after `since_s` and within the last moment."""
-    return all(grew_s.get(path) and grew_s[path][-1] > max(since_s, now_s - FLOWING_S) for path in files)
+def flow(grew_s: Iterable[float], since_s: float, now_s: float) -> bool:
+    """Whether all of some files grew after `since_s` and within the last moment; `grew_s` says when last."""
+    return all(last_s > max(since_s, now_s - FLOWING_S) for last_s in grew_s)
 
 
 def by_kind(gaps: Sequence[Gap]) -> list[KindOfGap]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from faults import leftovers, store_view
 from faults import topology as topologies
 from faults.clock import WallClock
-from faults.gaps import Gap, flows, longest
+from faults.gaps import Gap, flow, longest
 from faults.logged_run import LoggedRun
 from faults.oracle import Verdict, judge
 from faults.plan import Blow, Phase, Plan, Round
@@ -181,7 +181,7 @@ class Scene:
         behind, rows may come by way of the worker that was."""
         stamped = self._topology.stamped
         found = set()
-        for path in self._watch.grew_s():
+        for path in self._watch.span_s():
             _, writer, part = path.stem.split("-")
             stage = next((s for s in self._topology.keyed if s.name == writer), None)
             if stage is None or writer in stamped:
@@ -231,7 +231,7 @@ class Scene:
         while (code := process.poll()) is None:
             self._tick()
             now_s = time.monotonic()
-            grown_s = max((moments[-1] for moments in self._watch.grew_s().values()), default=begun_s)
+            grown_s = max((last_s for _, last_s in self._watch.span_s().values()), default=begun_s)
             still_s = now_s - max(begun_s, grown_s)
             if now_s - begun_s > seconds or still_s > _AFTER_RESTART_S:
                 told = f"does not end: no row for {still_s:.0f} s, {now_s - begun_s:.0f} s in all"
@@ -261,7 +261,7 @@ class Scene:
     def _strike_draining(self, last: Blow) -> None:
         begun_s = time.monotonic()
         while time.monotonic() < begun_s + _FIRST_ROWS_S and self._run.ended() is None:
-            if any(moments[-1] > begun_s for moments in self._watch.grew_s().values()):
+            if any(last_s > begun_s for _, last_s in self._watch.span_s().values()):
                 break
             self._tick()
         time.sleep(last.after_s)
@@ -283,7 +283,7 @@ class Scene:
         return look(self._folder, self._run.pid, self._view.tasks)
 
     def _files(self) -> set[Path]:
-        return set(self._watch.grew_s())
+        return set(self._watch.span_s())
 
     def _tick(self) -> None:
         if time.monotonic() > self._limit_s:
@@ -297,13 +297,13 @@ class Scene:
         while True:
             self._tick()
             now_s = time.monotonic()
-            grew_s = self._watch.grew_s()
-            newest_s = max((moments[0] for moments in grew_s.values()), default=now_s)
+            grew_s = self._watch.span_s()
+            newest_s = max((first_s for first_s, _ in grew_s.values()), default=now_s)
             sinks = {path.parent.name for path in grew_s}
             if (
                 len(sinks) == len(self._topology.sinks)
                 and now_s - max(begun_s, newest_s) > _FILES_SETTLE_S
-                and flows(grew_s, grew_s, begun_s, now_s)
+                and flow([last_s for _, last_s in grew_s.values()], begun_s, now_s)
             ):
                 break
             if self._run.ended() is not None:
@@ -315,7 +315,7 @@ class Scene:
             if now_s - begun_s > seconds:
                 if self._finished():
                     break
-                still = sorted(p.name for p in grew_s if not flows(grew_s, [p], begun_s, now_s))
+                still = sorted(p.name for p, (_, at_s) in grew_s.items() if not flow([at_s], begun_s, now_s))
                 told = f"stands still {seconds:.0f} s after {after or 'its start'}"
                 self._trouble(f"{told}: {', '.join(still) or 'no rows'}")
                 return False

@@ -39,6 +39,10 @@ class SinkWatch:
         """File -> the moments at which it was seen to have grown."""
         return {path: list(moments) for path, moments in list(self._grew_s.items())}
 
+    def span_s(self) -> dict[Path, tuple[float, float]]:
+        """File -> the first and the last of these moments."""
+        return {path: (moments[0], moments[-1]) for path, moments in list(self._grew_s.items())}
+
     def late_s(self, begin_s: float, end_s: float) -> float:
         """The longest time between two looks within a span: what this process itself was held up by."""
         return max(
