@@ -18,7 +18,7 @@ ROUNDS = {
     1: (3, ("task killed", "task terminated", "store killed")),
     2: (2, ("task killed", "worker killed", "store killed")),
 }
-"""By number of workers: how many rounds, of which faults. That of 1 starts nothing anew that takes seconds."""
+"""By number of workers: how many rounds, of which faults. With 1 nothing is hit whose start takes seconds."""
 SLACK = 8.0
 """What pauses may take here, in bounds: other tests share the cores."""
 LIMIT_S = 270.0
