@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +35,8 @@ def main() -> int:
     kinds = chosen.kinds.split(",") if chosen.kinds else None
     if unknown := set(kinds or ()) - plan.KINDS.keys():
         parser.error(f"no fault is called {', '.join(sorted(unknown))}; there are: {', '.join(plan.KINDS)}")
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _leave)
     began_s = time.monotonic()
     outcomes: list[Outcome] = []
     for seed in seeds_of(chosen.seeds):
@@ -73,6 +76,11 @@ def seeds_of(text: str) -> list[int]:
         first, dash, last = part.partition("-")
         seeds += range(int(first), int(last if dash else first) + 1)
     return seeds
+
+
+def _leave(*_: object) -> None:
+    """So that the seed ends its processes."""
+    raise SystemExit(1)
 
 
 def _say(line: str) -> None:

@@ -42,6 +42,11 @@ class LoggedRun(Run):
         assert self.process is not None
         return self.process.poll()
 
+    def has_finished(self) -> bool:
+        """Whether it has said, since its last start, that all input is worked off."""
+        said = self.log.read_text(errors="replace").rpartition("--- ")[2]
+        return "used up and worked through" in said
+
     def tail(self) -> str:
         """What it said last, for people."""
         lines = self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
