@@ -21,7 +21,7 @@ from faults.scene import Outcome, Scene
 ROUNDS = 6
 LINES = 15_000
 """Of each partition: two and a half minutes at its pace."""
-SEED_S_MAX = 420.0
+SEED_S_MAX = 600.0
 
 
 def main() -> int:

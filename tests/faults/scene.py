@@ -23,7 +23,7 @@ from faults.logged_run import LoggedRun
 from faults.oracle import Verdict, judge
 from faults.plan import Blow, Phase, Plan, Round
 from faults.process_tree import SCENE, Found, end_all, look, memory_bytes, pids
-from faults.sink_watch import SinkWatch
+from faults.sink_watch import SinkWatch, Stream
 from faults.store_view import View
 from faults.strikes import Struck, strike
 from faults.topology import Topology
@@ -31,15 +31,16 @@ from faults.topology import Topology
 FULL_SPEED = 1_000_000.0
 _LOOK_S = 0.05
 _FIRST_ROWS_S = 120.0
-_FILES_SETTLE_S = 2.0
-"""No further sink file within this time: all shards with a key have one."""
-_RECOVERED_S = 45.0
+_STREAMS_SETTLE_S = 2.0
+"""No further stream within this time: all are there."""
+_RECOVERED_S = 90.0
 """A pause that is longer is no pause: the topology stands."""
-_AFTER_RESTART_S = 120.0
+_AFTER_RESTART_S = 150.0
 _STOP_S = 60.0
 _DRAIN_S = 240.0
 _LOOSE_PROCESSES_S = 30.0
 _SETTLED_S = 3.0
+_SHOWN = 4
 
 
 class OutOfTimeError(Exception):
@@ -131,7 +132,7 @@ class Scene:
 
     def _play_round(self, one: Round) -> bool:
         """False when the topology stands still for good."""
-        files = self._files()
+        has_flown = bool(self._watch.span_s())
         before = self._view
         begin_s: float | None = None
         for blow in one.blows:
@@ -147,7 +148,11 @@ class Scene:
         assert begin_s is not None
         if not self._await_flow(_AFTER_RESTART_S if one.ends_run else _RECOVERED_S, one.name):
             return False
-        if files and not self._view.finished and any(s.existed for s in self._out.struck[-len(one.blows) :]):
+        if (
+            has_flown
+            and not self._view.finished
+            and any(s.existed for s in self._out.struck[-len(one.blows) :])
+        ):
             self._out.gaps.append(self._gap(one, before, begin_s))
         return True
 
@@ -160,41 +165,41 @@ class Scene:
     def _gap(self, one: Round, before: View, begin_s: float) -> Gap:
         now_s = time.monotonic()
         grew_s = self._watch.grew_s()
-        flowing = {path for path in grew_s if begin_s - (grew_s[path][0]) > 0}
+        flowing = {stream for stream, moments in grew_s.items() if moments[0] < begin_s}
         hit = {found.worker for found in self._out.struck[-1].hit} - {""} if len(one.blows) == 1 else set()
-        others = self._files_of_others(hit, before) & flowing if hit else set()
-        seconds, file = longest(grew_s, flowing - others, begin_s, now_s)
-        others_s, others_file = longest(grew_s, others, begin_s, now_s)
+        others = self._streams_of_others(hit, before) & flowing if hit else set()
+        seconds, stream = longest(grew_s, flowing - others, begin_s, now_s)
+        others_s, others_stream = longest(grew_s, others, begin_s, now_s)
         return Gap(
             one.name,
             self._topology.workers,
             self._topology.seed,
             seconds,
             one.bound_s,
-            file,
+            stream,
             others_s if others else None,
-            others_file,
+            others_stream,
             self._watch.late_s(begin_s, now_s),
         )
 
-    def _files_of_others(self, hit: set[str], view: View) -> set[Path]:
-        """Files of workers that were not hit, of stages next to a source that is read there too: farther
-        behind, rows may come by way of the worker that was."""
-        stamped = self._topology.stamped
+    def _streams_of_others(self, hit: set[str], view: View) -> set[Stream]:
+        """Streams that workers which were not hit have for themselves: partition and shard are theirs, with
+        no stage between the two."""
         found = set()
-        for path in self._watch.span_s():
-            _, writer, part = path.stem.split("-")
-            stage = next((s for s in self._topology.keyed if s.name == writer), None)
-            if stage is None or writer in stamped:
+        for stage in self._topology.keyed:
+            sources = {source.name for source in self._topology.sources_of(stage)}
+            if len(sources) < len(stage.inputs):
                 continue
-            worker = view.owners.get(f"{writer}/{part}")
-            fed_by = {
-                view.owners.get(shard)
-                for source in self._topology.sources_of(stage)
-                for shard in self._topology.shards()[source.name]
-            }
-            if worker is not None and worker not in hit and worker in fed_by:
-                found.add(path)
+            for stream in self._watch.span_s():
+                name, _, number = stream.partition.partition(".")
+                partition = self._topology.shards().get(name, ())
+                if stream.stage == stage.name and name in sources:
+                    ways = {
+                        view.owners.get(partition[int(number)]),
+                        view.owners.get(f"{stage.name}/{stream.part}"),
+                    }
+                    if None not in ways and not ways & hit:
+                        found.add(stream)
         return found
 
     # --- the run ------------------------------------------------------------------------------------
@@ -283,27 +288,24 @@ class Scene:
     def _tree(self) -> list[Found]:
         return look(self._folder, self._run.pid, self._view.tasks)
 
-    def _files(self) -> set[Path]:
-        return set(self._watch.span_s())
-
     def _tick(self) -> None:
         if time.monotonic() > self._limit_s:
             raise OutOfTimeError
         time.sleep(_LOOK_S)
 
     def _await_flow(self, seconds: float, after: str = "") -> bool:
-        """Until every sink file grows again and no new ones come; False when that does not happen, or the
-        run is over. What the store says is looked at anew then."""
+        """Until rows of every stream come again and no new streams do; False when that does not happen, or
+        the run is over. What the store says is looked at anew then."""
         begun_s = time.monotonic()
         while True:
             self._tick()
             now_s = time.monotonic()
             grew_s = self._watch.span_s()
             newest_s = max((first_s for first_s, _ in grew_s.values()), default=now_s)
-            sinks = {path.parent.name for path in grew_s}
+            sinks = {stream.sink for stream in grew_s}
             if (
                 len(sinks) == len(self._topology.sinks)
-                and now_s - max(begun_s, newest_s) > _FILES_SETTLE_S
+                and now_s - max(begun_s, newest_s) > _STREAMS_SETTLE_S
                 and flow([last_s for _, last_s in grew_s.values()], begun_s, now_s)
             ):
                 break
@@ -316,9 +318,11 @@ class Scene:
             if now_s - begun_s > seconds:
                 if self._finished():
                     break
-                still = sorted(p.name for p, (_, at_s) in grew_s.items() if not flow([at_s], begun_s, now_s))
+                still = sorted(
+                    one.words() for one, (_, at_s) in grew_s.items() if not flow([at_s], begun_s, now_s)
+                )
                 told = f"stands still {seconds:.0f} s after {after or 'its start'}"
-                self._trouble(f"{told}: {', '.join(still) or 'no rows'}")
+                self._trouble(f"{told}: {' '.join(still[:_SHOWN]) or 'no rows'}")
                 return False
         self._view = store_view.view(self._run, self._topology)
         if self._memory is None or self._memory[0] != self._run.pid:

@@ -18,6 +18,7 @@ from faults.oracle import expected, judge
 from faults.plan import KINDS, Phase
 from faults.process_tree import Role
 from faults.scene import Outcome
+from faults.sink_watch import Stream
 from faults.topology import Keyed, Topology, draw
 from faults.user_code import A, Follow
 from penstock.api.compile import compile_topology
@@ -181,9 +182,9 @@ def test_a_pause_counts_from_the_last_growth_before_the_fault() -> None:
     assert pause_s(grew_s, 1.25, 9.3) == pytest.approx(5.0), "a pause that is not over"
     assert pause_s(grew_s, 3.0, 4.4) == 0, "it did not flow before the fault"
     assert pause_s([], 3.0, 4.4) == 0
-    slow, quick = Path("out/slow"), Path("out/quick")
+    slow, quick = Stream("out", "a", "0", "s0.0"), Stream("out", "a", "0", "s0.1")
     both = {slow: grew_s, quick: [1.2, 2.1, 3.1, 4.0]}
-    assert longest(both, [slow, quick], 1.25, 4.4) == (pytest.approx(3.0), "out/slow")
+    assert longest(both, [slow, quick], 1.25, 4.4) == (pytest.approx(3.0), slow.words())
     assert flow([4.3], 1.25, 4.5)
     assert not flow([4.3], 4.4, 4.5)
     assert not flow([4.3, 4.0], 1.25, 5.1)
