@@ -37,7 +37,8 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
             f"{line.max_s:>6.2f} s {bound:>6} {others:>7}" + (f"  {line.above} above" if line.above else "")
         )
     yield ""
-    yield "hit: " + ", ".join(f"{count} {name}" for name, count in sorted(hits(outcomes).items()))
+    yield "faults: " + _counts(faults_by_kind(outcomes))
+    yield "processes hit: " + _counts(hits_by_role(outcomes))
     for outcome in outcomes:
         if faults := outcome.faults():
             yield f"\nseed {outcome.topology.seed} [{outcome.topology.words()}]"
@@ -45,8 +46,17 @@ def table(outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield from (f"  wrong: {fault}" for fault in faults)
 
 
-def hits(outcomes: Sequence[Outcome]) -> Counter[str]:
-    """Kind of fault and role of what was really hit -> how often."""
+def _counts(counted: Counter[str]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(counted.items()))
+
+
+def hits_by_role(outcomes: Sequence[Outcome]) -> Counter[str]:
+    """What was really hit -> how often."""
+    return Counter(str(hit.role) for outcome in outcomes for struck in outcome.struck for hit in struck.hit)
+
+
+def faults_by_kind(outcomes: Sequence[Outcome]) -> Counter[str]:
+    """Kind of fault -> how often it struck; those that found nobody apart."""
     found: Counter[str] = Counter()
     for outcome in outcomes:
         for struck in outcome.struck:
@@ -61,7 +71,8 @@ def as_json(outcomes: Sequence[Outcome]) -> str:
         "seeds": [outcome.topology.seed for outcome in outcomes],
         "failed": [outcome.topology.seed for outcome in outcomes if outcome.faults()],
         "rows": sum(outcome.verdict.rows for outcome in outcomes),
-        "faults": dict(sorted(hits(outcomes).items())),
+        "faults": dict(sorted(faults_by_kind(outcomes).items())),
+        "hit": dict(sorted(hits_by_role(outcomes).items())),
         **{
             name: sum(getattr(outcome.verdict, name) for outcome in outcomes)
             for name in ("lost", "doubled", "reordered", "torn", "wrong")

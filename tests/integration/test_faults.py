@@ -12,7 +12,7 @@ from faults.scene import Scene
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-SEED = int(os.environ.get("PENSTOCK_FAULTS_SEED", "1"))
+SEED = int(os.environ.get("PENSTOCK_FAULTS_SEED", "4"))
 LINES = 3_000
 ROUNDS = {
     1: (3, ("task killed", "task terminated", "store killed")),
