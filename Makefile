@@ -56,6 +56,11 @@ $(TIER_TESTS):
 test-kills: setup-tests ## Kill and stop every component at every step of a move; test-integration takes some
 	PENSTOCK_KILLS=all $(BIN)/pytest -q tests/integration/test_kills.py tests/integration/test_worker_moves.py $(PYTEST_ARGS)
 
+# A seed takes about two minutes; `python -m faults --help` has more to choose.
+.PHONY: faults
+faults: setup-tests ## Strike random topologies with random faults (SEEDS=1-20, MINUTES=60); test-integration does a little
+	@PYTHONPATH=tests $(BIN)/python -m faults --seeds $(or $(SEEDS),1-5) $(if $(MINUTES),--minutes $(MINUTES))
+
 .PHONY: lint
 lint: setup ## Check style, types, layers, shell scripts, the chart and documents
 	@tools/lint.sh $(SCRIPTS)

@@ -86,14 +86,17 @@ class Run:
         loaded: dict[str, object] = json.loads((self.state.parent / "summary.json").read_text())
         return loaded
 
-    def start(self) -> None:
-        command = [
+    @property
+    def command(self) -> list[str]:
+        return [
             sys.executable, "-m", "penstock_operator.cli", "run", str(self.manifest), "--no-live",
             "--state-dir", str(self.state), "--json-summary", str(self.state.parent / "summary.json"),
             *self.arguments,
         ]  # fmt: skip
+
+    def start(self) -> None:
         self.process = subprocess.Popen(
-            command,
+            self.command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import stat
+import os
+import socket
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -77,15 +77,40 @@ def test_a_door_that_closes_sends_all_away_and_leaves_nothing_behind(
 ) -> None:
     scene = Scene(monkeypatch)
     thread = scene.standby(1)
-    folder = Path(scene.door.path).parent
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert scene.door.path.startswith("\0"), "a name, and no file that a kill would leave"
     scene.door.close()
     thread.join(5)
     assert not thread.is_alive()
     assert scene.ran == []
-    assert not folder.exists()
     run_standby_task(StandbyLaunch(scene.door.path, 2))
     assert scene.ran == []
+
+
+def test_whoever_is_another_user_is_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    run_standby_task(StandbyLaunch(scene.door.path, 1))
+    with socket.socket(socket.AF_UNIX) as stranger:
+        stranger.connect(scene.door.path)
+        assert stranger.recv(1) == b"", "it is sent away"
+    assert scene.door.take() is None
+    assert scene.ran == []
+    scene.door.close()
+
+
+def test_who_goes_before_it_has_knocked_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(monkeypatch)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.connect(scene.door.path)
+        gone.sendall(b"\0")
+    thread = scene.standby(1)
+    waiting = scene.door.take()
+    assert waiting is not None
+    assert waiting[0] == 1
+    assert hand_over(waiting[1], LAUNCH)
+    thread.join(5)
+    assert scene.ran == [LAUNCH]
+    scene.door.close()
 
 
 def test_who_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,20 +2,21 @@
 
 A standby is a Spark task like any other: forked and connected, it waits at a socket of the main process for
 the launch of what it is to run. Starting one takes a job and a fork; telling it takes a millisecond. The
-socket is in a folder that only this user can enter, since a launch names the store's login. Neighbours:
-`resident_tasks` starts standbys and gives them launches, `task` is what they run then.
+socket has a name and no file, so that a killed worker leaves none behind; both ends look whether the other is
+this user, since a launch names the store's login. Neighbours: `resident_tasks` starts standbys and gives
+them launches, `task` is what they run then.
 """
 
 from __future__ import annotations
 
-import shutil
+import os
+import secrets
 import socket
-import tempfile
+import struct
 import threading
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.serializers import CPickleSerializer
 
@@ -23,6 +24,8 @@ from penstock_worker.task import run_resident_task
 from penstock_worker.task_launch import TaskLaunch
 
 _NUMBER_BYTES = 8
+_CREDENTIALS = struct.Struct("3i")
+"""Process, user, group of who is at the other end."""
 _KNOCK_S = 5.0
 """Whoever has connected says its number within this time."""
 
@@ -39,8 +42,7 @@ class StandbyDoor:
     """The main process' end: who waits, and what it is told. Called from several threads."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="penstock-"))
-        self.path = str(self._folder / "standby")
+        self.path = f"\0penstock-{secrets.token_hex(16)}"
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listener.bind(self.path)
         self._listener.listen()
@@ -65,19 +67,17 @@ class StandbyDoor:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
             connection.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _listen(self) -> None:
         while True:
             try:
                 connection, _ = self._listener.accept()
-                connection.settimeout(_KNOCK_S)
-                number = int.from_bytes(_received(connection, _NUMBER_BYTES), "big")
-                connection.settimeout(None)
-            except TimeoutError:
-                continue
             except OSError:
                 return
+            number = _knocked(connection)
+            if number is None:
+                connection.close()
+                continue
             with self._lock:
                 if not self._closed:
                     self._waiting.append((number, connection))
@@ -104,6 +104,8 @@ def run_standby_task(standby: StandbyLaunch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
         try:
             door.connect(standby.door)
+            if not _is_this_user(door):
+                return
             door.sendall(standby.number.to_bytes(_NUMBER_BYTES, "big"))
             told = _received(door)
         except OSError:
@@ -111,6 +113,26 @@ def run_standby_task(standby: StandbyLaunch) -> None:
             return
     if told:
         run_resident_task(CPickleSerializer().loads(told))
+
+
+def _knocked(connection: socket.socket) -> int | None:
+    """The number of the standby that has connected; None for one that is another user's, or says nothing."""
+    try:
+        if not _is_this_user(connection):
+            return None
+        connection.settimeout(_KNOCK_S)
+        number = _received(connection, _NUMBER_BYTES)
+        connection.settimeout(None)
+    except OSError:  # a time-out too
+        return None
+    return int.from_bytes(number, "big") if len(number) == _NUMBER_BYTES else None
+
+
+def _is_this_user(connection: socket.socket) -> bool:
+    """Whether the process at the other end belongs to whom this one does."""
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    user: int = _CREDENTIALS.unpack(told)[1]
+    return user == os.getuid()
 
 
 def _received(connection: socket.socket, count: int | None = None) -> bytes:
