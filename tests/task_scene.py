@@ -180,7 +180,7 @@ class Scene:
             "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
             str(self.folder), False, self.bounds, prints=prints,
         )  # fmt: skip
-        return assemble(launch, store or self.store, waiter or self.store, self.clock, written)
+        return assemble(launch, store or self.store, waiter or self.store, self.clock, written=written)
 
     def turns(self, task: TaskLoop, count: int = 12) -> None:
         for _ in range(count):
