@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import bucket_of
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, shard_row_name, worker_row_name
 from penstock.store.port import ShardCounters
@@ -203,4 +204,5 @@ def test_rows_of_an_earlier_run_and_of_shards_are_left_out() -> None:
     new = pack(WorkerRow("w1", "new", 0, 1, "ready", "", 15, {}))
     shard = pack(ShardRow(1, 1, 15, 0, 0, 0))
     packed = {worker_row_name("w0"): old, worker_row_name("w1"): new, shard_row_name("count/0"): shard}
-    assert list(task_and_worker_rows(packed, since_us=10)) == [worker_row_name("w1")]
+    told = task_and_worker_rows(packed, HeardRows(), now_us=16, since_us=10)
+    assert list(told) == [worker_row_name("w1")]

@@ -214,13 +214,14 @@ class KeyedStage:
         out_rows: list[Any] = []
         out_stamps: list[int] = []
         run = self._runner.run
+        wall_ms = self._clock.wall_us() // 1000
         look_at = 4
         for done, (key, group) in enumerate(part.groups.items()):
             if done == look_at:
                 held.check(out_rows)
                 held.check_bytes(state.changed_bytes(), "changes")
                 look_at *= 2
-            produced = run(state, key, group.rows, now_us // 1000, held)
+            produced = run(state, key, group.rows, wall_ms, held)
             if produced:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))

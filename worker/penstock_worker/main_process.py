@@ -150,6 +150,7 @@ class MainProcess:
         answer = self._store.call(Enroll(launch.worker, launch.uid, self._start_ms, launch.attempt))
         if answer is not Answer.OK:
             raise Replaced(f"enrolling worker {launch.worker} was answered {answer}")
+        self._clock.share(self._store)
         self._enrolled = True
         _LOG.info("enrolled as %s", self._incarnation)
 
@@ -263,6 +264,7 @@ class MainProcess:
                     template=self._launch.template,
                     prints=self._stays,
                     node=node,
+                    anchor=self._clock.anchor,
                 )
             )
 

@@ -39,7 +39,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
-    clock = SystemClock()
+    clock = SystemClock(launch.anchor)
     store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.dataflow.plan import Stage
+from penstock.store.node_clock import ClockAnchor
 from penstock.store.port import Bounds, Owner
 
 
@@ -28,6 +29,8 @@ class TaskLaunch:
     """Rows of console sinks are printed by the task, and not by somebody else."""
     node: str = ""
     """Where it runs, when not on its worker's own node."""
+    anchor: ClockAnchor | None = None
+    """What its worker's clock goes by."""
 
     @property
     def executor(self) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, shard_row_name, unpack
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import (
@@ -74,7 +75,7 @@ _NOBODY = "-"
 
 
 class Ticks(Protocol):
-    """Time, and signals: `now_s` is monotonic, `now_us` the wall clock of source timestamps."""
+    """Time, and signals: `now_s` is monotonic, `now_us` the node's steady clock, as source timestamps are."""
 
     @property
     def interrupts(self) -> int: ...
@@ -158,6 +159,7 @@ class LocalRun:
         self._extra_interrupts = 0
         self._began_s = ticks.now_s()
         self._began_us = ticks.now_us()
+        self._heard = HeardRows()
         self._worked_until_s: float | None = None
         self._shown_s: float | None = None
         self._store_away = False
@@ -229,7 +231,8 @@ class LocalRun:
         self._note_away(away=False)
         counters = iter(told_here(counter for chunk in measured for counter in chunk))
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
-        return _Look(at_us, shards, rows, task_and_worker_rows(rows, self._began_us), failures)
+        told = task_and_worker_rows(rows, self._heard, self._ticks.now_us(), self._began_us)
+        return _Look(at_us, shards, rows, told, failures)
 
     def _note_trouble(self, error: StoreUnreachable | StoreFull) -> None:
         if isinstance(error, StoreFull):

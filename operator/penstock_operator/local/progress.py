@@ -12,6 +12,9 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, is_same_writer, unpack
 from penstock.store.port import ShardCounters
@@ -78,14 +81,20 @@ class Placement:
     shards: int
 
 
-def task_and_worker_rows(packed: Mapping[str, bytes], since_us: int) -> dict[str, TaskRow | WorkerRow]:
-    """The rows that were written in this run; those of an earlier one are still in the store."""
+def task_and_worker_rows(
+    packed: Mapping[str, bytes], heard: HeardRows, now_us: int, since_us: int
+) -> dict[str, TaskRow | WorkerRow]:
+    """The rows that were heard in this run, which began at `since_us`, stamped with when; those of an earlier
+    one are still in the store."""
     rows: dict[str, TaskRow | WorkerRow] = {}
     for name, data in packed.items():
         if name.startswith(("task:", "worker:")):
             row = unpack(name, data)
-            if isinstance(row, TaskRow | WorkerRow) and row.at_us >= since_us:
-                rows[name] = row
+            if isinstance(row, TaskRow | WorkerRow):
+                at_us = heard.at_us(name, data, row.at_us, now_us)
+                if at_us >= since_us:
+                    rows[name] = structs.replace(row, at_us=at_us)
+    heard.looked(packed)
     return rows
 
 

@@ -110,6 +110,7 @@ def run_topology(
         server.start()
         store = RedisStore(server.url, record.topology_uid)
         stack.callback(store.close)
+        ticks.clock.share(store)
         if start is Start.RESUME:
             _check_store_kept(store, record, directory.folder)
         _create_shards(store, plan, shards_now)
