@@ -25,7 +25,7 @@ from penstock.store.port import (
     SetTasks,
     StoreUnreachable,
 )
-from penstock_worker.task_loop import TaskLoop
+from penstock_worker.task_loop import REFRESH_US, TaskLoop
 from task_scene import CODE, INCARNATION, Between, Scene
 
 
@@ -343,3 +343,22 @@ def test_what_a_shard_put_out_does_not_wait_for_slow_work_on_the_others(
     assert len(slow.out_at_begin) >= 5
     # All but the shard at hand and the one whose commit is on its way.
     assert len(before_last) >= len(slow.out_at_begin) - 2
+
+
+def test_a_sink_file_that_somebody_changed_is_told_though_nothing_is_written(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "a.txt").write_text("one\ntwo\none\n")
+    scene.publish(("lines/a.txt",))
+    scene.turns(scene.task("lines", ("lines/a.txt",)))
+    task = scene.task("count", scene.count_shards)
+    scene.turns(task)
+    assert scene.store.call(Failures()) == {}
+    path = next(path for path in (tmp_path / "out").glob("*.jsonl") if path.stat().st_size)
+    with path.open("a") as file:
+        file.write("a line of my own\n")
+    scene.clock.sleep_us(REFRESH_US)
+    scene.turns(task, 1)
+    (failure,) = scene.store.call(Failures()).values()
+    assert "sink totals: file" in failure
+    assert "that this topology did not write" in failure
+    assert path.read_text().endswith("a line of my own\n")

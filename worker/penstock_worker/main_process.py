@@ -264,6 +264,7 @@ class MainProcess:
                     template=self._launch.template,
                     prints=self._stays,
                     node=node,
+                    topology=self._plan.topology,
                     anchor=self._clock.anchor,
                 )
             )

@@ -59,7 +59,14 @@ def assemble(launch: TaskLaunch, store: NodeStore, waiter: NodeStore, clock: Clo
         store,
         waiter,
         _stage_work(launch, store, clock),
-        SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable, prints=launch.prints),
+        SinkDelivery(
+            launch.stage,
+            Path(launch.base_dir),
+            launch.topology_uid,
+            launch.topology,
+            durable=launch.durable,
+            prints=launch.prints,
+        ),
         TaskMetrics(launch, os.getpid()),
         clock,
     )

@@ -29,6 +29,8 @@ class TaskLaunch:
     """Rows of console sinks are printed by the task, and not by somebody else."""
     node: str = ""
     """Where it runs, when not on its worker's own node."""
+    topology: str = ""
+    """Its name, for people."""
     anchor: ClockAnchor | None = None
     """What its worker's clock goes by."""
 

@@ -52,6 +52,7 @@ from penstock_operator.local.run_state import (
 )
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.local.sentinel import Sentinel
+from penstock_operator.local.sink_folders import SinkFolders
 from penstock_operator.local.sla_picture import draw
 from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.ticks import SystemTicks
@@ -104,7 +105,9 @@ def run_topology(
         stack.callback(os.environ.pop, MARK, None)
         os.environ[MARK] = f"{token}/store/"
         ticks = stack.enter_context(SystemTicks())
-        record, start, removed = _open_state(request, directory, shards_now)
+        record, start, removed, held = _open_state(request, directory, shards_now)
+        for descriptor in held:
+            stack.callback(os.close, descriptor)
         server = PrivateStore(directory.folder, plan.durability, STORE_ID)
         stack.callback(server.stop)
         server.start()
@@ -204,8 +207,9 @@ def _file_faults(folder: Path) -> Iterator[None]:
 
 def _open_state(
     request: RunRequest, directory: StateDirectory, shards_now: Mapping[str, Sequence[str]]
-) -> tuple[RunRecord, Start, int]:
-    """The record of this run, written; how it starts; how many sink files were removed for it."""
+) -> tuple[RunRecord, Start, int, list[int]]:
+    """The record of this run, written; how it starts; how many sink files were removed for it; what holds its
+    sinks' folders (descriptors)."""
     plan, base_dir = request.plan, request.base_dir
     identity = identity_of(plan)
     before = None
@@ -214,6 +218,8 @@ def _open_state(
     except StateUnusableError:
         if not request.fresh:
             raise
+    folders = SinkFolders(plan, base_dir, directory.folder, before.topology_uid if before else "")
+    folders.refuse_others()
     there = earlier_files(plan, base_dir)
     start = decide_start(before, identity, there, directory.folder, fresh=request.fresh)
     files = [str(file) for file in sink_files(plan, shards_now, base_dir)]
@@ -223,7 +229,8 @@ def _open_state(
     else:
         if start is Start.FRESH:
             written = {Path(name) for name in before.sink_files} if before else set()
-            removed = directory.remove_state(written | {file.absolute() for file in there})
+            own = folders.removable(written | {file.absolute() for file in there})
+            removed = directory.remove_state(own)
         record = RunRecord(
             format=FORMAT,
             topology=plan.topology,
@@ -234,10 +241,12 @@ def _open_state(
             shards={stage: tuple(names) for stage, names in shards_now.items()},
             sink_files=tuple(files),
         )
+    durable = plan.durability != "Process"
+    held = folders.claim(record.topology_uid, durable=durable, anew=start is not Start.RESUME)
     directory.write(record)
     for folder in (directory.store_folder, directory.workers_folder):
         folder.mkdir(exist_ok=True)
-    return record, start, removed
+    return record, start, removed, held
 
 
 class KeptStore:
