@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.store.codec import decode_counts
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import (
     Acknowledge,
@@ -18,6 +19,7 @@ from penstock.store.port import (
     Enroll,
     Failures,
     Fetch,
+    Measure,
     Owner,
     ReadMetrics,
     ReportFailure,
@@ -362,3 +364,27 @@ def test_a_sink_file_that_somebody_changed_is_told_though_nothing_is_written(tmp
     assert "sink totals: file" in failure
     assert "that this topology did not write" in failure
     assert path.read_text().endswith("a line of my own\n")
+
+
+def test_what_is_counted_is_what_was_committed_whatever_gets_lost(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    lines = [f"{word} {word} {number}" for number, word in enumerate("abcdefgh" * 30)]
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in lines))
+    scene.publish(("lines/a.txt",))
+    lossy = LossyStore(scene.store)
+    for operator, shards in (("lines", ("lines/a.txt",)), ("count", scene.count_shards)):
+        task = scene.task(operator, shards, store=lossy)
+        for _ in range(40):
+            lossy.lose_next_commit = True
+            scene.turns(task, 3)
+        scene.turns(task)
+    assert totals_of(scene, "lines/a.txt") == {"lines": len(lines), "words": 3 * len(lines)}
+    counted = [totals_of(scene, shard) for shard in scene.count_shards]
+    assert sum(one["totals"] for one in counted) == len(scene.out())
+    assert [one["count"] for one in counted] == [one["totals"] for one in counted]
+
+
+def totals_of(scene: Scene, shard: str) -> dict[str, int]:
+    known = scene.store.call(Measure((shard,)))[0]
+    assert known is not None
+    return decode_counts(known.counts)

@@ -237,16 +237,17 @@ class KeyedStage:
         note = part.within
         if note is None and owned.within and part.entries:
             note = b""
+        rows_out[self._operator] = len(out_rows)
         commit = owned.commit(
             now_us,
             entries=part.entries,
             rows=rows,
             within=note,
+            counted=rows_out if out_rows else None,
             in_hand=in_hand,
             state=(*part.writes, *writes) if part.writes else writes,
             outputs=drained,
         )
-        rows_out[self._operator] = len(out_rows)
         waited_us = max(0, now_us * rows - part.rows_placed_us)
         busy_us = self._clock.monotonic_us() - began_us
         return Work(commit, part.timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)

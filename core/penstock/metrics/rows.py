@@ -30,8 +30,9 @@ class ShardRow(msgspec.Struct, frozen=True, array_like=True):
 
 class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     """One resident task. `latency` maps an operator or sink fused into the task to its sparse histogram
-    of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps the same names to rows
-    that came out (for a sink: were written)."""
+    of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps operators, steps and sinks to rows
+    that came out (for a sink: were committed to it) in this task. Totals are with the shards
+    (`ShardCounters.counts`)."""
 
     executor: str
     operator: str

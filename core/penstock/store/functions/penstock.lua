@@ -567,6 +567,23 @@ local function create(keys, args)
   return 'OK'
 end
 
+-- reopen: a source's partition has more than when it was read to its end.
+-- KEYS 1: prefix. ARGV: shard. Answers OK, DONE (it was not at its end), UNKNOWN, MOVING, [MOVED, store].
+local function reopen(keys, args)
+  local p, shard = keys[1], args[1]
+  local record = living_record(p, shard)
+  if not record then return 'UNKNOWN' end
+  if record[STATUS] > ACTIVE then return not_here(record) end
+  if record[SOURCE] == 0 or record[FINISHED] == 0 then return 'DONE' end
+  record[FINISHED] = 0
+  if record[READY] == IDLE and record[LIST] then
+    record[READY] = LISTED
+    append_names(p .. 'ready:' .. record[LIST], {shard})
+  end
+  redis.call('HSET', record[KEY], 'h', pack_record(record))
+  return 'OK'
+end
+
 -- a task and its shards --------------------------------------------------------------------------
 
 -- Whether the maps give the shard to this executor, worker start and version.
@@ -587,8 +604,8 @@ end
 
 -- claim: take a shard.
 -- KEYS 1: prefix. ARGV: shard, executor, incarnation, ready list, schedule version.
--- Answers [epoch, generation, commit, offset, position, table version, finished, within, sink, issued, acknowledged,
--- sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
+-- Answers [epoch, generation, commit, offset, position, table version, finished, within, counts, sink, issued,
+-- acknowledged, sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
   local record = living_record(p, shard)
@@ -609,7 +626,7 @@ local function claim(keys, args)
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
   local answer = {
     record[EPOCH], generation(), record[COMMIT], record[OFFSET], fields['p'], record[TABLE], record[FINISHED],
-    fields['w'] or '',
+    fields['w'] or '', fields['c'] or '',
   }
   for field, value in pairs(fields) do
     if string.sub(field, 1, 1) == '!' then
@@ -925,13 +942,13 @@ end
 
 -- Applies one shard's next commit, args[first] to args[last]: shard, numbers, now (us), position; groups as write_state
 -- reads them; timers (name, due in ms or empty) ...; outputs (target, rows, payload) ..., those to shards first; how
--- far the work is within, if that changes.
+-- far the work is within, and what was counted, if these change.
 -- `now_generation`, `bounds` are the same for all commits of a call. Answers as `commit` does, nil when malformed.
 local function commit_one(p, now_generation, bounds, args, first, last)
   local shard, now_us = args[first], args[first + 2]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external, in_hand, has_within = struct.unpack('<dddddddddddddddd', args[first + 1])
-  last = last - has_within
+    groups, timers, outputs, external, in_hand, has_within, has_counts = struct.unpack('<ddddddddddddddddd', args[first + 1])
+  last = last - has_within - has_counts
   local outputs_at = last - 3 * (outputs + external) + 1
   if outputs_at < first + 4 or outputs + external > PAIRS_MAX then return nil end
   local pairs_read, targets = pair_fields(args, outputs_at, outputs, external)
@@ -951,6 +968,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   if finished == 1 then record[FINISHED] = 1 end
   if has_position == 1 then fields['p'] = args[first + 3] end
   if has_within == 1 then fields['w'] = args[last + 1] end
+  if has_counts == 1 then fields['c'] = args[last + has_within + 1] end
   if record[STATUS] == COPYING then note_changes(change, shard, record, args, first + 4, groups, timers) end
   local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, args, at, timers)
@@ -1001,7 +1019,7 @@ end
 -- commit: apply the next commits of some shards, in order, each by itself: one that is refused leaves the others alone.
 -- KEYS 1: prefix. ARGV: bounds; then for each commit the number of its arguments, and those: shard, numbers (packed:
 -- generation, epoch, number, table version, offset, consumed bytes, consumed rows, finished, again, has position,
--- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within) and the rest as `commit_one` reads it.
+-- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within, has counts) and the rest as `commit_one` reads it.
 -- Answers [OK, DONE, FENCED, CONFLICT or UNKNOWN, ...]; an error for a malformed one, those before it are applied.
 local function commit(keys, args)
   local p, bounds, answers, at = keys[1], {struct.unpack(BOUNDS, args[1])}, {}, 2
@@ -1311,7 +1329,7 @@ do
     record[DIRTY] = false
     write_back(change)
     if entries <= 0 or cursor ~= '0' then return false end
-    redis.call('HDEL', record[KEY], 'p', 'w', 'l', 'x', 'n')
+    redis.call('HDEL', record[KEY], 'p', 'w', 'c', 'l', 'x', 'n')
     local epoch, status, waiters = record[EPOCH], record[STATUS], record[WAITERS]
     for i = 1, HOT_SIZE do record[i] = 0 end
     record[EPOCH], record[STATUS], record[WAITERS] = epoch, status, waiters
@@ -1391,7 +1409,7 @@ do
     local piece = {'f'}
     for i = 1, #found[2], 2 do
       local field = found[2][i]
-      if field == 'p' or field == 'w' or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
+      if string.find('pwc', field, 1, true) or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
         piece[#piece + 1], piece[#piece + 2] = field, found[2][i + 1]
       end
     end
@@ -1985,13 +2003,14 @@ local function put_metrics(keys, args)
 end
 
 -- measure: counters of shards.
--- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters or nil, executor or nil, ...].
+-- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, executor, counts, position, ...], nil for what
+-- is not there.
 local function measure(keys, args)
   local answer = {generation()}
   for _, shard in ipairs(args) do
-    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x')
+    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x', 'c', 'p')
     local at = #answer
-    answer[at + 1], answer[at + 2] = got[1], got[2]
+    answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = got[1], got[2], got[3], got[4]
   end
   return answer
 end
@@ -2043,6 +2062,7 @@ register('enroll', enroll, WRITES)
 register('publish', publish, WRITES)
 register('retract', retract, WRITES)
 register('create', create, WRITES)
+register('reopen', reopen, WRITES)
 register('claim', claim, WRITES)
 register('wake', wake, WRITES)
 register('fetch', fetch, WRITES)
