@@ -388,3 +388,20 @@ def totals_of(scene: Scene, shard: str) -> dict[str, int]:
     known = scene.store.call(Measure((shard,)))[0]
     assert known is not None
     return decode_counts(known.counts)
+
+
+def test_a_file_that_grew_after_it_was_read_to_its_end_is_read_on(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "a.txt").write_text("one\n")
+    scene.publish(("lines/a.txt",))
+    task = scene.task("lines", ("lines/a.txt",))
+    scene.turns(task)
+    with (tmp_path / "a.txt").open("a") as file:
+        file.write("two\nthree\n")
+    for _ in range(4):
+        scene.clock.sleep_us(REFRESH_US)
+        scene.turns(task, 2)
+    assert totals_of(scene, "lines/a.txt") == {"lines": 3, "words": 3}
+    known = scene.store.call(Measure(("lines/a.txt",)))[0]
+    assert known is not None
+    assert known.finished

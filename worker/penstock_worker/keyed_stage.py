@@ -252,6 +252,9 @@ class KeyedStage:
         busy_us = self._clock.monotonic_us() - began_us
         return Work(commit, part.timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
 
+    def grew(self, owned: OwnedShard) -> bool:
+        return False
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
         self._states[owned.shard].committed()

@@ -108,6 +108,9 @@ class SourceStage:
         )
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
 
+    def grew(self, owned: OwnedShard) -> bool:
+        return self._reader.grew(owned.shard, owned.position)
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The position is the owned shard's; how long the store took tells how long to gather."""
         pace = self._paces.get(owned.shard)

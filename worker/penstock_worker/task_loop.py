@@ -32,6 +32,7 @@ from penstock.store.port import (
     FetchedShard,
     Measure,
     NodeStore,
+    Reopen,
     ReportFailure,
     StoreUnreachable,
     Tasks,
@@ -50,7 +51,7 @@ from penstock_worker.tellings import Tellings
 _LOG = logging.getLogger(__name__)
 
 CHECKED_MAX = 64
-"""So many shards' sinks are looked at with each refresh."""
+"""So many shards' files are looked at with each refresh."""
 WAIT_MS_MAX = 500
 """Longest block on the ready list: also how soon a task sees that its worker was replaced."""
 REFRESH_US = 1_000_000
@@ -169,7 +170,7 @@ class TaskLoop:
             self.refresh()
             if self.retired:
                 return
-            self._check_sinks()
+            self._look_outside()
         if self._halted or not self._named:
             # The row says that this task is up: only then is it given shards.
             self._send_told()
@@ -336,8 +337,9 @@ class TaskLoop:
         except WorkFailed as error:
             self._failed(owned, str(error))
 
-    def _check_sinks(self) -> None:
-        """Some shards' at a time: files that others changed are told soon, also while nothing is written."""
+    def _look_outside(self) -> None:
+        """At some shards' files: sinks that others changed are told soon, also while nothing is written, and
+        what sources grew by is read."""
         if not self._unchecked:
             self._unchecked = list(self._owned)
         for shard in [self._unchecked.pop() for _ in range(min(CHECKED_MAX, len(self._unchecked)))]:
@@ -348,6 +350,10 @@ class TaskLoop:
                 self._sinks.check(owned)
             except WorkFailed as error:
                 self._failed(owned, str(error))
+                continue
+            if owned.finished and self._stage.grew(owned):
+                owned.finished = False
+                self._store.call(Reopen(shard))
 
     def _count_written(self, acknowledge: Acknowledge, payloads: list[bytes]) -> None:
         stamps = self._sinks.timestamps(payloads)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
+from penstock.dataflow.partitions import part_of
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, shard_row_name, unpack
 from penstock.schedule.record import OperatorSchedule
@@ -21,6 +22,7 @@ from penstock.store.port import (
     Measure,
     NodeStore,
     ReadMetrics,
+    Reopen,
     ShardCounters,
     StoreFull,
     StoreUnreachable,
@@ -29,6 +31,7 @@ from penstock.store.port import (
 from penstock.store.publishing import to_publish
 from penstock_operator.fleet import Fleet, WorkerState
 from penstock_operator.local.console_delivery import ConsoleDelivery
+from penstock_operator.local.grown_files import GrownFiles
 from penstock_operator.local.plan_outline import console_targets, is_source, outline
 from penstock_operator.local.progress import Placement, ProgressReader, Reading, task_and_worker_rows
 from penstock_operator.local.run_decisions import (
@@ -138,6 +141,7 @@ class LocalRun:
         *,
         resumed: bool = False,
         slas: Sequence[SlaLoop] = (),
+        grown: GrownFiles | None = None,
     ) -> None:
         self._state = state
         self._shards = {stage: tuple(names) for stage, names in shards.items()}
@@ -149,6 +153,8 @@ class LocalRun:
         self._ticks = ticks
         self._resumed = resumed
         self._slas = tuple(slas)
+        self._grown = grown
+        self._grew: set[str] = set()
         self._tick_s = min([TICK_S, *(sla.interval_s for sla in slas)])
         self._sources = {stage.operator for stage in state.plan.stages if is_source(stage)}
         targets = console_targets(state.plan)
@@ -178,6 +184,8 @@ class LocalRun:
         if look is not None:
             self._take(look)
             backlog = self._backlog(look)
+            if backlog is not None and self._reopen_grown(look):
+                backlog = None
             if backlog is not None and backlog.is_empty and backlog.sources_finished:
                 self.tell("the input was used up and worked through by an earlier run; --fresh starts anew")
                 return self._summary(Result.FINISHED)
@@ -252,10 +260,14 @@ class LocalRun:
         fleet = self._fleet.workers()
         if look is None:
             return Seen(fleet, None, None, None, interrupts, self._store_fault)
+        backlog = self._backlog(look)
+        reads = self._state.phase in (Phase.STARTING, Phase.RUNNING)
+        if reads and backlog is not None and backlog.sources_finished:
+            backlog = replace(backlog, sources_finished=not self._reopen_grown(look))
         return Seen(
             fleet,
             {row.worker: row for row in look.told.values() if isinstance(row, WorkerRow)},
-            self._backlog(look),
+            backlog,
             look.failures,
             interrupts,
             self._store_fault,
@@ -277,6 +289,21 @@ class LocalRun:
                 for counters in look.shards[stage]
             ),
         )
+
+    def _reopen_grown(self, look: _Look) -> bool:
+        """Have files read on that changed after they were read to their end; True when there are some."""
+        shards = self._grown.among(self._shards, look.shards) if self._grown is not None else []
+        try:
+            self._store.pipeline([Reopen(shard) for shard in shards])
+        except (StoreUnreachable, StoreFull) as error:
+            self._note_trouble(error)
+        if news := [shard for shard in shards if shard not in self._grew]:
+            self._grew.update(news)
+            self.tell(
+                f"{part_of(news[0])} changed after it was read to its end and is read on "
+                f"(so are {len(news)} files in all)"
+            )
+        return bool(shards)
 
     # --- carrying out ---------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis_store import RedisStore
 from penstock_operator import quantities
 from penstock_operator.local.decision_log import DecisionLog
+from penstock_operator.local.grown_files import GrownFiles
 from penstock_operator.local.local_fleet import LocalFleet, worker_command
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.marked_processes import MARK
@@ -159,6 +160,7 @@ def run_topology(
             output,
             ticks,
             resumed=start is Start.RESUME,
+            grown=GrownFiles(plan, request.base_dir),
             slas=[
                 SlaLoop(promise, policy, record.shards, keyed_edges(plan), log)
                 for promise, policy in policies

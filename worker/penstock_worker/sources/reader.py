@@ -48,5 +48,8 @@ class SourceReader(Protocol):
         read any more.
         """
 
+    def grew(self, shard: str, position: bytes) -> bool:
+        """Whether an open partition that was read to its end at `position` may have more by now."""
+
     def close(self) -> None:
         """Forget all shards."""
