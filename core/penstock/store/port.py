@@ -657,8 +657,8 @@ class Measure(Request["list[ShardCounters | None]"]):
 @dataclass(frozen=True, slots=True)
 class ShardCounters:
     """Totals since creation; they survive every owner. A difference across `generation` is
-    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`. `counts` and
-    `position` are those of the last commit that had some."""
+    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`. `counts`
+    and `position` are those of the last commit that had some."""
 
     epoch: int
     generation: int

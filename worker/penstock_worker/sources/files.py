@@ -169,7 +169,9 @@ class FilesReader:
             return self._long_piece(path, file, at, rows_max, bytes_max)
         return piece
 
-    def _long_piece(self, path: Path, file: _TextFile, at: _Position, rows_max: int, bytes_max: int) -> bytes:
+    def _long_piece(
+        self, path: Path, file: _TextFile, at: FilePosition, rows_max: int, bytes_max: int
+    ) -> bytes:
         """As `_piece`; what is read grows until the line's end is in it."""
         left = at.size - at.offset
         most = min(left, self._line_bytes_max + len(b"\r\n"))
