@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.store import memory_store
+from penstock.store.codec import decode_counts
 from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.mover import move_once
@@ -250,6 +251,13 @@ class LargeScene(Scene):
                 assert states[word, n] == f"{before}/{[before[-1]] * 3 if before else []}", (word, n)
         assert sum(steps.values()) == many
         assert set(steps.values()) <= {1}
+        assert self.counted("totals") == len(self.out())
+
+    def counted(self, name: str) -> int:
+        """Rows that came out of `name`, as the stores have them."""
+        shards = ("lines/a.txt", *self.count_shards)
+        known = [one for store in (self.store, self.store2) for one in store.call(Measure(shards))]
+        return sum(decode_counts(one.counts).get(name, 0) for one in known if one is not None)
 
     def left(self) -> list[bytes]:
         """Collections that hold what is no user's state."""

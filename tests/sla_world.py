@@ -90,7 +90,7 @@ class SlaWorld(World):
                 term=self.term,
                 reporter="operator-0",
                 clock_s=lambda: self.at_s,
-                wall_us=lambda: int(self.at_s * 1e6),
+                now_us=lambda: int(self.at_s * 1e6),
                 scene=self._scene,
                 schedules=lambda: tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
                 budget=self.core_budget,

@@ -9,7 +9,15 @@ class StandingClock:
     def __init__(self) -> None:
         self.us = 1_000_000_000
 
+    anchor = None
+
+    def share(self, store: object) -> None:
+        """There is no other process."""
+
     def now_us(self) -> int:
+        return self.us
+
+    def wall_us(self) -> int:
         return self.us
 
     def monotonic_us(self) -> int:

@@ -87,7 +87,15 @@ class TurnedClock:
         self.time_us += 10
         return self.time_us
 
+    anchor = None
+
+    def share(self, store: object) -> None:
+        """There is no other process."""
+
     def monotonic_us(self) -> int:
+        return self.now_us()
+
+    def wall_us(self) -> int:
         return self.now_us()
 
     def sleep_us(self, microseconds: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from cluster_world import World
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow
+from penstock.store.codec import encode_counts
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.figures import (
     WINDOW_S,
@@ -30,8 +31,13 @@ def row(rows: int, counts: dict[int, int], *, pid: int = 1, batches: int = 1) ->
     return TaskRow("e", "count", 0, "r", pid, 0, {"totals": counts}, {"totals": rows}, batches, 0)
 
 
-def sample(at_s: float, done: dict[str, tuple[str, int, int]], *rows: TaskRow) -> Sample:
-    return Sample(at_s, done, {("node-a", f"task:{number}"): one for number, one in enumerate(rows)})
+def sample(
+    at_s: float, done: dict[str, tuple[str, int, int]], *rows: TaskRow, **out: dict[str, int]
+) -> Sample:
+    """`out` is what came out of shards of count, by part."""
+    counts = {f"count/{part.removeprefix('p')}": encode_counts(totals) for part, totals in out.items()}
+    tasks = {("node-a", f"task:{number}"): one for number, one in enumerate(rows)}
+    return Sample(at_s, done, counts, tasks)
 
 
 def test_a_stages_rate_is_the_rows_of_all_its_shards_over_the_time() -> None:
@@ -52,22 +58,29 @@ def test_no_difference_reaches_across_a_generation_a_move_or_a_gap() -> None:
 def test_a_sinks_latency_is_that_of_the_window_only() -> None:
     first = sample(0.0, {}, row(3, histogram(500, 500, 500)))
     last = sample(2.0, {}, row(7, histogram(500, 500, 500, 10, 10, 10, 20), batches=5))
-    found = figures_of_fused((first, last), "totals")
-    assert found.rate_per_s == 2.0
+    found = figures_of_fused((first, last), "totals", ["count/0"])
     assert found.p50_ms is not None
     assert abs(found.p50_ms - 10) < 0.2
     assert found.p99_ms is not None
     assert abs(found.p99_ms - 20) < 0.4
 
 
-def test_another_writer_of_a_row_begins_at_zero() -> None:
+def test_another_writer_of_a_row_has_a_latency_of_its_own() -> None:
     first = sample(0.0, {}, row(100, histogram(*[9.0] * 100)))
     last = sample(2.0, {}, row(4, histogram(1, 1, 1, 1), pid=2))
-    found = figures_of_fused((first, last), "totals")
-    assert found.rate_per_s == 2.0
+    found = figures_of_fused((first, last), "totals", ["count/0"])
     assert found.p99_ms is not None
     assert found.p99_ms < 2
-    assert figures_of_fused((first, last), "nobody") == Figures()
+    assert figures_of_fused((first, last), "nobody", ["count/0"]) == Figures()
+
+
+def test_a_sinks_rate_is_what_was_committed_to_it_by_all_shards_before_it() -> None:
+    places = {"count/0": ("a", 1, 10), "count/1": ("b", 1, 0)}
+    first = sample(0.0, places, p0={"totals": 7, "other": 1})
+    last = sample(2.0, places, p0={"totals": 10, "other": 9}, p1={"totals": 3})
+    assert figures_of_fused((first, last), "totals", places).rate_per_s == 3.0
+    moved = sample(2.0, {**places, "count/1": ("a", 1, 0)}, p0={"totals": 10}, p1={"totals": 3})
+    assert figures_of_fused((first, moved), "totals", places).rate_per_s is None
 
 
 def seen_with(world: World, rows: int) -> Observed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.dataflow.plan import FilesSource
 from penstock.errors import PermanentError
 from penstock_worker.sources import SourceBatch, open_reader
+from penstock_worker.sources.file_changes import COMPARED_BYTES, QUIET_US
 from penstock_worker.sources.files import CHUNK_BYTES, OPEN_MAX, FilesReader
 
 NOW_US = 1_700_000_000_000_000
@@ -151,23 +153,122 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
         reader.read("lines/a.txt", position, MANY, MANY, NOW_US)
 
 
-def test_a_file_that_grew_or_was_rewritten_is_refused(tmp_path: Path) -> None:
-    reader, position = begin(tmp_path)
-    with (tmp_path / "a.txt").open("ab") as file:
-        file.write(b"four\n")
-    with pytest.raises(PermanentError, match="changed since reading began"):
-        reader.read("lines/a.txt", position, MANY, MANY, NOW_US)
+def append(folder: Path, data: bytes) -> None:
+    with (folder / "a.txt").open("ab") as file:
+        file.write(data)
 
 
-def test_a_file_replaced_by_another_is_refused_by_the_next_owner(tmp_path: Path) -> None:
-    _, position = begin(tmp_path)
-    (tmp_path / "b").write_bytes(b"ONE\nTWO\nTHREE\n")
-    os.utime(tmp_path / "b", ns=(0, 0))
-    (tmp_path / "b").rename(tmp_path / "a.txt")
-    reader = reader_of(tmp_path)
+def read_on(reader: FilesReader, position: bytes) -> tuple[list[str], bytes]:
+    """To the end, while time passes."""
+    lines = []
+    for turn in range(100):
+        batch = reader.read("lines/a.txt", position, MANY, MANY, NOW_US + turn * QUIET_US // 4)
+        lines += lines_of([batch])
+        position = batch.position
+        if batch.finished:
+            return lines, position
+    raise AssertionError("it does not come to an end")
+
+
+def taken_up(folder: Path, position: bytes) -> FilesReader:
+    reader = reader_of(folder)
     reader.open("lines/a.txt", position, NOW_US)
-    with pytest.raises(PermanentError, match="changed since reading began"):
-        reader.read("lines/a.txt", position, MANY, MANY, NOW_US)
+    return reader
+
+
+def test_what_is_appended_while_a_file_is_read_is_read_on(tmp_path: Path) -> None:
+    reader, position = begin(tmp_path)
+    append(tmp_path, b"four\nfi")
+    read: list[str] = []
+    while "four" not in read:
+        batch = reader.read("lines/a.txt", position, MANY, MANY, NOW_US)
+        read, position = read + lines_of([batch]), batch.position
+        assert not batch.finished
+    assert read == ["two", "three", "four"]
+    append(tmp_path, b"ve\n")
+    assert read_on(reader, position)[0] == ["five"]
+
+
+def test_what_is_appended_to_a_file_that_was_read_to_its_end_is_read_on(tmp_path: Path) -> None:
+    reader, position = begin(tmp_path)
+    lines, end = read_on(reader, position)
+    assert lines == ["two", "three"]
+    assert not reader.grew("lines/a.txt", end)
+    append(tmp_path, b"four\nfive")
+    for again in (reader, taken_up(tmp_path, end)):
+        assert again.grew("lines/a.txt", end)
+        lines, later = read_on(again, end)
+        assert lines == ["four", "five"]
+        assert not again.grew("lines/a.txt", later)
+
+
+def test_a_last_line_without_end_is_left_to_who_appends_to_a_file_that_grows(tmp_path: Path) -> None:
+    reader, position = begin(tmp_path)
+    append(tmp_path, b"fo")
+    batch = reader.read("lines/a.txt", position, MANY, MANY, NOW_US)
+    assert lines_of([batch]) == ["two", "three"]
+    batch = reader.read("lines/a.txt", batch.position, MANY, MANY, NOW_US)
+    assert (batch.rows, batch.next_due_us) == ([], NOW_US + QUIET_US)
+    append(tmp_path, b"ur\n")
+    assert read_on(reader, batch.position)[0] == ["four"]
+
+
+def test_a_line_that_was_read_without_its_end_may_get_one_but_not_go_on(tmp_path: Path) -> None:
+    for end in (b"\n", b"\r\n"):
+        position = read_on(opened(tmp_path, b"one\ntwo"), b"")[1]
+        append(tmp_path, end + b"three\n")
+        assert read_on(taken_up(tmp_path, position), position)[0] == ["three"]
+    position = read_on(opened(tmp_path, b"one\ntwo"), b"")[1]
+    append(tmp_path, b"fold\n")
+    with pytest.raises(PermanentError, match=r"line 2: it had no end when it was read .* start anew"):
+        read_on(taken_up(tmp_path, position), position)
+
+
+def test_a_file_that_was_changed_before_its_position_is_refused_whatever_its_size(tmp_path: Path) -> None:
+    _, position = begin(tmp_path)
+    for content in (b"ONE\nTWO\nTHREE\n", b"ONE\ntwo\nthree\nfour\n"):
+        (tmp_path / "b").write_bytes(content)
+        os.utime(tmp_path / "b", ns=(0, 0))
+        (tmp_path / "b").rename(tmp_path / "a.txt")
+        with pytest.raises(PermanentError, match=r"changed before line 2, .* first 4 bytes .*appended"):
+            taken_up(tmp_path, position).read("lines/a.txt", position, MANY, MANY, NOW_US)
+
+
+def test_a_file_that_was_put_back_is_read_on_whatever_its_time_of_change(tmp_path: Path) -> None:
+    _, position = begin(tmp_path)
+    (tmp_path / "a.txt").unlink()
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\nthree\n")
+    os.utime(tmp_path / "a.txt", ns=(0, 0))
+    assert read_on(taken_up(tmp_path, position), position)[0] == ["two", "three"]
+
+
+def test_a_file_rewritten_while_it_is_read_is_found_before_it_is_finished(tmp_path: Path) -> None:
+    reader, position = begin(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"ONE\ntwo\nthree\n")
+    os.utime(tmp_path / "a.txt", ns=(0, 0))
+    with pytest.raises(PermanentError, match="was changed before line 4"):
+        read_on(reader, position)
+
+
+def test_what_was_read_is_compared_some_at_a_time(tmp_path: Path) -> None:
+    content = b"x" * 99 + b"\n"
+    lines = 3 * COMPARED_BYTES // 100
+    position = read_all(opened(tmp_path, content * lines), "lines/a.txt")[-1].position
+    append(tmp_path, b"more\n")
+    reader = taken_up(tmp_path, position)
+    looks = 0
+    while not (batch := reader.read("lines/a.txt", position, MANY, MANY, NOW_US)).rows:
+        looks += 1
+        assert batch.position == position
+    assert looks == 2
+    assert lines_of([batch]) == ["more"]
+
+
+def test_a_position_of_an_earlier_version_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\ntwo\n")
+    stat = (tmp_path / "a.txt").stat()
+    position = msgspec.msgpack.encode([4, 1, stat.st_size, stat.st_mtime_ns])
+    assert read_on(taken_up(tmp_path, position), position)[0] == ["two"]
 
 
 def test_a_file_that_is_gone_or_unreadable_is_named(tmp_path: Path) -> None:

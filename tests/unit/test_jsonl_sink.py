@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import JsonlSink
+from penstock.dataflow.sink_folder import OWNER_FILE, FolderOwner, FolderTaken, release_folder
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter, SinkDiskFull
@@ -25,9 +28,10 @@ WHOLE = b"".join(
 )
 
 
-def writer_of(folder: Path, *, durable: bool = False) -> JsonlSinkWriter:
+def writer_of(folder: Path, *, durable: bool = False, uid: str = "state-1") -> JsonlSinkWriter:
     schema = parse_schema("word string, total bigint")
-    return JsonlSinkWriter(JsonlSink("totals", "out/deep"), schema, folder, durable=durable)
+    sink = JsonlSink("totals", "out/deep")
+    return JsonlSinkWriter(sink, schema, folder, FolderOwner(uid, "counting", "totals"), durable=durable)
 
 
 def content(folder: Path) -> bytes:
@@ -44,6 +48,7 @@ def test_rows_are_lines_of_one_file_a_shard(tmp_path: Path, durable: bool) -> No
     assert content(tmp_path) == WHOLE
     assert position == str(len(WHOLE)).encode()
     assert sorted(os.listdir(tmp_path / "out/deep")) == [
+        OWNER_FILE,
         "totals-count-17.jsonl",
         "totals-lines-docs%2Fa.txt.jsonl",
     ]
@@ -151,3 +156,116 @@ def test_few_files_stay_open_however_many_shards_there_are(tmp_path: Path) -> No
     writer.close()
     assert len(os.listdir("/proc/self/fd")) == before
     assert all(writer.path(shard).read_bytes() == WHOLE for shard in positions)
+
+
+def test_a_second_state_may_not_write_into_the_folder_of_the_first(tmp_path: Path) -> None:
+    first = writer_of(tmp_path)
+    position = first.write(SHARD, b"", ENTRIES[:2])
+    second = writer_of(tmp_path, uid="state-2")
+    for shard in (SHARD, "count/18"):
+        with pytest.raises(
+            FolderTaken, match=r"holds the output of topology counting \(state state-1\).*move"
+        ):
+            second.write(shard, b"", ENTRIES[:1])
+    assert not second.path("count/18").exists()
+    assert writer_of(tmp_path).write(SHARD, position, ENTRIES[2:]) == str(len(WHOLE)).encode()
+    assert content(tmp_path) == WHOLE
+
+
+def test_of_many_states_that_begin_together_one_has_the_folder(tmp_path: Path) -> None:
+    together = Barrier(8)
+
+    def write(number: int) -> bool:
+        writer = writer_of(tmp_path, uid=f"state-{number % 4}")
+        together.wait()
+        try:
+            writer.write(f"count/{number}", b"", ENTRIES)
+        except FolderTaken:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        wrote = list(threads.map(write, range(8)))
+    winners = {number % 4 for number in range(8) if wrote[number]}
+    assert len(winners) == 1
+    assert sum(wrote) == 2
+    assert len(os.listdir(tmp_path / "out/deep")) == 3
+
+
+def test_files_from_before_there_were_owners_are_taken_over_by_whose_they_are(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    position = writer.write(SHARD, b"", ENTRIES[:2])
+    release_folder(writer.path(SHARD).parent)
+    assert writer_of(tmp_path).write(SHARD, position, ENTRIES[2:3]) == b"224"
+    release_folder(writer.path(SHARD).parent)
+    # Nothing was acknowledged yet, and the bytes are those that wait.
+    writer_of(tmp_path).write(SHARD, b"", ENTRIES)
+    assert content(tmp_path) == WHOLE
+
+
+def test_files_of_nobody_are_not_written_over(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    writer.path(SHARD).parent.mkdir(parents=True)
+    writer.path(SHARD).write_bytes(b'{"of":"another"}\n')
+    with pytest.raises(PermanentError, match="that this topology did not write"):
+        writer.write(SHARD, b"", ENTRIES)
+    assert content(tmp_path) == b'{"of":"another"}\n'
+    assert not (writer.path(SHARD).parent / OWNER_FILE).exists()
+
+
+def test_lines_that_a_user_appended_are_not_written_over_and_told_before_that(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    position = writer.write(SHARD, b"", ENTRIES[:2])
+    writer.check(SHARD, position)
+    with writer.path(SHARD).open("ab") as file:
+        file.write(b"my own line\n")
+    message = rf"behind its first {int(position)} bytes .*truncate -s {int(position)}"
+    with pytest.raises(PermanentError, match=message):
+        writer.check(SHARD, position)
+    for later in (writer, writer_of(tmp_path)):
+        with pytest.raises(PermanentError, match=message):
+            later.write(SHARD, position, ENTRIES[2:])
+    assert content(tmp_path).endswith(b"my own line\n")
+    os.truncate(writer.path(SHARD), int(position))
+    writer_of(tmp_path).write(SHARD, position, ENTRIES[2:])
+    assert content(tmp_path) == WHOLE
+
+
+def test_a_file_that_was_moved_away_is_noticed_also_when_another_lies_in_its_place(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path, durable=True)
+    position = writer.write(SHARD, b"", ENTRIES[:2])
+    path = writer.path(SHARD)
+    path.rename(tmp_path / "elsewhere")
+    with pytest.raises(PermanentError, match="is missing, but"):
+        writer.check(SHARD, position)
+    path.write_bytes((tmp_path / "elsewhere").read_bytes())
+    for look in (lambda: writer.check(SHARD, position), lambda: writer.sync(SHARD)):
+        with pytest.raises(PermanentError, match="is another one than was written to"):
+            look()
+    (tmp_path / "elsewhere").replace(path)
+    writer.check(SHARD, position)
+
+
+def test_what_never_came_to_disk_before_a_loss_of_power_is_written_again(tmp_path: Path) -> None:
+    path = writer_of(tmp_path).path(SHARD)
+    writer_of(tmp_path).write(SHARD, b"", ENTRIES)
+    path.write_bytes(WHOLE[:30] + bytes(20) + WHOLE[50:80])
+    writer_of(tmp_path).write(SHARD, b"", ENTRIES)
+    assert content(tmp_path) == WHOLE
+
+
+def test_in_mode_disk_a_file_that_an_owner_left_unsynced_is_synced_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+
+    def fail(folder: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("penstock_worker.sinks.jsonl.sync_folder", fail)
+    with pytest.raises(KeyboardInterrupt):
+        writer_of(tmp_path, durable=True).write(SHARD, b"", ENTRIES)
+    assert (tmp_path / "out/deep/totals-count-17.jsonl").exists()
+    monkeypatch.setattr("penstock_worker.sinks.jsonl.sync_folder", synced.append)
+    writer_of(tmp_path, durable=True).write(SHARD, b"", ENTRIES)
+    assert {tmp_path, tmp_path / "out", tmp_path / "out/deep"} == set(synced)

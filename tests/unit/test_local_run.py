@@ -15,6 +15,7 @@ from penstock.store.memory_node import MemoryNode
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
 from penstock_operator.fleet import WorkerNotStartedError
+from penstock_operator.local.grown_files import GrownFiles
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.memory_fleet import MemoryFleet
@@ -41,7 +42,11 @@ class Scene:
     """A run of two workers over a store that outlives it."""
 
     def __init__(
-        self, node: MemoryNode | None = None, run: int = 1, time_limit_s: float | None = None
+        self,
+        node: MemoryNode | None = None,
+        run: int = 1,
+        time_limit_s: float | None = None,
+        grown: GrownFiles | None = None,
     ) -> None:
         self.plan = orders_plan(RECORDS)
         self.node = node or MemoryNode()
@@ -73,6 +78,7 @@ class Scene:
             self._launch,
             self.output,
             self.ticks,
+            grown=grown,
         )
         self.steps: dict[int, Callable[[], None]] = {}
         self.ticks.at_wait = self._at_wait
@@ -318,3 +324,33 @@ def test_a_worker_that_finds_no_room_to_start_again_is_tried_until_it_does() -> 
     told = [text for text in scene.output.events if "It is tried again." in text]
     assert told == ["Worker w1 cannot be started: free what it lacks. It is tried again."]
     assert sorted(scene.printed()) == EXPECTED
+
+
+class Grew(GrownFiles):
+    """The first partition grew by a row once all were read to their ends."""
+
+    def __init__(self) -> None:
+        self.told = 0
+
+    def among(self, shards: Any, counters: Any) -> list[str]:
+        finished = all(known.finished for known in counters["orders"])
+        self.told += finished
+        return ["orders/0"] if finished and self.told == 1 else []
+
+
+def test_a_run_does_not_end_while_a_file_has_more_than_was_read() -> None:
+    grew = Grew()
+    scene = Scene(grown=grew)
+    assert scene.run.run().result is Result.FINISHED
+    assert grew.told >= 2
+    names = sorted(json.loads(line)["name"] for line in scene.output.lines)
+    assert names == sorted([*expected_names(RECORDS), f"orders/0:{RECORDS}"])
+    assert any("0 changed after it was read to its end" in text for text in scene.output.events)
+
+
+def test_a_run_that_was_at_its_end_reads_what_was_appended_since() -> None:
+    first = Scene()
+    assert first.run.run().result is Result.FINISHED
+    again = Scene(first.node, run=2, grown=Grew())
+    assert again.run.run().result is Result.FINISHED
+    assert [json.loads(line)["name"] for line in again.output.lines] == [f"orders/0:{RECORDS}"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import bucket_of
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, shard_row_name, worker_row_name
+from penstock.store.codec import encode_counts
 from penstock.store.port import ShardCounters
 from penstock_operator.local.plan_outline import OutlinedOperator
 from penstock_operator.local.progress import (
@@ -27,13 +29,17 @@ OPERATORS = (
 NO_SHARD = ShardCounters(1, 1, 0, 0, 0, 0, 0, 0, 0, "", False)
 
 
-def counters(completed: int, arrived: int = 0, inbox: int = 0, generation: int = 1) -> ShardCounters:
+def counters(
+    completed: int = 0, arrived: int = 0, inbox: int = 0, generation: int = 1, **out: int
+) -> ShardCounters:
+    """`out` came out by name."""
     return replace(
         NO_SHARD,
         completed_rows=completed,
         arrived_rows=arrived or completed,
         inbox_entries=inbox,
         generation=generation,
+        counts=encode_counts(out),
     )
 
 
@@ -106,30 +112,38 @@ def test_what_waits_is_told_in_entries_and_rows() -> None:
     assert line(reader, "lines").inbox_entries is None
 
 
-def test_a_fused_operator_is_counted_by_its_tasks() -> None:
+def test_a_fused_operator_is_counted_by_the_store_since_the_start_of_the_run() -> None:
     reader = ProgressReader(OPERATORS)
-    reader.take(reading(0, tasks=(task({"totals": 0}), task({"totals": 10}))))
-    reader.take(reading(2, tasks=(task({"totals": 40}, at_s=2), task({"totals": 30}, at_s=2))))
+    reader.take(reading(0, counters(totals=1000)))
+    reader.take(reading(2, counters(totals=1070)))
     shown = line(reader, "totals")
-    assert (shown.rate_per_s, shown.records) == (30.0, 70)
+    assert (shown.rate_per_s, shown.records) == (35.0, 70)
     assert shown.shards is None
+    assert line(reader, "words").records == 0
 
 
-def test_a_task_that_starts_anew_adds_to_what_its_last_start_did() -> None:
+def test_what_tasks_tell_of_rows_counts_nothing_twice() -> None:
     reader = ProgressReader(OPERATORS)
-    reader.take(reading(0, tasks=(task({"totals": 100}),)))
-    reader.take(reading(1, tasks=(task({"totals": 5}, pid=2, at_s=1),)))
-    reader.take(reading(2, tasks=(task({"totals": 2}, pid=2, at_s=2),)))
+    reader.take(reading(0, counters(), (task({"totals": 100}),)))
+    reader.take(reading(1, counters(totals=107), (task({"totals": 5}, pid=2, at_s=1),)))
     assert line(reader, "totals").records == 107
 
 
-def test_a_fused_operator_whose_tasks_are_silent_has_no_rate() -> None:
+def test_a_shard_that_the_store_does_not_know_makes_fused_operators_unknown() -> None:
+    reader = ProgressReader(OPERATORS)
+    reader.take(reading(0, counters(totals=5)))
+    reader.take(reading(1, None))
+    shown = line(reader, "totals")
+    assert (shown.rate_per_s, shown.records) == (None, None)
+
+
+def test_a_fused_operator_whose_tasks_are_silent_has_no_latency() -> None:
     reader = ProgressReader(OPERATORS)
     silent = task({"totals": 10}, {"totals": 2.0})
-    reader.take(reading(0, tasks=(silent,)))
-    reader.take(reading(ROW_AGE_US_MAX / 1e6 + 1, tasks=(silent,)))
+    reader.take(reading(0, counters(), (silent,)))
+    reader.take(reading(ROW_AGE_US_MAX / 1e6 + 1, counters(totals=10), (silent,)))
     shown = line(reader, "totals")
-    assert (shown.rate_per_s, shown.p99_ms, shown.records) == (None, None, 10)
+    assert (shown.p99_ms, shown.records) == (None, 10)
 
 
 def test_latency_is_of_the_window_and_of_all_tasks_together() -> None:
@@ -157,8 +171,8 @@ def test_nothing_in_the_window_has_no_latency() -> None:
 
 def test_totals_cover_the_whole_run_and_all_starts_of_tasks() -> None:
     reader = ProgressReader(OPERATORS)
-    reader.take(reading(0, tasks=(task({"totals": 99}, {"totals": 2.0}),)))
-    reader.take(reading(60, tasks=(task({"totals": 1}, {"totals": 800.0}, pid=2, at_s=60),)))
+    reader.take(reading(0, counters(), (task({"totals": 99}, {"totals": 2.0}),)))
+    reader.take(reading(60, counters(totals=100), (task({"totals": 1}, {"totals": 800.0}, pid=2, at_s=60),)))
     total = {each.name: each for each in reader.totals()}["totals"]
     assert total.records == 100
     assert total.p50_ms is not None
@@ -203,4 +217,5 @@ def test_rows_of_an_earlier_run_and_of_shards_are_left_out() -> None:
     new = pack(WorkerRow("w1", "new", 0, 1, "ready", "", 15, {}))
     shard = pack(ShardRow(1, 1, 15, 0, 0, 0))
     packed = {worker_row_name("w0"): old, worker_row_name("w1"): new, shard_row_name("count/0"): shard}
-    assert list(task_and_worker_rows(packed, since_us=10)) == [worker_row_name("w1")]
+    told = task_and_worker_rows(packed, HeardRows(), now_us=16, since_us=10)
+    assert list(told) == [worker_row_name("w1")]

@@ -121,7 +121,7 @@ def test_a_step_makes_rows_as_old_as_the_row_they_came_from(code_dir: Path, func
         code_dir, fanout(LINES, steps=[words]), [("a b",), ("",), ("c",)], [5, 6, 7]
     )
     assert by_target == {"out": [(5, ["a"]), (5, ["b"]), (7, ["c"])]}
-    assert counts == {"words": 3}
+    assert counts == {"words": 3, "out": 3}
     assert all(output.external for output in drained)
 
 
@@ -145,7 +145,7 @@ def test_a_row_goes_to_every_member_of_a_fanout(code_dir: Path) -> None:
         "count/0": [(0, ["a"]), (0, ["bc"])],
         "loud": [(0, ["A", 1]), (0, ["BC", 2])],
     }
-    assert counts == {"words": 2, "shouted": 2, "none": 0}
+    assert counts == {"words": 2, "shouted": 2, "none": 0, "plain": 2, "loud": 2}
 
 
 def test_a_decimal_key_is_routed_as_a_number(code_dir: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.store.codec import decode_counts
 from penstock.store.memory_store import MemoryStore
 from penstock.store.port import (
     Acknowledge,
@@ -20,6 +21,7 @@ from penstock.store.port import (
     Enroll,
     Failures,
     Fetch,
+    Measure,
     Owner,
     ReadMetrics,
     ReportFailure,
@@ -27,7 +29,7 @@ from penstock.store.port import (
     SetTasks,
     StoreUnreachable,
 )
-from penstock_worker.task_loop import TaskLoop
+from penstock_worker.task_loop import REFRESH_US, TaskLoop
 from task_scene import CODE, INCARNATION, Between, Scene
 
 
@@ -359,3 +361,63 @@ def test_what_a_shard_put_out_does_not_wait_for_slow_work_on_the_others(
     assert len(slow.out_at_begin) >= 5
     # All but the shard at hand and the one whose commit is on its way.
     assert len(before_last) >= len(slow.out_at_begin) - 2
+
+
+def test_a_sink_file_that_somebody_changed_is_told_though_nothing_is_written(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "a.txt").write_text("one\ntwo\none\n")
+    scene.publish(("lines/a.txt",))
+    scene.turns(scene.task("lines", ("lines/a.txt",)))
+    task = scene.task("count", scene.count_shards)
+    scene.turns(task)
+    assert scene.store.call(Failures()) == {}
+    path = next(path for path in (tmp_path / "out").glob("*.jsonl") if path.stat().st_size)
+    with path.open("a") as file:
+        file.write("a line of my own\n")
+    scene.clock.sleep_us(REFRESH_US)
+    scene.turns(task, 1)
+    (failure,) = scene.store.call(Failures()).values()
+    assert "sink totals: file" in failure
+    assert "that this topology did not write" in failure
+    assert path.read_text().endswith("a line of my own\n")
+
+
+def test_what_is_counted_is_what_was_committed_whatever_gets_lost(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    lines = [f"{word} {word} {number}" for number, word in enumerate("abcdefgh" * 30)]
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in lines))
+    scene.publish(("lines/a.txt",))
+    lossy = LossyStore(scene.store)
+    for operator, shards in (("lines", ("lines/a.txt",)), ("count", scene.count_shards)):
+        task = scene.task(operator, shards, store=lossy)
+        for _ in range(40):
+            lossy.lose_next_commit = True
+            scene.turns(task, 3)
+        scene.turns(task)
+    assert totals_of(scene, "lines/a.txt") == {"lines": len(lines), "words": 3 * len(lines)}
+    counted = [totals_of(scene, shard) for shard in scene.count_shards]
+    assert sum(one["totals"] for one in counted) == len(scene.out())
+    assert [one["count"] for one in counted] == [one["totals"] for one in counted]
+
+
+def totals_of(scene: Scene, shard: str) -> dict[str, int]:
+    known = scene.store.call(Measure((shard,)))[0]
+    assert known is not None
+    return decode_counts(known.counts)
+
+
+def test_a_file_that_grew_after_it_was_read_to_its_end_is_read_on(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    (tmp_path / "a.txt").write_text("one\n")
+    scene.publish(("lines/a.txt",))
+    task = scene.task("lines", ("lines/a.txt",))
+    scene.turns(task)
+    with (tmp_path / "a.txt").open("a") as file:
+        file.write("two\nthree\n")
+    for _ in range(4):
+        scene.clock.sleep_us(REFRESH_US)
+        scene.turns(task, 2)
+    assert totals_of(scene, "lines/a.txt") == {"lines": 3, "words": 3}
+    known = scene.store.call(Measure(("lines/a.txt",)))[0]
+    assert known is not None
+    assert known.finished

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from penstock.metrics.rows import TaskRow
+from penstock.store.codec import encode_counts
 from penstock.store.port import ShardCounters
 from penstock_worker.worker_counts import Counts, WorkerCounts, WorkerReading
 
 
-def shard(rows: int, *, epoch: int = 1, generation: int = 1) -> ShardCounters:
-    """One that has completed all but one of the rows that arrived."""
-    return ShardCounters(epoch, generation, 1, rows + 1, rows, 1, 9, 0, 0, "count-w0", finished=False)
+def shard(rows: int, *, epoch: int = 1, generation: int = 1, **out: int) -> ShardCounters:
+    """One that has completed all but one of the rows that arrived, and put `out` out."""
+    return ShardCounters(
+        epoch,
+        generation,
+        1,
+        rows + 1,
+        rows,
+        1,
+        9,
+        0,
+        0,
+        "count-w0",
+        finished=False,
+        counts=encode_counts(out),
+    )
 
 
 def read(counts: WorkerCounts, **shards: ShardCounters) -> tuple[int, int]:
@@ -18,12 +31,8 @@ def read(counts: WorkerCounts, **shards: ShardCounters) -> tuple[int, int]:
     return counted.arrived["count"], counted.completed["count"]
 
 
-def task(ready: str, number: int = 0, **rows: int) -> TaskRow:
-    return TaskRow("count-w0", "count", number, ready, 1, 0, {}, rows, 0, 0)
-
-
-def out(counts: WorkerCounts, *tasks: TaskRow) -> dict[str, int]:
-    return dict(counts.read(WorkerReading(tasks, {})).out)
+def out(counts: WorkerCounts, **shards: ShardCounters) -> dict[str, int]:
+    return dict(counts.read(WorkerReading((), {"count": shards})).out)
 
 
 def test_a_shard_that_moves_away_takes_nothing_with_it() -> None:
@@ -55,14 +64,18 @@ def test_a_difference_across_generations_is_missing() -> None:
     assert read(counts, a=shard(90, generation=3)) == (13, 12)
 
 
-def test_a_task_that_starts_again_adds_to_what_the_last_one_counted() -> None:
+def test_what_came_out_is_counted_as_it_was_committed() -> None:
     counts = WorkerCounts()
-    assert out(counts, task("r1", totals=60), task("r2", 1, totals=40)) == {"totals": 100}
-    assert out(counts, task("r1", totals=61), task("r3", 1, totals=5, words=2)) == {"totals": 106, "words": 2}
+    assert out(counts, a=shard(9, totals=60), b=shard(9, totals=40)) == {"totals": 100}
+    assert out(counts, a=shard(9, epoch=2, totals=61), b=shard(9, totals=45, words=2)) == {
+        "totals": 106,
+        "words": 2,
+    }
 
 
-def test_the_row_of_a_task_that_is_gone_counts_once_however_often_it_is_read() -> None:
+def test_what_came_out_of_a_shard_before_it_came_or_in_another_generation_is_missing() -> None:
     counts = WorkerCounts()
-    out(counts, task("r1", totals=60))
-    assert out(counts) == {"totals": 60}
-    assert out(counts, task("r1", totals=60)) == {"totals": 60}
+    assert out(counts, a=shard(9, epoch=4, totals=1000)) == {"totals": 0}
+    assert out(counts, a=shard(9, epoch=4, totals=1003)) == {"totals": 3}
+    assert out(counts, a=shard(9, epoch=4, generation=2, totals=900)) == {"totals": 3}
+    assert out(counts) == {"totals": 3}

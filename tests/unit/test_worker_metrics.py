@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import PermanentError
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow
+from penstock.store.codec import encode_counts
 from penstock.store.port import ShardCounters
 from penstock_worker.prometheus import WorkerCollector, serve
 from penstock_worker.vitals import TURN_US_MAX, Vitals
@@ -30,8 +31,11 @@ def task(number: int, latencies_ms: list[int], rows: int) -> TaskRow:
                    {"totals": rows}, 0, 0)  # fmt: skip
 
 
-def shard(arrived: int, completed: int, entries: int) -> ShardCounters:
-    return ShardCounters(1, 1, 1, arrived, completed, entries, 0, 0, 0, "count-w0", finished=False)
+def shard(arrived: int, completed: int, entries: int, totals: int = 0) -> ShardCounters:
+    counts = encode_counts({"totals": totals})
+    return ShardCounters(
+        1, 1, 1, arrived, completed, entries, 0, 0, 0, "count-w0", finished=False, counts=counts
+    )
 
 
 @pytest.fixture
@@ -76,7 +80,7 @@ def test_figures_are_of_all_tasks_and_shards_of_the_worker_together(
     collector.read(
         WorkerReading(
             tasks=(task(0, [10] * 60, 60), task(1, [10] * 39 + [400], 40)),
-            shards={"count": {"count/0": shard(30, 20, 3), "count/1": shard(12, 12, 0)}},
+            shards={"count": {"count/0": shard(30, 20, 3, 60), "count/1": shard(12, 12, 0, 40)}},
         )
     )
     status, text = ask("/metrics")
@@ -106,7 +110,7 @@ def test_what_was_not_read_yet_is_left_out_and_never_a_zero(ask: Ask, collector:
 
 
 def test_counters_stay_when_what_was_counted_goes(ask: Ask, collector: WorkerCollector) -> None:
-    collector.read(WorkerReading((task(0, [10], 60),), {"count": {"count/0": shard(30, 20, 3)}}))
+    collector.read(WorkerReading((task(0, [10], 60),), {"count": {"count/0": shard(30, 20, 3, 60)}}))
     before = figures(ask("/metrics")[1])
     collector.read(WorkerReading((), {}))
     after = figures(ask("/metrics")[1])

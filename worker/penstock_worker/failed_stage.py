@@ -35,6 +35,9 @@ class FailedStage:
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         raise WorkFailed(self._message)
 
+    def grew(self, owned: OwnedShard) -> bool:
+        return False
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         raise AssertionError("nothing was committed")
 

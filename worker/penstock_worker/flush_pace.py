@@ -39,7 +39,7 @@ class FlushPace:
         self._behind = behind
 
     def answered(self, now_us: int) -> None:
-        """The store applied the last flush. A clock that was set meanwhile counts as one slow answer."""
+        """The store applied the last flush. One that took long counts as one slow answer."""
         if self._flushed_us is None:
             return
         took_us = min(GATHER_US_MAX, max(0, now_us - self._flushed_us))

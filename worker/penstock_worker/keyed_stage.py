@@ -245,13 +245,14 @@ class KeyedStage:
         out_rows: list[Any] = []
         out_stamps: list[int] = []
         run = self._runner.run
+        wall_ms = self._clock.wall_us() // 1000
         look_at = LOOK_GROUPS
         for done, (key, group) in enumerate(part.groups.items()):
             if done == look_at:
                 held.check(out_rows)
                 held.check_bytes(state.changed_bytes(), "changes")
                 look_at *= 2
-            produced = run(state, key, group.rows, now_us // 1000, held)
+            produced = run(state, key, group.rows, wall_ms, held)
             if produced:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))
@@ -270,19 +271,23 @@ class KeyedStage:
         note = part.within
         if note is None and owned.within and part.entries:
             note = b""
+        rows_out[self._operator] = len(out_rows)
         commit = owned.commit(
             now_us,
             entries=part.entries,
             rows=rows,
             within=note,
+            counted=rows_out if out_rows else None,
             in_hand=in_hand,
             state=(*part.writes, *writes) if part.writes else writes,
             outputs=drained,
         )
-        rows_out[self._operator] = len(out_rows)
         waited_us = max(0, now_us * rows - part.rows_placed_us)
         busy_us = self._clock.monotonic_us() - began_us
         return Work(commit, part.timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+
+    def grew(self, owned: OwnedShard) -> bool:
+        return False
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""

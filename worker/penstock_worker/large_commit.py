@@ -99,11 +99,11 @@ class LargeCommits:
                     within.encode(decided) if number + 1 == len(chunks) else writing if not number else None
                 )
                 write = StateWrite(LARGE_COMMIT, chunk_field(number), _ENCODER.encode(chunk))
-                commits.append(
-                    owned.commit(
-                        commit.now_us, state=(write,), within=note, in_hand=commit.in_hand and not number
-                    )
+                part = owned.commit(
+                    commit.now_us, state=(write,), within=note, in_hand=commit.in_hand and not number
                 )
+                # What comes out is counted once it is decided.
+                commits.append(replace(part, counts=commit.counts) if number + 1 == len(chunks) else part)
             self._send(owned, commits)
         return decided
 

@@ -156,6 +156,7 @@ class MainProcess:
             answer = self._store.call(Enroll(launch.worker, launch.uid, self._start, launch.attempt))
         if answer is not Answer.OK:
             raise Replaced(f"enrolling worker {launch.worker} was answered {answer}")
+        self._clock.share(self._store)
         self._enrolled = True
         _LOG.info("enrolled as %s", self._incarnation)
 
@@ -270,6 +271,8 @@ class MainProcess:
                     prints=self._stays,
                     node=node,
                     careful=self._has_crashed(stage.operator),
+                    topology=self._plan.topology,
+                    anchor=self._clock.anchor,
                 )
             )
 

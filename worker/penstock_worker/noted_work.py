@@ -27,6 +27,7 @@ class NotedStage:
         self._note = note
         self.adopt = stage.adopt
         self.release = stage.release
+        self.grew = stage.grew
         self.settled = stage.settled
         self.close = stage.close
 

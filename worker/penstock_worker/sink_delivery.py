@@ -12,6 +12,7 @@ from typing import Protocol
 
 from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Sink, Stage
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.sink_folder import FolderOwner
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
 from penstock.store.fragments import Gathering
@@ -29,6 +30,7 @@ class SinkWriter(Protocol):
     """Writes one sink, for all shards that feed it in this task. Raises PermanentError."""
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes: ...
+    def check(self, shard: str, position: bytes) -> None: ...
     def sync(self, shard: str) -> None: ...
     def close(self) -> None: ...
 
@@ -42,14 +44,18 @@ def _sinks(fanout: Fanout) -> Iterator[tuple[Sink, Schema]]:
 
 
 class SinkDelivery:
-    """The sinks of one task. With `prints` the console's too; else somebody else delivers these."""
+    """The sinks of one task, of the topology called `topology` whose state is `uid`. With `prints` the
+    console's too; else somebody else delivers these."""
 
-    def __init__(self, stage: Stage, base_dir: Path, *, durable: bool, prints: bool) -> None:
+    def __init__(
+        self, stage: Stage, base_dir: Path, uid: str, topology: str, *, durable: bool, prints: bool
+    ) -> None:
         self._writers: dict[str, SinkWriter] = {}
         for sink, schema in _sinks(stage.out):
             match sink:
                 case JsonlSink():
-                    self._writers[sink.name] = JsonlSinkWriter(sink, schema, base_dir, durable=durable)
+                    owner = FolderOwner(uid, topology, sink.name)
+                    self._writers[sink.name] = JsonlSinkWriter(sink, schema, base_dir, owner, durable=durable)
                 case ConsoleSink() if prints:
                     self._writers[sink.name] = ConsoleSinkWriter(sink, schema)
         self._gathering: dict[tuple[str, str], Gathering] = {}
@@ -110,6 +116,14 @@ class SinkDelivery:
                     self._sync_file(target, owned.shard)
                 store.call(acknowledge)
                 yield payloads
+
+    def check(self, owned: OwnedShard) -> None:
+        """See that the sinks still hold what was written for a shard, and nothing else. Raises WorkFailed."""
+        for target, writer in self._writers.items():
+            try:
+                writer.check(owned.shard, owned.sink_position(target))
+            except PermanentError as error:
+                raise WorkFailed(f"sink {target}: {error}") from error
 
     def tellable(self, written: Iterable[Acknowledge]) -> list[Acknowledge]:
         """What may be acknowledged now: `written`, or in mode Disk what has been synced of this and earlier.

@@ -95,17 +95,21 @@ class SourceStage:
     ) -> Work:
         behind = batch.next_due_us is not None and batch.next_due_us <= now_us
         self._paces[owned.shard].flushed(now_us, behind=behind)
+        rows_out[self._operator] = len(batch.rows)
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
+            counted=rows_out if batch.rows else None,
             position=batch.position,
             finished=batch.finished,
             again=not batch.finished,
             in_hand=True,
             outputs=outputs,
         )
-        rows_out[self._operator] = len(batch.rows)
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
+
+    def grew(self, owned: OwnedShard) -> bool:
+        return self._reader.grew(owned.shard, owned.position)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The position is the owned shard's; how long the store took tells how long to gather."""

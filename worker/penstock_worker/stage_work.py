@@ -57,6 +57,9 @@ class StageWork(Protocol):
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         """Run the batch. Raises WorkFailed (nothing of the batch is kept) or OwnershipLost."""
 
+    def grew(self, owned: OwnedShard) -> bool:
+        """A source partition that was read to its end may have more by now."""
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The commit was applied."""
 

@@ -131,7 +131,8 @@ class FanoutRunner:
     ) -> dict[str, int]:
         """Take rows and their source timestamps (equally long) to every target.
 
-        Answers how many rows each fused step put out. Raises UserCodeError, OutputRefused.
+        Answers how many rows each fused step put out, and each sink was given. Raises UserCodeError,
+        OutputRefused.
         """
         counts: dict[str, int] = {}
         self.feed_counting(rows, timestamps_us, into, counts)
@@ -144,6 +145,7 @@ class FanoutRunner:
         if not rows:
             return
         for sink in self._sinks:
+            counts[sink] = counts.get(sink, 0) + len(rows)
             gathered_us, gathered = into.external(sink, self._columns)
             gathered_us.extend(timestamps_us)
             gathered.extend(rows)

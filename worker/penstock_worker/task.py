@@ -44,7 +44,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
     install(written)
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
-    clock = SystemClock()
+    clock = SystemClock(launch.anchor)
     note = TaskNote(launch.note, careful=launch.careful)
     store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
     waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
@@ -76,7 +76,14 @@ def assemble(
         store,
         waiter,
         NotedStage(_stage_work(launch, store, clock, note), note),
-        SinkDelivery(launch.stage, Path(launch.base_dir), durable=launch.durable, prints=launch.prints),
+        SinkDelivery(
+            launch.stage,
+            Path(launch.base_dir),
+            launch.topology_uid,
+            launch.topology,
+            durable=launch.durable,
+            prints=launch.prints,
+        ),
         TaskMetrics(launch, os.getpid()),
         clock,
         written,

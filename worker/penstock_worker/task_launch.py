@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.dataflow.plan import Stage
+from penstock.store.node_clock import ClockAnchor
 from penstock.store.port import Bounds, Owner
 from penstock_worker.task_note import NotePlace
 
@@ -33,6 +34,10 @@ class TaskLaunch:
     """What its main process reads of it; None for a task on another node."""
     careful: bool = False
     """One like it has crashed: it writes down each key that it comes to."""
+    topology: str = ""
+    """Its name, for people."""
+    anchor: ClockAnchor | None = None
+    """What its worker's clock goes by."""
 
     @property
     def executor(self) -> str:

@@ -33,6 +33,7 @@ from penstock.store.port import (
     FetchedShard,
     Measure,
     NodeStore,
+    Reopen,
     ReportFailure,
     Tasks,
     WaitReady,
@@ -51,6 +52,8 @@ from penstock_worker.tellings import Tellings
 
 _LOG = logging.getLogger(__name__)
 
+CHECKED_MAX = 64
+"""So many shards' files are looked at with each refresh."""
 WAIT_MS_MAX = 500
 """Longest block on the ready list: also how soon a task sees that its worker was replaced."""
 REFRESH_US = 1_000_000
@@ -137,6 +140,7 @@ class TaskLoop:
         """Owned shards that others are to run, and until when they are worked on here."""
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
         self._tellings = Tellings(sinks, metrics)
+        self._unchecked: list[str] = []
         self._is_token_kept = False
         self._refresh_us = 0
         self._away_told_us = 0
@@ -172,6 +176,7 @@ class TaskLoop:
             self.refresh()
             if self.retired:
                 return
+            self._look_outside()
         if self._halted or not self._named:
             # The row says that this task is up: only then is it given shards.
             self._send_told()
@@ -352,6 +357,24 @@ class TaskLoop:
                 self._count_written(acknowledge, payloads)
         except WorkFailed as error:
             self._failed(owned, str(error))
+
+    def _look_outside(self) -> None:
+        """At some shards' files: sinks that others changed are told soon, also while nothing is written, and
+        what sources grew by is read."""
+        if not self._unchecked:
+            self._unchecked = list(self._owned)
+        for shard in [self._unchecked.pop() for _ in range(min(CHECKED_MAX, len(self._unchecked)))]:
+            owned = self._owned.get(shard)
+            if owned is None or self._halted:
+                continue
+            try:
+                self._sinks.check(owned)
+            except WorkFailed as error:
+                self._failed(owned, str(error))
+                continue
+            if owned.finished and self._stage.grew(owned):
+                owned.finished = False
+                self._store.call(Reopen(shard))
 
     def _count_written(self, acknowledge: Acknowledge, payloads: list[bytes]) -> None:
         stamps = self._sinks.timestamps(payloads)

@@ -66,8 +66,7 @@ class TaskMetrics:
         self._record(operator, work.timestamps_us, now_us)
 
     def written(self, sink: str, timestamps_us: Sequence[int], now_us: int) -> None:
-        """Rows are in the sink."""
-        self._rows[sink] = self._rows.get(sink, 0) + len(timestamps_us)
+        """Rows are in the sink; they were counted as they were committed to it."""
         self._record(sink, timestamps_us, now_us)
 
     def _record(self, name: str, timestamps_us: Sequence[int], now_us: int) -> None:

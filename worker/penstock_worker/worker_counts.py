@@ -1,15 +1,16 @@
 """What a worker's process has counted itself, out of totals that come and go: a shard's go with it when it
-moves away, a task's begin anew with its next start. Counters of Prometheus must never fall.
+moves away. Counters of Prometheus must never fall.
 
 Neighbours: `main_process` reads the totals, `prometheus` shows the counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.metrics.rows import TaskRow
+from penstock.store.codec import decode_counts
 from penstock.store.port import ShardCounters
 
 
@@ -24,7 +25,8 @@ class WorkerReading:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows since the process started, by operator (`out` by operator or sink, as in a TaskRow)."""
+    """Rows since the process started, by operator (`out` by operator, step or sink: rows that came out of it
+    and were committed)."""
 
     arrived: Mapping[str, int]
     completed: Mapping[str, int]
@@ -43,8 +45,6 @@ class WorkerCounts:
         self._completed: dict[str, int] = {}
         self._out: dict[str, int] = {}
         self._shards: dict[str, ShardCounters] = {}
-        self._tasks: dict[tuple[str, int], TaskRow] = {}
-        """The last row of each (executor, task), also of one that is gone: its row may be read again."""
 
     def read(self, reading: WorkerReading) -> Counts:
         """The counts with what a reading adds to the ones before."""
@@ -52,17 +52,22 @@ class WorkerCounts:
             grown = [_grown(self._shards.get(shard), now) for shard, now in shards.items()]
             _add(self._arrived, operator, sum(arrived for arrived, _ in grown))
             _add(self._completed, operator, sum(completed for _, completed in grown))
+            for shard, now in shards.items():
+                self._count_out(shard, now)
         self._shards = {shard: now for shards in reading.shards.values() for shard, now in shards.items()}
-        self._count_tasks(reading.tasks)
         return Counts(dict(self._arrived), dict(self._completed), dict(self._out))
 
-    def _count_tasks(self, tasks: Sequence[TaskRow]) -> None:
-        for task in tasks:
-            before = self._tasks.get((task.executor, task.task))
-            known = before.rows if before is not None and before.ready == task.ready else {}
-            for name, rows in task.rows.items():
-                _add(self._out, name, rows - known.get(name, 0))
-            self._tasks[task.executor, task.task] = task
+    def _count_out(self, shard: str, now: ShardCounters) -> None:
+        totals = decode_counts(now.counts)
+        before = self._shards.get(shard)
+        if before is None:
+            known = {} if now.epoch <= 1 else totals
+        elif before.generation == now.generation:
+            known = decode_counts(before.counts)
+        else:
+            known = totals
+        for name, rows in totals.items():
+            _add(self._out, name, rows - known.get(name, 0))
 
 
 def _grown(before: ShardCounters | None, now: ShardCounters) -> tuple[int, int]:

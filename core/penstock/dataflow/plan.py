@@ -78,6 +78,12 @@ class Fanout:
     sinks: tuple[Sink, ...]
     edges: tuple[KeyedEdge, ...]
 
+    @property
+    def fused(self) -> frozenset[str]:
+        """The names of all steps and sinks in it."""
+        steps = {name for step in self.steps for name in (step.name, *step.out.fused)}
+        return frozenset(steps | {sink.name for sink in self.sinks})
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -50,6 +50,15 @@ def earlier_files(plan: Plan, base_dir: Path) -> list[Path]:
     return sorted(found)
 
 
+def sink_folders(plan: Plan, base_dir: Path) -> dict[Path, str]:
+    """The folders that the plan's file sinks write into, absolute, each with the first sink that does."""
+    folders: dict[Path, str] = {}
+    for stage in plan.stages:
+        for sink in _file_sinks(stage.out):
+            folders.setdefault((base_dir / sink.path).absolute(), sink.name)
+    return folders
+
+
 def _escaped(name: str) -> str:
     return quote(name, safe="").replace("-", "%2D").replace("~", "%7E")
 

@@ -30,8 +30,9 @@ class ShardRow(msgspec.Struct, frozen=True, array_like=True):
 
 class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     """One resident task. `latency` maps an operator or sink fused into the task to its sparse histogram
-    of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps the same names to rows
-    that came out (for a sink: were written)."""
+    of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps operators, steps and sinks to rows
+    that came out (for a sink: were committed to it) in this task. Totals are with the shards
+    (`ShardCounters.counts`)."""
 
     executor: str
     operator: str
@@ -90,7 +91,13 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     limit_bytes: int = 0
 
 
-MetricRow = ShardRow | TaskRow | WorkerRow | PartitionsRow | HeldRow
+class ClockRow(msgspec.Struct, frozen=True, array_like=True):
+    """By how much a node's steady clock is ahead of its monotonic one (`store.node_clock`)."""
+
+    offset_us: int
+
+
+MetricRow = ShardRow | TaskRow | WorkerRow | PartitionsRow | HeldRow | ClockRow
 
 _ENCODER = msgspec.msgpack.Encoder()
 _SHARD = msgspec.msgpack.Decoder(ShardRow)
@@ -98,6 +105,7 @@ _TASK = msgspec.msgpack.Decoder(TaskRow)
 _WORKER = msgspec.msgpack.Decoder(WorkerRow)
 _HELD = msgspec.msgpack.Decoder(HeldRow)
 _PARTITIONS = msgspec.msgpack.Decoder(PartitionsRow)
+_CLOCK = msgspec.msgpack.Decoder(ClockRow)
 
 
 def shard_row_name(shard: str) -> str:
@@ -114,6 +122,10 @@ def worker_row_name(worker: str) -> str:
 
 def partitions_row_name(operator: str) -> str:
     return f"partitions:{operator}"
+
+
+def clock_row_name(boot: str) -> str:
+    return f"clock:{boot}"
 
 
 HELD_ROW_NAME = "held:"
@@ -136,6 +148,8 @@ def unpack(name: str, data: bytes) -> MetricRow:
         return _PARTITIONS.decode(data)
     if kind == "held":
         return _HELD.decode(data)
+    if kind == "clock":
+        return _CLOCK.decode(data)
     raise ValueError(f"metric row {name!r} is of no known kind")
 
 

@@ -8,7 +8,7 @@ sink. Rows travel as plain values; columns whose Python value msgpack has no typ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -75,3 +75,16 @@ def decode_timestamps(payload: bytes) -> list[int]:
     """Only the source timestamps of an entry's rows, microseconds; the rows are skipped over."""
     times = _TIMES_DECODER.decode(payload)
     return [times.base_us + delta for delta in times.deltas_us]
+
+
+_COUNTS_DECODER = msgspec.msgpack.Decoder(dict[str, int])
+
+
+def encode_counts(counts: Mapping[str, int]) -> bytes:
+    """Pack totals by name, as a commit leaves them with its shard."""
+    return _ENCODER.encode(counts)
+
+
+def decode_counts(packed: bytes) -> dict[str, int]:
+    """Inverse of `encode_counts`; {} for b"", which is what a shard begins with."""
+    return _COUNTS_DECODER.decode(packed) if packed else {}

@@ -47,9 +47,10 @@ class Keys:
 
     def shard(self, shard: str) -> bytes:
         """Hash, the record: "h" counters (packed), "x" executor, "n" incarnation, "l" ready list,
-        "p" position, "w" how far the work is that offset and position do not tell, "m" store it moved to,
-        "c" room kept for callers; "<TARGET" last number issued, ">PRODUCER" last number taken, "#TARGET" sum
-        of bytes that ever waited, "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
+        "p" position, "w" how far the work is that offset and position do not tell, "c" totals by name of
+        what is fused in it, "m" store it moved to, "k" room kept for callers;
+        "<TARGET" last number issued, ">PRODUCER" last number taken, "#TARGET" sum of bytes that ever
+        waited, "!SINK" last number acknowledged, "@SINK" the sink's position after it."""
         return self.prefix + b"shard:" + shard.encode()
 
     def inbox(self, shard: str) -> bytes:

@@ -324,9 +324,9 @@ class MemoryMoves(ABC):
         kind, *names = key
         if kind == _HEAD:
             (
-                record.epoch, record.source, record.position, record.within, record.table_version,
-                record.commit, record.offset, record.finished, record.placed, record.inbox_bytes,
-                record.arrived_rows, record.completed_rows,
+                record.epoch, record.source, record.position, record.within, record.counts,
+                record.table_version, record.commit, record.offset, record.finished, record.placed,
+                record.inbox_bytes, record.arrived_rows, record.completed_rows,
             ) = values  # fmt: skip
             record.home = ""
         elif kind == _TAKEN:
@@ -565,9 +565,9 @@ def _record_parts(record: ShardRecord) -> Iterator[_Part]:
     yield (
         (_HEAD,),
         (
-            record.epoch, record.source, record.position, record.within, record.table_version,
-            record.commit, record.offset, record.finished, record.placed, record.inbox_bytes,
-            record.arrived_rows, record.completed_rows,
+            record.epoch, record.source, record.position, record.within, record.counts,
+            record.table_version, record.commit, record.offset, record.finished, record.placed,
+            record.inbox_bytes, record.arrived_rows, record.completed_rows,
         ),
     )  # fmt: skip
     for producer, number in record.taken_from.items():

@@ -120,6 +120,7 @@ class ShardRecord:
     commit: int = 0
     offset: int = 0
     within: bytes = b""
+    counts: bytes = b""
     finished: bool = False
     readiness: Readiness = Readiness.IDLE
     placed: int = 0

@@ -70,6 +70,7 @@ from penstock.store.port import (
     ReadMemory,
     ReadMetrics,
     ReadOutbox,
+    Reopen,
     ReportFailure,
     Request,
     Retract,
@@ -98,8 +99,8 @@ class MemoryStore(MemoryMaps, MemoryMoves):
 
     _writes: ClassVar[frozenset[type]] = frozenset(
         {
-            OpenStore, MintStart, Enroll, Publish, Retract, Create, Claim, Wake, Fetch, Commit, ReportFailure,
-            ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
+            OpenStore, MintStart, Enroll, Publish, Retract, Create, Reopen, Claim, Wake, Fetch, Commit,
+            ReportFailure, ClearFailure, Append, Acknowledge, SetTasks, PutMetrics,
             Precopy, NextRound, Freeze, Install, Depart, Activate, Drop, Thaw, Discard,
         }
     )  # fmt: skip
@@ -121,6 +122,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             Claim: self._claim,
             WaitReady: self._wait_ready,
             Wake: self._wake,
+            Reopen: self._reopen,
             Fetch: self._fetch,
             Load: self._load,
             Scan: self._scan,
@@ -254,6 +256,7 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             },
             finished=record.finished,
             within=record.within,
+            counts=record.counts,
         )
 
     def _unlist(self, shard: str, record: ShardRecord) -> None:
@@ -279,6 +282,19 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         if self._data.retracted:
             return Answer.UNKNOWN
         self._wake_list(call.ready)
+        return Answer.OK
+
+    def _reopen(self, call: Reopen) -> Answer | Moved:
+        record = self._data.shards.get(call.shard)
+        if record is None:
+            return Answer.UNKNOWN
+        if record.is_away:
+            return not_here(record)
+        if not record.source or not record.finished:
+            return Answer.DONE
+        record.finished = False
+        if record.readiness is Readiness.IDLE:
+            self._enlist(call.shard, record)
         return Answer.OK
 
     def _fetch(self, call: Fetch) -> Fetched:
@@ -360,6 +376,8 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             record.position = call.position
         if call.within is not None:
             record.within = call.within
+        if call.counts is not None:
+            record.counts = call.counts
         record.finished = record.finished or call.finished
         if record.status is ShardStatus.COPYING:
             self._note_changes(record, call)
@@ -585,6 +603,8 @@ class MemoryStore(MemoryMaps, MemoryMoves):
             executor=record.owner.executor if record.owner else "",
             finished=record.finished,
             status=record.status,
+            counts=record.counts,
+            position=record.position,
         )
 
     def _weigh(self, call: Weigh) -> list[int | None]:

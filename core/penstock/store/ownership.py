@@ -8,9 +8,10 @@ was applied. A task therefore never repeats a commit itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.store.codec import decode_counts, encode_counts
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -44,8 +45,8 @@ class _ExternalPair:
 class OwnedShard:
     """One shard under one epoch. Made from a granted claim; useless after `lost`."""
 
-    __slots__ = ("_external", "epoch", "finished", "generation", "number", "offset", "position", "shard",
-                 "table_version", "within")  # fmt: skip
+    __slots__ = ("_counting", "_counts", "_external", "epoch", "finished", "generation", "number", "offset",
+                 "position", "shard", "table_version", "within")  # fmt: skip
 
     def __init__(self, shard: str, claimed: Claimed) -> None:
         self.shard = shard
@@ -57,6 +58,7 @@ class OwnedShard:
         self.table_version = claimed.table_version
         self.finished = claimed.finished
         self.within = claimed.within
+        self._counts = self._counting = decode_counts(claimed.counts)
         self._external = {
             target: _ExternalPair(c.issued, c.acknowledged, c.position)
             for target, c in claimed.external.items()
@@ -70,6 +72,7 @@ class OwnedShard:
         rows: int = 0,
         position: bytes | None = None,
         within: bytes | None = None,
+        counted: Mapping[str, int] | None = None,
         finished: bool = False,
         again: bool = False,
         in_hand: bool = False,
@@ -79,7 +82,8 @@ class OwnedShard:
     ) -> Commit:
         """The next commit: work on `entries` (the ones right after the offset) is done.
 
-        `rows` is their number of rows. Building it changes nothing here; `settle` does.
+        `rows` is their number of rows, `counted` how many came out of what is fused in the shard, by name.
+        Building it changes nothing here; `settle` does.
         """
         return Commit(
             shard=self.shard,
@@ -93,6 +97,7 @@ class OwnedShard:
             consumed_rows=rows,
             position=position,
             within=within,
+            counts=self._counted(counted) if counted else None,
             finished=finished,
             again=again,
             in_hand=in_hand,
@@ -115,6 +120,8 @@ class OwnedShard:
             self.position = commit.position
         if commit.within is not None:
             self.within = commit.within
+        if commit.counts is not None:
+            self._counts = self._counting
         self.finished = self.finished or commit.finished
         placed = []
         for output in commit.outputs:
@@ -123,6 +130,13 @@ class OwnedShard:
                 pair.issued += 1
                 placed.append((output.target, pair.issued, output.payload))
         return placed
+
+    def _counted(self, counted: Mapping[str, int]) -> bytes:
+        """The totals with the next commit; they hold once it is settled."""
+        totals = self._counting = dict(self._counts)
+        for name, rows in counted.items():
+            totals[name] = totals.get(name, 0) + rows
+        return encode_counts(totals)
 
     def unwritten(self) -> list[str]:
         """Outside sinks that an earlier owner left entries for: to be read from the outbox and

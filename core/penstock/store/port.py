@@ -241,6 +241,16 @@ class Create(Request[Answer]):
     source: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Reopen(Request["Answer | Moved"]):
+    """A source's partition that was read to its end has more by now: hand it out again, from its position.
+
+    OK; DONE (it is not at its end); UNKNOWN; MOVING; a `Moved`. May be repeated.
+    """
+
+    shard: str
+
+
 # --- a task and its shards --------------------------------------------------------------------
 
 
@@ -271,7 +281,7 @@ class ExternalCursor:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a new owner starts from. `within` is what was last noted with a commit ("" before that)."""
+    """What a new owner starts from. `within` and `counts` are as last noted with a commit ("" before)."""
 
     epoch: int
     generation: int
@@ -282,6 +292,7 @@ class Claimed:
     external: dict[str, ExternalCursor]
     finished: bool
     within: bytes = b""
+    counts: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,8 +445,10 @@ class Commit(Request[Answer]):
 
     `consumed_bytes`, `consumed_rows`: sums over the entries up to `offset`. `finished`: a source partition is
     read to its end and will not be handed out again. `within`, when not None, is kept with the shard for its
-    next owner: how far the work is that no offset and no position tell (opaque bytes, few). `pressed`: queues
-    are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes it all the same.
+    next owner: how far the work is that no offset and no position tell (opaque bytes, few). So is `counts`:
+    totals since the shard's creation of rows that came out of what is fused in it (`codec.encode_counts`).
+    `pressed`: queues are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes
+    it all the same.
     """
 
     shard: str
@@ -449,6 +462,7 @@ class Commit(Request[Answer]):
     consumed_rows: int = 0
     position: bytes | None = None
     within: bytes | None = None
+    counts: bytes | None = None
     finished: bool = False
     again: bool = False
     in_hand: bool = False
@@ -682,7 +696,8 @@ class Measure(Request["list[ShardCounters | None]"]):
 @dataclass(frozen=True, slots=True)
 class ShardCounters:
     """Totals since creation; they survive every owner. A difference across `generation` is
-    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`."""
+    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`. `counts`
+    and `position` are those of the last commit that had some."""
 
     epoch: int
     generation: int
@@ -696,6 +711,8 @@ class ShardCounters:
     executor: str
     finished: bool
     status: ShardStatus = ShardStatus.ACTIVE
+    counts: bytes = b""
+    position: bytes = b""
 
     @property
     def is_here(self) -> bool:

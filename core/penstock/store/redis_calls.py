@@ -46,6 +46,7 @@ from penstock.store.port import (
     ReadMemory,
     ReadMetrics,
     ReadOutbox,
+    Reopen,
     ReportFailure,
     Request,
     Retract,
@@ -76,7 +77,7 @@ _TOGETHER_BYTES_MAX = 64 * 1024
 _MEASURED_PER_COMMAND = 256
 """At about 4 microseconds each."""
 
-_COMMIT_NUMBERS = struct.Struct("<16d")
+_COMMIT_NUMBERS = struct.Struct("<17d")
 _BOUNDS = struct.Struct("<7d")
 _RECORD = struct.Struct("<16d")
 
@@ -125,6 +126,7 @@ class RedisCalls:
             Create: _CallForm(self._create, _answer),
             Claim: _CallForm(self._claim, _claimed),
             Wake: _CallForm(self._wake, _answer),
+            Reopen: _CallForm(self._reopen, _answer_or_moved),
             Fetch: _CallForm(self._fetch, _fetched),
             Load: _CallForm(self._load, _values),
             Scan: _CallForm(self._scan, _chunk),
@@ -232,6 +234,9 @@ class RedisCalls:
 
     def _wake(self, call: Wake) -> Command:
         return (*self._heads["wake"], call.ready)
+
+    def _reopen(self, call: Reopen) -> Command:
+        return (*self._heads["reopen"], call.shard)
 
     def _fetch(self, call: Fetch) -> Command:
         if call.pressed:
@@ -344,8 +349,8 @@ def _function(name: str) -> bytes:
 
 
 _FUNCTIONS = (
-    "mint_start", "enroll", "publish_part", "publish", "retract", "create", "claim", "wake", "fetch",
-    "fetch_pressed", "load", "scan", "commit", "report_failure", "clear_failure", "append",
+    "mint_start", "enroll", "publish_part", "publish", "retract", "create", "reopen", "claim", "wake",
+    "fetch", "fetch_pressed", "load", "scan", "commit", "report_failure", "clear_failure", "append",
     "append_pressed", "outgoing", "read_outbox", "acknowledge", "assignment", "set_tasks", "tasks",
     "put_metrics", "measure", "weigh", "state_snapshot",
 )  # fmt: skip
@@ -404,7 +409,7 @@ def _commit_arguments(call: Commit) -> Command:
             sinks += 1
         else:
             arguments += (output.target, output.rows, output.payload)
-    position, within = call.position, call.within
+    position, within, counts = call.position, call.within, call.counts
     numbers = _COMMIT_NUMBERS.pack(
         call.generation,
         call.epoch,
@@ -422,9 +427,12 @@ def _commit_arguments(call: Commit) -> Command:
         sinks,
         call.in_hand,
         within is not None,
+        counts is not None,
     )
     if within is not None:
         to_sinks.append(within)
+    if counts is not None:
+        to_sinks.append(counts)
     return (call.shard, numbers, call.now_us, position or b"", *arguments, *to_sinks)
 
 
@@ -493,13 +501,13 @@ def _generation(call: OpenStore, reply: list[Any]) -> int:
 def _claimed(call: Claim, reply: Any) -> Claimed | Answer | Moved:
     if isinstance(reply, bytes) or reply[0] == b"MOVED":
         return _answer_or_moved(call, reply)
-    epoch, generation, commit, offset, position, table_version, finished, within = reply[:8]
+    epoch, generation, commit, offset, position, table_version, finished, within, counts = reply[:9]
     external = {
         reply[at].decode(): ExternalCursor(reply[at + 1], reply[at + 2], reply[at + 3])
-        for at in range(8, len(reply), 4)
+        for at in range(9, len(reply), 4)
     }
     return Claimed(
-        epoch, generation, commit, offset, position, table_version, external, finished == 1, within
+        epoch, generation, commit, offset, position, table_version, external, finished == 1, within, counts
     )
 
 
@@ -568,13 +576,17 @@ def _published(call: Publish, replies: list[bytes]) -> Answer:
 
 def _counters(_: Measure, replies: list[Any]) -> list[ShardCounters | None]:
     return [
-        _shard_counters(reply[0], reply[at], reply[at + 1])
-        for reply in replies
-        for at in range(1, len(reply), 2)
+        _shard_counters(reply[0], *reply[at : at + 4]) for reply in replies for at in range(1, len(reply), 4)
     ]
 
 
-def _shard_counters(generation: int, record: bytes | None, executor: bytes | None) -> ShardCounters | None:
+def _shard_counters(
+    generation: int,
+    record: bytes | None,
+    executor: bytes | None,
+    counts: bytes | None,
+    position: bytes | None,
+) -> ShardCounters | None:
     if record is None:
         return None
     (
@@ -594,6 +606,8 @@ def _shard_counters(generation: int, record: bytes | None, executor: bytes | Non
         executor=(executor or b"").decode(),
         finished=finished == 1,
         status=STATUSES[status],
+        counts=counts or b"",
+        position=position or b"",
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, histogram_of, is_same_writer
 from penstock.schedule.record import OperatorSchedule
+from penstock.store.codec import decode_counts
 from penstock_operator.cluster.observed import Observed
 
 WINDOW_S = 10.0
@@ -24,11 +25,12 @@ ROW_AGE_US_MAX = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at all stores. `completed` is shard -> (home, generation, rows worked), `tasks` is (store, row
-    name) -> row."""
+    """One look at all stores. `completed` is shard -> (home, generation, rows worked), `out` what came out of
+    the shard by operator, as `ShardCounters.counts`; `tasks` is (store, row name) -> row."""
 
     at_s: float
     completed: Mapping[str, tuple[str, int, int]] = field(default_factory=dict)
+    out: Mapping[str, bytes] = field(default_factory=dict)
     tasks: Mapping[tuple[str, str], TaskRow] = field(default_factory=dict)
 
 
@@ -47,13 +49,14 @@ def with_sample(
     """`samples` and this look, without what is too old; the same ones when the last is too new."""
     if samples and now_s - samples[-1].at_s < INTERVAL_S:
         return samples
-    completed = {}
+    completed, out = {}, {}
     for schedule in schedules:
         for shard, place in schedule.shards.items():
             reading = observed.readings.get(place.home)
             counters = reading.shards.get(shard) if reading is not None else None
             if counters is not None:
                 completed[shard] = (place.home, counters.generation, counters.completed_rows)
+                out[shard] = counters.counts
     tasks = {
         (store, name): row
         for store, reading in observed.readings.items()
@@ -61,7 +64,7 @@ def with_sample(
         for name, row in reading.tasks.items()
         if reading.now_us - row.at_us <= ROW_AGE_US_MAX
     }
-    kept = [*samples, Sample(now_s, completed, tasks)]
+    kept = [*samples, Sample(now_s, completed, out, tasks)]
     while len(kept) > 2 and kept[1].at_s <= now_s - WINDOW_S:
         kept.pop(0)
     return tuple(kept)
@@ -82,20 +85,20 @@ def figures_of_stage(samples: tuple[Sample, ...], operator: str, shards: Iterabl
     return Figures(rows / (last.at_s - first.at_s), p50_ms, p99_ms)
 
 
-def figures_of_fused(samples: tuple[Sample, ...], operator: str) -> Figures:
-    """A step or sink: rows that came out of the tasks that it runs in."""
+def figures_of_fused(samples: tuple[Sample, ...], operator: str, shards: Iterable[str]) -> Figures:
+    """A step or sink: rows that came out of it and were committed. `shards` are all of the stages that it is
+    fused in."""
     p50_ms, p99_ms = _latencies(samples, operator)
     if len(samples) < 2:
         return Figures(None, p50_ms, p99_ms)
     first, last = samples[0], samples[-1]
-    told = [(key, row) for key, row in last.tasks.items() if operator in row.rows]
-    if not told:
-        return Figures(None, p50_ms, p99_ms)
     rows = 0
-    for key, row in told:
-        before = first.tasks.get(key)
-        begun = before.rows.get(operator, 0) if before is not None and is_same_writer(before, row) else 0
-        rows += row.rows[operator] - begun
+    for shard in shards:
+        before, now = first.completed.get(shard), last.completed.get(shard)
+        if before is None or now is None or before[:2] != now[:2]:
+            return Figures(None, p50_ms, p99_ms)
+        grown = [decode_counts(sample.out.get(shard, b"")).get(operator, 0) for sample in (first, last)]
+        rows += grown[1] - grown[0]
     return Figures(rows / (last.at_s - first.at_s), p50_ms, p99_ms)
 
 

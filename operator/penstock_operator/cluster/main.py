@@ -25,6 +25,7 @@ from typing import NoReturn
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError
+from penstock.store.node_clock import SteadyClock
 from penstock.store.port import NodeStore
 from penstock.store.redis_store import RedisStore
 from penstock_operator.cluster.cluster_api import (
@@ -180,12 +181,13 @@ class Replica:
         _LOG.info("leading in term %d", term)
         self.metrics.leads(term)
         threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="stores")
-        reader = StoreReader(self._around.open_store, threads, time.monotonic, lambda: time.time_ns() // 1000)
+        steady_us = SteadyClock().now_us
+        reader = StoreReader(self._around.open_store, threads, time.monotonic, steady_us)
         samples = StoreReader(
             self._around.open_store,
             threads,
             time.monotonic,
-            lambda: time.time_ns() // 1000,
+            steady_us,
             wait_s=_SAMPLES_WAIT_S,
             with_shard_rows=True,
         )

@@ -151,6 +151,7 @@ class Reconciler:
         self._config = config
         self._leadership = leadership
         self._clocks = clocks
+        self._ahead_s = clocks.wall_s() - clocks.monotonic_s()
         self._metrics = metrics
         self.mirror = Mirror(self._changed)
         self._budget = CoreBudget(config.cores_max, self.mirror)
@@ -432,13 +433,17 @@ class Reconciler:
             term=self._leadership.term,
             reporter=self._leadership.reporter,
             clock_s=self._clocks.monotonic_s,
-            wall_us=lambda: int(self._clocks.wall_s() * 1e6),
+            now_us=self._now_us,
             scene=lambda: self._sla_scene(name, work),
             schedules=lambda: self._picture.schedules_of(name),
             budget=self._budget,
             wake=lambda: self._wake(name),
             unread=self._metrics.unread,
         )
+
+    def _now_us(self) -> int:
+        """As the wall clock was at first: who sets it starts and ends nothing."""
+        return int((self._ahead_s + self._clocks.monotonic_s()) * 1e6)
 
     def _sla_scene(self, name: str, work: _Work) -> SlaScene:
         topology, manifest = self._topologies.get(name), self.mirror.get(TOPOLOGIES, name)

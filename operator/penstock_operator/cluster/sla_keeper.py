@@ -67,8 +67,8 @@ class SlaScene:
 
 @dataclass(frozen=True, slots=True)
 class SlaTools:
-    """What a keeper works with. `wall_us` stamps, `schedules` are the topology's as the mirror has them now.
-    `wake` makes the topology's own loop look."""
+    """What a keeper works with. `now_us` is a clock that is never set, `schedules` are the topology's as the
+    mirror has them now. `wake` makes the topology's own loop look."""
 
     cluster: ClusterApi
     reader: StoreReader
@@ -77,7 +77,7 @@ class SlaTools:
     term: int
     reporter: str
     clock_s: Callable[[], float]
-    wall_us: Callable[[], int]
+    now_us: Callable[[], int]
     scene: Callable[[], SlaScene]
     schedules: Callable[[], tuple[ObservedSchedule, ...]]
     budget: CoreBudget
@@ -144,7 +144,7 @@ class SlaKeeper:
         for one in judged:
             self._renew(one, scene.topology, schedules)
         loops = [shown.loop for one in judged if (shown := self._shown[one.seen.uid]).loop is not None]
-        due = [loop for loop in loops if loop is not None and loop.due(self._tools.wall_us())]
+        due = [loop for loop in loops if loop is not None and loop.due(self._tools.now_us())]
         if due and scene.topology is not None:
             await self._look(due, scene, scene.topology, schedules)
         for one in judged:
@@ -156,7 +156,7 @@ class SlaKeeper:
         return min((loop.interval_s for loop in loops if loop is not None), default=IDLE_LOOK_S)
 
     def _asks_worker(self) -> bool:
-        now_us = self._tools.wall_us()
+        now_us = self._tools.now_us()
         return any(one.loop is not None and one.asks_worker(now_us) for one in self._shown.values())
 
     # --- which SLAs there are ---------------------------------------------------------------------
@@ -196,7 +196,7 @@ class SlaKeeper:
     def _writer(self) -> StatusWriter:
         tools = self._tools
         return StatusWriter(
-            tools.cluster, tools.clock_s, lambda: tools.wall_us() / 1e6, tools.reporter, LATENCY_SLAS
+            tools.cluster, tools.clock_s, lambda: tools.now_us() / 1e6, tools.reporter, LATENCY_SLAS
         )
 
     # --- a look -----------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class SlaKeeper:
         scope = sorted({name for loop in due for name in loop.promise.scope.targets})
         in_scope = [seen.schedule for seen in schedules if seen.schedule.operator in scope]
         readings = await self._read(scene, topology, schedules, in_scope)
-        now_us = self._tools.wall_us()
+        now_us = self._tools.now_us()
         spoke = self._heard.take(readings, now_us)
         silent = silent_stores(in_scope, readings)
         if silent:
@@ -295,7 +295,7 @@ class SlaKeeper:
         if line is None and judged.promise is not None:
             reason, message = "Held", scene.ground.held or "the topology is starting"
         standing = Standing(
-            at_us=self._tools.wall_us(),
+            at_us=self._tools.now_us(),
             generation=seen.generation,
             reason=reason,
             message=message,

@@ -184,8 +184,18 @@ def _operators(
             schedule = schedules.get(name)
             entries.append(_stage(observed, stages[name], verdict, schedule, samples))
         else:
-            entry = {"name": name, "tasksDesired": 0, "tasksReady": 0, "shards": 0, "shardsMoving": 0}
-            entries.append({**entry, **_shown(figures_of_fused(samples, name))})
+            entry: dict[str, Any] = {
+                "name": name,
+                "tasksDesired": 0,
+                "tasksReady": 0,
+                "shards": 0,
+                "shardsMoving": 0,
+            }
+            behind = [schedules.get(stage.operator) for stage in plan.stages if name in stage.out.fused]
+            if all(schedule is not None for schedule in behind):
+                shards = [shard for schedule in behind if schedule is not None for shard in schedule.shards]
+                entry.update(_shown(figures_of_fused(samples, name, shards)))
+            entries.append(entry)
     return entries
 
 

@@ -14,7 +14,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from penstock.errors import PenstockError
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import (
     HeldRow,
     PartitionsRow,
@@ -56,6 +59,7 @@ class _Line:
     """One client: a topology's way to one store."""
 
     store: NodeStore
+    heard: HeardRows = field(default_factory=HeardRows)
     reading: asyncio.Future[StoreReading] | None = None
     asked: tuple[str, ...] = ()
 
@@ -71,12 +75,13 @@ class _Manners:
 
 @dataclass
 class StoreReader:
-    """Belongs to one event loop. `clock_s` is monotonic, `wall_us` is what rows are stamped with."""
+    """Belongs to one event loop. `clock_s` and `now_us` are never set; rows in readings are stamped with when
+    they were heard, by the latter."""
 
     open_client: OpenStoreClient
     threads: Executor
     clock_s: Callable[[], float]
-    wall_us: Callable[[], int]
+    now_us: Callable[[], int]
     wait_s: float = 1.5
     """How long a turn waits for a store."""
     with_shard_rows: bool = False
@@ -112,7 +117,7 @@ class StoreReader:
             if self.clock_s() < manners.not_before_s:
                 return None
             line.asked = shards
-            line.reading = asyncio.ensure_future(self._look(line.store, shards, manners.gate))
+            line.reading = asyncio.ensure_future(self._look(line, shards, manners.gate))
             line.reading.add_done_callback(_seen)
         try:
             async with asyncio.timeout(self.wait_s):
@@ -126,11 +131,11 @@ class StoreReader:
         # One that was begun in an earlier turn may have looked at other shards.
         return reading if line.asked == shards else None
 
-    async def _look(self, store: NodeStore, shards: tuple[str, ...], gate: asyncio.Semaphore) -> StoreReading:
+    async def _look(self, line: _Line, shards: tuple[str, ...], gate: asyncio.Semaphore) -> StoreReading:
         async with gate:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(
-                self.threads, _look, store, shards, self.wall_us, self.with_shard_rows
+                self.threads, _look, line.store, line.heard, shards, self.now_us, self.with_shard_rows
             )
 
 
@@ -141,14 +146,18 @@ def _seen(reading: asyncio.Future[StoreReading]) -> None:
 
 
 def _look(
-    store: NodeStore, shards: tuple[str, ...], wall_us: Callable[[], int], with_shard_rows: bool
+    store: NodeStore,
+    heard: HeardRows,
+    shards: tuple[str, ...],
+    now_us: Callable[[], int],
+    with_shard_rows: bool,
 ) -> StoreReading:
     # Rows before counters: what tasks have told is never ahead of what the store has counted.
     calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
     told: WorkerAssignment
     told, rows, failures, counters = store.pipeline(calls)
     figures = zip(shards, told_here(counters), strict=True)
-    reading = reading_of(told.generation, wall_us(), rows, failures, figures)
+    reading = reading_of(told.generation, now_us(), rows, failures, figures, heard)
     return replace(reading, shard_rows=shard_rows(rows, shards)) if with_shard_rows else reading
 
 
@@ -169,6 +178,7 @@ def reading_of(
     rows: Mapping[str, bytes],
     failures: Mapping[str, str],
     counters: Iterable[tuple[str, Any]],
+    heard: HeardRows,
 ) -> StoreReading:
     """A reading from a store's answers. Shards' own rows are left out: see `shard_rows`."""
     workers: dict[str, WorkerRow] = {}
@@ -184,13 +194,15 @@ def reading_of(
             _LOG.debug("metric row %s is left out: %s", name, error)
             continue
         if isinstance(row, WorkerRow):
-            workers[row.worker] = row
+            at_us = heard.at_us(name, data, row.at_us, now_us)
+            workers[row.worker] = structs.replace(row, at_us=at_us)
         elif isinstance(row, TaskRow):
-            tasks[name] = row
+            tasks[name] = structs.replace(row, at_us=heard.at_us(name, data, row.at_us, now_us))
         elif isinstance(row, HeldRow) and row.generation == generation:
-            held = row
+            held = structs.replace(row, at_us=heard.at_us(name, data, row.at_us, now_us))
         elif isinstance(row, PartitionsRow) and row.shards and row.generation == generation:
             partitions[row.operator] = row.shards
+    heard.looked(rows)
     return StoreReading(
         generation=generation,
         now_us=now_us,

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypedDict
 
+from penstock.dataflow.partitions import part_of
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, shard_row_name, unpack
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import (
@@ -21,6 +23,7 @@ from penstock.store.port import (
     NodeStore,
     ReadMemory,
     ReadMetrics,
+    Reopen,
     ShardCounters,
     StoreFull,
     StoreMemory,
@@ -30,6 +33,7 @@ from penstock.store.port import (
 from penstock.store.publishing import to_publish
 from penstock_operator.fleet import Fleet, WorkerNotStartedError, WorkerState
 from penstock_operator.local.console_delivery import ConsoleDelivery
+from penstock_operator.local.grown_files import GrownFiles
 from penstock_operator.local.memory_watch import MemoryWatch
 from penstock_operator.local.plan_outline import console_targets, is_source, outline
 from penstock_operator.local.progress import (
@@ -83,7 +87,7 @@ _NOBODY = "-"
 
 
 class Ticks(Protocol):
-    """Time, and signals: `now_s` is monotonic, `now_us` the wall clock of source timestamps."""
+    """Time, and signals: `now_s` is monotonic, `now_us` the node's steady clock, as source timestamps are."""
 
     @property
     def interrupts(self) -> int: ...
@@ -152,6 +156,7 @@ class LocalRun:
         *,
         resumed: bool = False,
         slas: Sequence[SlaLoop] = (),
+        grown: GrownFiles | None = None,
     ) -> None:
         self._state = state
         self._shards = {stage: tuple(names) for stage, names in shards.items()}
@@ -163,6 +168,8 @@ class LocalRun:
         self._ticks = ticks
         self._resumed = resumed
         self._slas = tuple(slas)
+        self._grown = grown
+        self._grew: set[str] = set()
         self._tick_s = min([TICK_S, *(sla.interval_s for sla in slas)])
         self._sources = {stage.operator for stage in state.plan.stages if is_source(stage)}
         targets = console_targets(state.plan)
@@ -173,6 +180,7 @@ class LocalRun:
         self._extra_interrupts = 0
         self._began_s = ticks.now_s()
         self._began_us = ticks.now_us()
+        self._heard = HeardRows()
         self._worked_until_s: float | None = None
         self._shown_s: float | None = None
         self._store_away = False
@@ -193,6 +201,8 @@ class LocalRun:
         if look is not None:
             self._take(look)
             backlog = self._backlog(look)
+            if backlog is not None and self._reopen_grown(look):
+                backlog = None
             if backlog is not None and backlog.is_empty and backlog.sources_finished:
                 self.tell("the input was used up and worked through by an earlier run; --fresh starts anew")
                 return self._summary(Result.FINISHED)
@@ -252,7 +262,8 @@ class LocalRun:
         self._note_away(away=False)
         counters = iter(told_here(measured))
         shards = {stage: tuple(next(counters) for _ in names) for stage, names in self._shards.items()}
-        return _Look(at_us, shards, rows, memory, task_and_worker_rows(rows, self._began_us), failures)
+        told = task_and_worker_rows(rows, self._heard, self._ticks.now_us(), self._began_us)
+        return _Look(at_us, shards, rows, memory, told, failures)
 
     def _tell_of_memory(self, look: _Look) -> None:
         sentence = self._memory.look(look.memory, (one for shards in look.shards.values() for one in shards))
@@ -277,10 +288,14 @@ class LocalRun:
         fleet = self._fleet.workers()
         if look is None:
             return Seen(fleet, None, None, None, interrupts, self._store_fault)
+        backlog = self._backlog(look)
+        reads = self._state.phase in (Phase.STARTING, Phase.RUNNING)
+        if reads and backlog is not None and backlog.sources_finished:
+            backlog = replace(backlog, sources_finished=not self._reopen_grown(look))
         return Seen(
             fleet,
             {row.worker: row for row in look.told.values() if isinstance(row, WorkerRow)},
-            self._backlog(look),
+            backlog,
             look.failures,
             interrupts,
             self._store_fault,
@@ -302,6 +317,21 @@ class LocalRun:
                 for counters in look.shards[stage]
             ),
         )
+
+    def _reopen_grown(self, look: _Look) -> bool:
+        """Have files read on that changed after they were read to their end; True when there are some."""
+        shards = self._grown.among(self._shards, look.shards) if self._grown is not None else []
+        try:
+            self._store.pipeline([Reopen(shard) for shard in shards])
+        except (StoreUnreachable, StoreFull) as error:
+            self._note_trouble(error)
+        if news := [shard for shard in shards if shard not in self._grew]:
+            self._grew.update(news)
+            self.tell(
+                f"{part_of(news[0])} changed after it was read to its end and is read on "
+                f"(so are {len(news)} files in all)"
+            )
+        return bool(shards)
 
     # --- carrying out ---------------------------------------------------------------------------
 

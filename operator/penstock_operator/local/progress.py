@@ -1,9 +1,10 @@
 """Reads what workers and store have counted, and turns readings into one frozen `Progress`.
 
-Rates and latencies are differences over the last `WINDOW_S` seconds. What is not known is None,
-never zero (promise 7): no difference reaches across a store generation, and a task's row counts only from its
-own writer's start. Neighbours: `local_run` takes the readings, `live_view`, `log_lines` and
-`run_summary` show them, `console_delivery` adds what it printed.
+Rows are counted where they are committed, with the shards: totals are right to the row, whatever was killed.
+Latencies are told by tasks. Rates and latencies are differences over the last `WINDOW_S` seconds. What is not
+known is None, never zero (promise 7): no difference reaches across a store generation, and a task's row
+counts only from its own writer's start. Neighbours: `local_run` takes the readings, `live_view`, `log_lines`
+and `run_summary` show them, `console_delivery` adds what it printed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,12 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
+from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, is_same_writer, unpack
+from penstock.store.codec import decode_counts
 from penstock.store.port import ShardCounters
 from penstock_operator.local.plan_outline import OutlinedOperator
 
@@ -39,7 +44,8 @@ class Reading:
 class OperatorProgress:
     """One line of the table. Rates per second, latencies in milliseconds from the source to here.
 
-    `records` is counted from the start of this run. What only a stage has is None for a fused operator.
+    `records` are rows committed since the start of this run: worked by a stage, put out by a step, given to a
+    sink. What only a stage has is None for a fused operator.
     """
 
     name: str
@@ -92,51 +98,49 @@ class Placement:
     shards: int
 
 
-def task_and_worker_rows(packed: Mapping[str, bytes], since_us: int) -> dict[str, TaskRow | WorkerRow]:
-    """The rows that were written in this run; those of an earlier one are still in the store."""
+def task_and_worker_rows(
+    packed: Mapping[str, bytes], heard: HeardRows, now_us: int, since_us: int
+) -> dict[str, TaskRow | WorkerRow]:
+    """The rows that were heard in this run, which began at `since_us`, stamped with when; those of an earlier
+    one are still in the store."""
     rows: dict[str, TaskRow | WorkerRow] = {}
     for name, data in packed.items():
         if name.startswith(("task:", "worker:")):
             row = unpack(name, data)
-            if isinstance(row, TaskRow | WorkerRow) and row.at_us >= since_us:
-                rows[name] = row
+            if isinstance(row, TaskRow | WorkerRow):
+                at_us = heard.at_us(name, data, row.at_us, now_us)
+                if at_us >= since_us:
+                    rows[name] = structs.replace(row, at_us=at_us)
+    heard.looked(packed)
     return rows
 
 
 @dataclass(slots=True)
 class _Sample:
-    """What one reading adds up to. `latency` and `fused` are totals over all writers of this run."""
+    """What one reading adds up to: totals of the store (`fused` None: a shard is not known), and `latency`
+    over all writers of this run."""
 
     at_s: float
     completed: dict[str, int | None]
-    fused: dict[str, int]
+    fused: dict[str, int] | None
+    delivered: dict[str, int]
     latency: dict[str, LatencyHistogram]
 
 
 @dataclass(slots=True)
 class _Writers:
-    """Totals over all writers of task rows: those that write now, and those that were replaced."""
+    """Latencies over all writers of task rows: those that write now, and those that were replaced."""
 
     now: dict[str, TaskRow] = field(default_factory=dict)
-    past_rows: dict[str, int] = field(default_factory=dict)
     past_latency: dict[str, LatencyHistogram] = field(default_factory=dict)
 
     def take(self, rows: Mapping[str, TaskRow]) -> None:
         for name, row in rows.items():
             before = self.now.get(name)
             if before is not None and not is_same_writer(before, row):
-                for operator, count in before.rows.items():
-                    self.past_rows[operator] = self.past_rows.get(operator, 0) + count
                 for operator, counts in before.latency.items():
                     self.past_latency.setdefault(operator, LatencyHistogram()).add(counts)
             self.now[name] = row
-
-    def rows(self) -> dict[str, int]:
-        totals = dict(self.past_rows)
-        for row in self.now.values():
-            for operator, count in row.rows.items():
-                totals[operator] = totals.get(operator, 0) + count
-        return totals
 
     def latency(self) -> dict[str, LatencyHistogram]:
         names = {*self.past_latency, *(name for row in self.now.values() for name in row.latency)}
@@ -163,6 +167,7 @@ class ProgressReader:
         self._samples: deque[_Sample] = deque()
         self._generation: int | None = None
         self._first: dict[str, int] = {}
+        self._first_fused: dict[str, int] | None = None
         self._latest: Reading | None = None
         self._trends: dict[str, deque[float | None]] = {
             operator.name: deque(maxlen=TREND_POINTS) for operator in operators
@@ -190,11 +195,15 @@ class ProgressReader:
         for stage, count in completed.items():
             if count is not None:
                 self._first.setdefault(stage, count)
+        fused = _fused(reading.shards)
+        if self._first_fused is None:
+            self._first_fused = fused
         self._samples.append(
             _Sample(
                 reading.at_s,
                 completed,
-                {**self._writers.rows(), **self._delivered_rows},
+                fused,
+                dict(self._delivered_rows),
                 {
                     **self._writers.latency(),
                     **{n: LatencyHistogram(dict(h.counts)) for n, h in self._delivered_latency.items()},
@@ -250,25 +259,24 @@ class ProgressReader:
     def _count(self, sample: _Sample, operator: OutlinedOperator) -> int | None:
         if operator.is_stage:
             return sample.completed.get(operator.name)
-        return sample.fused.get(operator.name)
+        if operator.name in sample.delivered:
+            return sample.delivered[operator.name]
+        return None if sample.fused is None else sample.fused.get(operator.name, 0)
 
     def _records(self, operator: OutlinedOperator) -> int | None:
         if not self._samples:
             return None
         count = self._count(self._samples[-1], operator)
-        if count is None or not operator.is_stage:
+        if count is None or operator.name in self._delivered_rows:
             return count
-        return count - self._first[operator.name]
+        first = self._first if operator.is_stage else self._first_fused or {}
+        return count - first.get(operator.name, 0)
 
     def _rate_per_s(self, operator: OutlinedOperator) -> float | None:
         if len(self._samples) < 2:
             return None
         first, last = self._samples[0], self._samples[-1]
         count, before = self._count(last, operator), self._count(first, operator)
-        if not operator.is_stage:
-            if count is None or not self._is_told(operator):
-                return None
-            before = before or 0  # its writers started within the window
         if count is None or before is None or last.at_s <= first.at_s:
             return None
         return (count - before) / (last.at_s - first.at_s)
@@ -324,6 +332,18 @@ class ProgressReader:
 def _completed(counters: Sequence[ShardCounters | None]) -> int | None:
     known = [c.completed_rows for c in counters if c is not None]
     return sum(known) if len(known) == len(counters) else None
+
+
+def _fused(shards: Mapping[str, Sequence[ShardCounters | None]]) -> dict[str, int] | None:
+    """Totals of what came out by name, over all shards; None where one is not known."""
+    totals: dict[str, int] = {}
+    for counters in shards.values():
+        for known in counters:
+            if known is None:
+                return None
+            for name, rows in decode_counts(known.counts).items():
+                totals[name] = totals.get(name, 0) + rows
+    return totals
 
 
 def _ms(microseconds: float | None) -> float | None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.dataflow.sink_folder import sync_folder
 from penstock.errors import PermanentError
 from penstock_operator.local.decision_log import FILE as DECISIONS
 from penstock_operator.local.topology_identity import differences
@@ -151,6 +152,7 @@ class StateDirectory:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
+        sync_folder(self.folder)
 
     def write_manifest(self, text: str) -> Path:
         """Keep the manifest that the run was started with: a worker that starts later reads the same one."""

@@ -30,6 +30,7 @@ from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis_store import RedisStore
 from penstock_operator import quantities
 from penstock_operator.local.decision_log import DecisionLog
+from penstock_operator.local.grown_files import GrownFiles
 from penstock_operator.local.kept_store import KeptStore
 from penstock_operator.local.local_fleet import LocalFleet, worker_command
 from penstock_operator.local.local_run import LocalRun
@@ -56,6 +57,7 @@ from penstock_operator.local.run_state import (
 )
 from penstock_operator.local.run_summary import RunSummary
 from penstock_operator.local.sentinel import Sentinel
+from penstock_operator.local.sink_folders import SinkFolders
 from penstock_operator.local.sla_picture import draw
 from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.ticks import SystemTicks
@@ -114,7 +116,9 @@ def run_topology(
         stack.callback(os.environ.pop, MARK, None)
         os.environ[MARK] = f"{token}/store/"
         ticks = stack.enter_context(SystemTicks())
-        record, start, removed = _open_state(request, directory, shards_now)
+        record, start, removed, held = _open_state(request, directory, shards_now)
+        for descriptor in held:
+            stack.callback(os.close, descriptor)
         server = PrivateStore(
             directory.folder, plan.durability, STORE_ID, memory_bytes=request.store_memory_bytes
         )
@@ -122,6 +126,7 @@ def run_topology(
         server.start(lambda: ticks.interrupts > 0)
         store = RedisStore(server.url, record.topology_uid)
         stack.callback(store.close)
+        ticks.clock.share(store)
         if start is Start.RESUME:
             _check_store_kept(store, record, directory.folder)
         _create_shards(store, plan, shards_now)
@@ -173,6 +178,7 @@ def run_topology(
             output,
             ticks,
             resumed=start is Start.RESUME,
+            grown=GrownFiles(plan, request.base_dir),
             slas=[
                 SlaLoop(promise, policy, record.shards, keyed_edges(plan), log)
                 for promise, policy in policies
@@ -225,8 +231,9 @@ def _file_faults(folder: Path) -> Iterator[None]:
 
 def _open_state(
     request: RunRequest, directory: StateDirectory, shards_now: Mapping[str, Sequence[str]]
-) -> tuple[RunRecord, Start, int]:
-    """The record of this run, written; how it starts; how many sink files were removed for it."""
+) -> tuple[RunRecord, Start, int, list[int]]:
+    """The record of this run, written; how it starts; how many sink files were removed for it; what holds its
+    sinks' folders (descriptors)."""
     plan, base_dir = request.plan, request.base_dir
     identity = identity_of(plan)
     before = None
@@ -235,6 +242,8 @@ def _open_state(
     except StateUnusableError:
         if not request.fresh:
             raise
+    folders = SinkFolders(plan, base_dir, directory.folder, before.topology_uid if before else "")
+    folders.refuse_others()
     there = earlier_files(plan, base_dir)
     start = decide_start(before, identity, there, directory.folder, fresh=request.fresh)
     files = [str(file) for file in sink_files(plan, shards_now, base_dir)]
@@ -244,7 +253,8 @@ def _open_state(
     else:
         if start is Start.FRESH:
             written = {Path(name) for name in before.sink_files} if before else set()
-            removed = directory.remove_state(written | {file.absolute() for file in there})
+            own = folders.removable(written | {file.absolute() for file in there})
+            removed = directory.remove_state(own)
         record = RunRecord(
             format=FORMAT,
             topology=plan.topology,
@@ -255,10 +265,12 @@ def _open_state(
             shards={stage: tuple(names) for stage, names in shards_now.items()},
             sink_files=tuple(files),
         )
+    durable = plan.durability != "Process"
+    held = folders.claim(record.topology_uid, durable=durable, anew=start is not Start.RESUME)
     directory.write(record)
     for folder in (directory.store_folder, directory.workers_folder):
         folder.mkdir(exist_ok=True)
-    return record, start, removed
+    return record, start, removed, held
 
 
 def _check_store_kept(store: NodeStore, record: RunRecord, folder: Path) -> None:

@@ -14,6 +14,8 @@ import time
 from types import TracebackType
 from typing import Self
 
+from penstock.store.node_clock import SteadyClock
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -22,6 +24,7 @@ class SystemTicks:
 
     def __init__(self) -> None:
         self._count = 0
+        self.clock = SteadyClock()
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._before = {number: signal.getsignal(number) for number in (*_SIGNALS, signal.SIGCHLD)}
 
@@ -48,7 +51,7 @@ class SystemTicks:
         return time.monotonic()
 
     def now_us(self) -> int:
-        return int(time.time() * 1e6)
+        return self.clock.now_us()
 
     def wait(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as a signal comes or a child ends."""

@@ -36,6 +36,9 @@ class ConsoleSinkWriter:
             raise PermanentError(f"rows of {self._sink.name} cannot be printed: {error.strerror}") from error
         return position
 
+    def check(self, shard: str, position: bytes) -> None:
+        """Nobody can take back what was printed."""
+
     def sync(self, shard: str) -> None:
         """What was printed is out of the worker's hands."""
 

@@ -6,12 +6,13 @@ Whoever writes an entry (the owner, the next one after a crash, an earlier owner
 same bytes in the same place, so files are written at offsets, never appended to, and nothing is locked.
 
 Nothing is ever truncated either. Bytes behind the position are there only because an owner wrote
-(part of) entries that are committed and not yet acknowledged; the next owner writes these again, over
-them. Where nothing waits in the outbox, nothing is behind the position. Cutting a file could take away
-bytes that an earlier owner has written, and acknowledged, in the meantime.
+(part of) entries that are committed and not yet acknowledged; the next owner finds them to be the same, or
+completes them. Where nothing waits in the outbox, nothing is behind the position. Other bytes are somebody
+else's, and are not written over. Cutting a file could take away bytes that an earlier owner has written,
+and acknowledged, in the meantime.
 
 Neighbours: `sink_delivery` knows what to write and acknowledges it; `dataflow.sink_files` names the files,
-`dataflow.json_rows` makes the lines.
+`dataflow.sink_folder` says whose they are, `dataflow.json_rows` makes the lines.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from penstock.dataflow.json_rows import JsonRows
 from penstock.dataflow.plan import JsonlSink
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink_files import sink_file_name
+from penstock.dataflow.sink_folder import FolderOwner, claim_folder, owner_of, sync_folder
 from penstock.errors import PermanentError, RetryError
 from penstock.store.codec import decode_batch
 from penstock_worker.open_files import OpenFile, OpenFiles
@@ -38,18 +40,23 @@ class SinkDiskFull(RetryError):
 
 
 class JsonlSinkWriter:
-    """Writes the files of one sink, for all shards that feed it in this task.
+    """Writes the files of one sink, for all shards that feed it in this task, into the folder of `owner`.
 
     `durable` (mode Disk): a file is made so that it is found after a loss of power; `sync` does the rest.
     """
 
-    def __init__(self, sink: JsonlSink, schema: Schema, base_dir: Path, *, durable: bool) -> None:
+    def __init__(
+        self, sink: JsonlSink, schema: Schema, base_dir: Path, owner: FolderOwner, *, durable: bool
+    ) -> None:
         self._sink = sink
+        self._owner = owner
         self._folder = base_dir / sink.path
         self._rows = JsonRows(schema)
         self._durable = durable
-        self._files = OpenFiles(_open_for_writing, OPEN_MAX)
+        self._files = OpenFiles(self._open, OPEN_MAX)
         self._paths: dict[str, Path] = {}
+        self._inodes: dict[Path, tuple[int, int]] = {}
+        """Which files were written to, by what the file system knows them by."""
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
         """Write the rows of (pair number, payload) batches, which follow each other, from `position` on.
@@ -62,15 +69,33 @@ class JsonlSinkWriter:
         data = b"".join(self._rows.lines(_rows_of(payload)) for _, payload in entries)
         try:
             if not position:
-                self._create(path)
+                self._create(path, data)
             self._write_at(path, offset, data)
         except OSError as error:
             if position and isinstance(error, FileNotFoundError):
-                raise self._missing(path, offset) from error
+                raise _missing(path, offset) from error
             if error.errno in _FULL:
                 raise SinkDiskFull(f"no space is left for {path}: free some; until then it waits") from error
             raise PermanentError(f"file {path} cannot be written: {error.strerror}") from error
         return b"%d" % (offset + len(data))
+
+    def check(self, shard: str, position: bytes) -> None:
+        """See that the file is still what was written to it, up to `position`, and no more: what lies behind
+        must not be written over. For a shard whose committed rows are all written. Raises PermanentError."""
+        if not position:
+            return
+        path, offset = self.path(shard), int(position)
+        try:
+            stat = os.stat(path)
+        except FileNotFoundError as error:
+            raise _missing(path, offset) from error
+        except OSError as error:
+            raise PermanentError(f"file {path} cannot be looked at: {error.strerror}") from error
+        self._see_same(path, stat)
+        if stat.st_size < offset:
+            raise _cut(path, stat.st_size, offset)
+        if stat.st_size > offset:
+            raise _foreign(path, offset)
 
     def sync(self, shard: str) -> None:
         """Bring to disk what was written for a shard; safe beside `write`, from another thread.
@@ -81,6 +106,7 @@ class JsonlSinkWriter:
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
+                self._see_same(path, os.fstat(descriptor))
                 os.fdatasync(descriptor)
             finally:
                 os.close(descriptor)
@@ -98,13 +124,12 @@ class JsonlSinkWriter:
     def close(self) -> None:
         self._files.close_all()
 
-    def _create(self, path: Path) -> None:
+    def _create(self, path: Path, data: bytes) -> None:
         """Make the file unless it is there: an owner before may have made it, and written to it."""
-        if path.exists():
-            return
-        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+        folder = path.parent
+        missing = [above for above in (folder, *folder.parents) if not above.exists()]
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             if error.errno in _FULL:
                 raise
@@ -112,46 +137,88 @@ class JsonlSinkWriter:
                 f"file {path} cannot be written: folder {error.filename} cannot be made ({error.strerror}); "
                 f"mend that, or give sink {self._sink.name} another path"
             ) from error
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        if not path.exists():
+            claim_folder(folder, self._owner, durable=self._durable)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        elif owner_of(folder) is None:
+            # Of an owner before there were owner files, then its bytes are these; or somebody else's.
+            with path.open("rb") as file:
+                if not _may_become(file.read(len(data)), data):
+                    raise _foreign(path, 0)
         if self._durable:
-            # A file is found after a loss of power only if its folder is on disk, and so on upwards.
-            for folder in (path.parent, *(made.parent for made in missing)):
-                _sync_folder(folder)
+            # A file is found after a loss of power only if its folder is on disk, and so on upwards. Whoever
+            # made them may have been killed before that, so it is done for files that were there, too.
+            above = len(Path(self._sink.path).parts)
+            for each in {folder, *folder.parents[:above], *(made.parent for made in missing)}:
+                sync_folder(each)
+
+    def _open(self, path: Path) -> OpenFile:
+        claim_folder(path.parent, self._owner, durable=self._durable)
+        file = OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC))
+        stat = os.fstat(file.descriptor)
+        try:
+            self._see_same(path, stat)
+        except PermanentError:
+            os.close(file.descriptor)
+            raise
+        self._inodes[path] = (stat.st_dev, stat.st_ino)
+        return file
+
+    def _see_same(self, path: Path, stat: os.stat_result) -> None:
+        known = self._inodes.get(path)
+        if known is not None and known != (stat.st_dev, stat.st_ino):
+            raise PermanentError(
+                f"file {path} is another one than was written to, which was moved away or deleted; put that "
+                "one back, or start anew"
+            )
 
     def _write_at(self, path: Path, offset: int, data: bytes) -> None:
         descriptor = self._files.get(path).descriptor
         stat = os.fstat(descriptor)
         if stat.st_nlink == 0:
             self._files.close(path)
-            raise self._missing(path, offset)
+            raise _missing(path, offset)
         if stat.st_size < offset:
-            raise PermanentError(
-                f"file {path} has {stat.st_size} bytes, but {offset} were written to it; "
-                "put it back as it was, or start anew"
-            )
+            raise _cut(path, stat.st_size, offset)
+        if stat.st_size > offset:
+            there = os.pread(descriptor, len(data), offset)
+            if there == data:
+                return
+            if not _may_become(there, data):
+                raise _foreign(path, offset)
         view = memoryview(data)
         while view:
             written = os.pwrite(descriptor, view, offset)
             offset += written
             view = view[written:]
 
-    def _missing(self, path: Path, offset: int) -> PermanentError:
-        return PermanentError(
-            f"file {path} is missing, but {offset} bytes were written to it; put it back, or start anew"
-        )
+
+def _may_become(there: bytes, data: bytes) -> bool:
+    """Whether what is there is a part of `data` that an owner wrote. A byte that never came to disk before a
+    loss of power is 0, which no line has."""
+    if data.startswith(there):
+        return True
+    return all(found in (0, wanted) for found, wanted in zip(there, data, strict=False))
+
+
+def _missing(path: Path, offset: int) -> PermanentError:
+    return PermanentError(
+        f"file {path} is missing, but {offset} bytes were written to it; put it back, or start anew"
+    )
+
+
+def _cut(path: Path, size: int, offset: int) -> PermanentError:
+    return PermanentError(
+        f"file {path} has {size} bytes, but {offset} were written to it; put it back as it was, or start anew"
+    )
+
+
+def _foreign(path: Path, offset: int) -> PermanentError:
+    return PermanentError(
+        f"file {path} holds something behind its first {offset} bytes that this topology did not write, and "
+        f"that it would have to write over; take that out (truncate -s {offset}), or start anew elsewhere"
+    )
 
 
 def _rows_of(payload: bytes) -> list[list[object]]:
     return decode_batch(payload).rows
-
-
-def _open_for_writing(path: Path) -> OpenFile:
-    return OpenFile(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

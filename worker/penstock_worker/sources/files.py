@@ -1,23 +1,27 @@
 """Text files as a source: one shard a file, one row a line, in the column `value string`.
 
-A position is (byte offset, lines before it, and the file's size and time of change as reading began).
-A file that is another one by then is refused: what was committed would not fit what is read. Neighbours:
-`penstock.dataflow.partitions` finds the files and names the shards.
+A file is read to its end, also to one that is farther away by then: lines may be appended while it is read,
+and afterwards. A file that is another one before its position is refused: what was committed would not fit
+what is read (`file_changes`). Neighbours: `penstock.dataflow.partitions` finds the files and names the
+shards, `penstock.dataflow.file_position` is a position.
 """
 
 from __future__ import annotations
 
 import os
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
+from penstock.dataflow.file_position import FilePosition, file_position
 from penstock.dataflow.partitions import discover, file_of, part_of, shard_name
 from penstock.dataflow.plan import FilesSource
 from penstock.errors import PermanentError
 from penstock.store.port import Bounds
 from penstock_worker.open_files import OpenFile, OpenFiles
+from penstock_worker.sources.file_changes import FileChanges
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
 from penstock_worker.sources.reader import SourceBatch
 
@@ -29,17 +33,6 @@ LINE_BYTES_MAX = Bounds().row_bytes_max - (1 << 20)
 _UTF8_BYTES_MAX = 4
 _FEW_ROWS = 64
 """Up to so many lines are looked for one by one; the whole cache would be too much to cut for them."""
-
-
-class _Position(msgspec.Struct, frozen=True, array_like=True):
-    offset: int
-    line: int
-    size: int
-    changed_ns: int
-
-
-_DECODER = msgspec.msgpack.Decoder(_Position)
-_ENCODER = msgspec.msgpack.Encoder()
 
 
 @dataclass(slots=True)
@@ -84,6 +77,7 @@ class FilesReader:
         self._base_dir = base_dir
         self._line_bytes_max = line_bytes_max
         self._paces: dict[str, AnyPace | None] = {}
+        self._changes: dict[str, FileChanges] = {}
         self._files = OpenFiles(_open_text, OPEN_MAX)
         self._rate = rate_of(operator, source, base_dir)
         self._shares = {} if self._rate is None else _shares(operator, source.glob, base_dir)
@@ -94,23 +88,26 @@ class FilesReader:
 
     def open(self, shard: str, position: bytes, now_us: int) -> None:
         self._paces[shard] = None
+        self._changes[shard] = FileChanges(self._path(shard))
         if self._rate is not None:
             spread, phase = self._shares.get(shard, (float(len(self._shares)), 0.0))
-            line = _DECODER.decode(position).line if position else 0
+            line = file_position(position).line if position else 0
             self._paces[shard] = pace_of(self._rate, spread, phase * spread, line, now_us)
 
     def release(self, shard: str) -> None:
         self._paces.pop(shard, None)
+        self._changes.pop(shard, None)
         self._files.close(self._path(shard))
 
     def close(self) -> None:
         self._paces.clear()
+        self._changes.clear()
         self._files.close_all()
 
     def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
         path = self._path(shard)
         try:
-            return self._read(path, self._paces[shard], position, rows_max, bytes_max, now_us)
+            return self._read(path, shard, position, rows_max, bytes_max, now_us)
         except FileNotFoundError as error:
             raise PermanentError(f"file {path} is gone; put it back, or start anew") from error
         except OSError as error:
@@ -119,30 +116,50 @@ class FilesReader:
     def _path(self, shard: str) -> Path:
         return file_of(part_of(shard), self._base_dir)
 
+    def grew(self, shard: str, position: bytes) -> bool:
+        """One that is gone was read to its end; whether one that changed may be read on, a read tells."""
+        try:
+            return bool(position) and not file_position(position).is_of(self._path(shard).stat())
+        except OSError:
+            return False
+
     def _read(
-        self, path: Path, pace: AnyPace | None, position: bytes, rows_max: int, bytes_max: int, now_us: int
+        self, path: Path, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int
     ) -> SourceBatch:
-        file = self._files.get(path)
-        at = _position(path, file.descriptor, position)
+        file, pace, changes = self._files.get(path), self._paces[shard], self._changes[shard]
+        at = changes.position(file.descriptor, position)
+        if at is None:
+            return SourceBatch([], [], position, finished=False, next_due_us=None)
         if pace is not None and at.offset < at.size:
             rows_max = min(rows_max, pace.due_rows(at.line, now_us))
             if rows_max == 0:
                 return SourceBatch([], [], position, finished=False, next_due_us=pace.due_us(at.line))
         piece = self._piece(path, file, at, rows_max, bytes_max)
+        at_end = at.offset + len(piece) >= at.size
+        quiet_us = changes.quiet_us(at, now_us) if at_end else None
+        if quiet_us is not None and not piece.endswith(b"\n"):
+            return SourceBatch([], [], position, finished=False, next_due_us=quiet_us)
         lines = self._decoded(path, piece, at.line)
-        after = msgspec.structs.replace(at, offset=at.offset + len(piece), line=at.line + len(lines))
-        finished = after.offset >= after.size
+        after = structs.replace(
+            at,
+            offset=at.offset + len(piece),
+            line=at.line + len(lines),
+            digest=zlib.crc32(piece, at.digest or 0),
+            ended=piece.endswith(b"\n") if piece else at.ended,
+        )
+        finished = at_end and quiet_us is None and not changes.is_unsure
         if finished:
             self._files.close(path)
+        due_us = quiet_us if at_end or pace is None else pace.due_us(after.line)
         return SourceBatch(
             rows=list(zip(lines)),
             timestamps_us=[now_us] * len(lines) if pace is None else pace.timestamps_us(at.line, len(lines)),
-            position=_ENCODER.encode(after),
+            position=after.packed(),
             finished=finished,
-            next_due_us=None if pace is None or finished else pace.due_us(after.line),
+            next_due_us=due_us,
         )
 
-    def _piece(self, path: Path, file: _TextFile, at: _Position, rows_max: int, bytes_max: int) -> bytes:
+    def _piece(self, path: Path, file: _TextFile, at: FilePosition, rows_max: int, bytes_max: int) -> bytes:
         """Lines from the position on, with their ends; b"" at the end of the file."""
         if not file.holds(at.offset):
             file.load(at.offset, CHUNK_BYTES)
@@ -152,7 +169,9 @@ class FilesReader:
             return self._long_piece(path, file, at, rows_max, bytes_max)
         return piece
 
-    def _long_piece(self, path: Path, file: _TextFile, at: _Position, rows_max: int, bytes_max: int) -> bytes:
+    def _long_piece(
+        self, path: Path, file: _TextFile, at: FilePosition, rows_max: int, bytes_max: int
+    ) -> bytes:
         """As `_piece`; what is read grows until the line's end is in it."""
         left = at.size - at.offset
         most = min(left, self._line_bytes_max + len(b"\r\n"))
@@ -200,22 +219,3 @@ def _shares(operator: str, glob: str, base_dir: Path) -> dict[str, tuple[float, 
 
 def _open_text(path: Path) -> _TextFile:
     return _TextFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-
-
-def _position(path: Path, descriptor: int, position: bytes) -> _Position:
-    """Decode a position, and see that the file is still the one that it is of."""
-    stat = os.fstat(descriptor)
-    if not position:
-        return _Position(0, 0, stat.st_size, stat.st_mtime_ns)
-    at = _DECODER.decode(position)
-    if stat.st_size < at.size:
-        raise PermanentError(
-            f"file {path} was truncated: it has {stat.st_size} bytes, and had {at.size} when reading began; "
-            f"it was read to line {at.line}. Put it back as it was, or start anew"
-        )
-    if (stat.st_size, stat.st_mtime_ns) != (at.size, at.changed_ns):
-        raise PermanentError(
-            f"file {path} was changed since reading began; it was read to line {at.line}. "
-            "Put it back as it was (with its time of change), or start anew"
-        )
-    return at

@@ -28,7 +28,8 @@ class SourceBatch:
 
 
 class SourceReader(Protocol):
-    """Reads the partitions of one operator, by shard name. All times are wall clock, in microseconds."""
+    """Reads the partitions of one operator, by shard name. All times are of the node's steady clock, in
+    microseconds (`penstock_worker.clock`): a wall clock that is set neither hurries nor stops a pace."""
 
     @property
     def paced(self) -> bool:
@@ -46,6 +47,9 @@ class SourceReader(Protocol):
         A row that is not due at `now_us` is not given. Raises PermanentError when the partition cannot be
         read any more.
         """
+
+    def grew(self, shard: str, position: bytes) -> bool:
+        """Whether an open partition that was read to its end at `position` may have more by now."""
 
     def close(self) -> None:
         """Forget all shards."""

@@ -81,6 +81,10 @@ class ZipfReader:
     def release(self, shard: str) -> None:
         self._partitions.pop(shard, None)
 
+    def grew(self, shard: str, position: bytes) -> bool:
+        """By a rate trace that was made longer."""
+        return self._records(self._partitions[shard]) > _index(position)
+
     def close(self) -> None:
         self._partitions.clear()
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from penstock.simulation.protocol.node import BOUNDS
 from penstock.simulation.protocol.workload import (
+    COUNTED,
     SHARDS,
     OutOfOrder,
     Sink,
@@ -19,6 +20,7 @@ from penstock.simulation.protocol.workload import (
     expected_state,
     wrong_marks,
 )
+from penstock.store.codec import decode_counts
 from penstock.store.memory_node import ShardRecord
 from penstock.store.port import Commit, NodeStore, ShardStatus, StateSnapshot
 
@@ -127,6 +129,14 @@ class Promises:
         for shard, record in records.items():
             if wrong := wrong_marks(record.state, record.timers):
                 raise PromiseBroken(2, f"{shard}: {wrong}")
+
+    def check_counts(self, records: dict[str, ShardRecord]) -> None:
+        """What was counted with commits is what was committed."""
+        for shard, record in records.items():
+            rows = int(record.position or b"0") if record.source else record.completed_rows
+            counted = decode_counts(record.counts).get(COUNTED, 0)
+            if counted != rows:
+                raise PromiseBroken(7, f"{shard} has {rows} rows behind it, and {counted} are counted")
 
     def check_results(self, stores: dict[str, NodeStore]) -> None:
         """State and sink hold each input row once. `stores` is shard -> the store that is its home."""

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from penstock.simulation.protocol.node import BOUNDS, Link
 from penstock.simulation.protocol.workload import (
+    COUNTED,
     SINK,
     OutOfOrder,
     State,
@@ -187,6 +188,7 @@ class SimulatedTask:
                 finished=end == len(rows),
                 again=True,
                 in_hand=True,
+                counted={COUNTED: end - start},
                 outputs=source_outputs(rows[start:end]),
             )
         rows = [row for entry in fetched.entries for row in rows_of(entry.payload)]
@@ -196,6 +198,7 @@ class SimulatedTask:
             now_us,
             entries=fetched.entries,
             rows=len(rows),
+            counted={COUNTED: len(rows)},
             in_hand=bool(fetched.entries),
             state=state_writes(changed) + marks(changed),
             timers=marking_timers(changed),

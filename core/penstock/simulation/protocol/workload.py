@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from penstock.store.port import Output, StateWrite, TimerWrite
 
+COUNTED = "worked"
+"""By this name rows are counted with the commits."""
 SINK = "files"
 ROW_BYTES = 3
 _CLASSES = 2

@@ -221,6 +221,7 @@ class World:
         self._drain(self._left_over)
         homes = self.schedules.homes
         self.promises.check_marks(self._records_at_home())
+        self.promises.check_counts(self._records_at_home())
         self.promises.check_results({shard: self.nodes[home].store for shard, home in homes.items()})
 
     def tasks(self) -> list[SimulatedTask]:

@@ -283,7 +283,7 @@ local function callers_key(p, shard) return p .. 'callers:' .. shard end
 -- they have had more than their share of late.
 local function kept_room(record)
   if not record[KEPT] then
-    local packed = redis.call('HGET', record[KEY], 'c')
+    local packed = redis.call('HGET', record[KEY], 'k')
     record[KEPT] = packed and {struct.unpack('<ddd', packed)} or {0, 0, 0}
   end
   return record[KEPT]
@@ -310,7 +310,7 @@ end
 local function forget_callers(p, shard, record)
   if record[WAITERS] < CALLED then return end
   redis.call('UNLINK', callers_key(p, shard))
-  redis.call('HDEL', record[KEY], 'c')
+  redis.call('HDEL', record[KEY], 'k')
   record[WAITERS], record[KEPT] = record[WAITERS] - CALLED, nil
 end
 
@@ -326,7 +326,7 @@ local function keep_for_callers(change, shard, record, bytes, entries)
   local most_bytes, most_entries = most_kept(kept, change.bounds)
   kept[1] = math.min(kept[1] + bytes * callers / all, most_bytes)
   kept[2] = math.min(kept[2] + entries * callers / all, most_entries)
-  record[FIELDS]['c'] = pack_kept(kept)
+  record[FIELDS]['k'] = pack_kept(kept)
 end
 
 -- An entry of another store was refused for room.
@@ -338,7 +338,7 @@ local function note_caller(p, target, record, producer, size)
   if is_new then record[WAITERS] = record[WAITERS] + CALLED end
   if is_new or size > kept[3] then
     kept[3] = math.max(kept[3], size)
-    redis.call('HSET', record[KEY], 'h', pack_record(record), 'c', pack_kept(kept))
+    redis.call('HSET', record[KEY], 'h', pack_record(record), 'k', pack_kept(kept))
   end
 end
 
@@ -351,7 +351,7 @@ local function note_called(change, target, record, producer, size)
   redis.call('ZADD', callers_key(p, target), 'XX', record[COMMIT], producer)
   logged()
   kept[1], kept[2] = math.max(-most_bytes, kept[1] - size), math.max(-most_entries, kept[2] - 1)
-  redis.call('HSET', record[KEY], 'c', pack_kept(kept))
+  redis.call('HSET', record[KEY], 'k', pack_kept(kept))
 end
 
 -- Moves entries of a pair from the outbox into the inbox, oldest first, while room and budget last.
@@ -783,6 +783,23 @@ local function create(keys, args)
   return 'OK'
 end
 
+-- reopen: a source's partition has more than when it was read to its end.
+-- KEYS 1: prefix. ARGV: shard. Answers OK, DONE (it was not at its end), UNKNOWN, MOVING, [MOVED, store].
+local function reopen(keys, args)
+  local p, shard = keys[1], args[1]
+  local record = living_record(p, shard)
+  if not record then return 'UNKNOWN' end
+  if record[STATUS] > ACTIVE then return not_here(record) end
+  if record[SOURCE] == 0 or record[FINISHED] == 0 then return 'DONE' end
+  record[FINISHED] = 0
+  if record[READY] == IDLE and record[LIST] then
+    record[READY] = LISTED
+    append_names(p .. 'ready:' .. record[LIST], {shard})
+  end
+  redis.call('HSET', record[KEY], 'h', pack_record(record))
+  return 'OK'
+end
+
 -- a task and its shards --------------------------------------------------------------------------
 
 -- Whether the maps give the shard to this executor, worker start and version.
@@ -804,8 +821,8 @@ end
 
 -- claim: take a shard.
 -- KEYS 1: prefix. ARGV: shard, executor, incarnation, ready list, schedule version.
--- Answers [epoch, generation, commit, offset, position, table version, finished, within, sink, issued, acknowledged,
--- sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
+-- Answers [epoch, generation, commit, offset, position, table version, finished, within, counts, sink, issued,
+-- acknowledged, sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
   local record = living_record(p, shard)
@@ -824,10 +841,10 @@ local function claim(keys, args)
   end
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
   restage(p, shard)
-  local position_and_within = redis.call('HMGET', key, 'p', 'w')
+  local opaque = redis.call('HMGET', key, 'p', 'w', 'c')
   local answer = {
-    record[EPOCH], generation(), record[COMMIT], record[OFFSET], position_and_within[1], record[TABLE],
-    record[FINISHED], position_and_within[2] or '',
+    record[EPOCH], generation(), record[COMMIT], record[OFFSET], opaque[1], record[TABLE],
+    record[FINISHED], opaque[2] or '', opaque[3] or '',
   }
   -- a record has fields for each of thousands of pairs; only sinks are looked at
   local acknowledged, cursor = {}, '0'
@@ -1150,13 +1167,13 @@ end
 
 -- Applies one shard's next commit, args[first] to args[last]: shard, numbers, now (us), position; groups as write_state
 -- reads them; timers (name, due in ms or empty) ...; outputs (target, rows, payload) ..., those to shards first; how
--- far the work is within, if that changes.
+-- far the work is within, and what was counted, if these change.
 -- `now_generation`, `bounds` are the same for all commits of a call. Answers as `commit` does, nil when malformed.
 local function commit_one(p, now_generation, bounds, args, first, last)
   local shard, now_us = args[first], args[first + 2]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external, in_hand, has_within = struct.unpack('<dddddddddddddddd', args[first + 1])
-  last = last - has_within
+    groups, timers, outputs, external, in_hand, has_within, has_counts = struct.unpack('<ddddddddddddddddd', args[first + 1])
+  last = last - has_within - has_counts
   local outputs_at = last - 3 * (outputs + external) + 1
   if outputs_at < first + 4 or outputs + external > PAIRS_MAX then return nil end
   local pairs_read, targets = pair_fields(args, outputs_at, outputs, external)
@@ -1176,6 +1193,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   if finished == 1 then record[FINISHED] = 1 end
   if has_position == 1 then fields['p'] = args[first + 3] end
   if has_within == 1 then fields['w'] = args[last + 1] end
+  if has_counts == 1 then fields['c'] = args[last + has_within + 1] end
   if record[STATUS] == COPYING then note_changes(change, shard, record, args, first + 4, groups, timers) end
   local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, args, at, timers)
@@ -1227,7 +1245,7 @@ end
 -- commit: apply the next commits of some shards, in order, each by itself: one that is refused leaves the others alone.
 -- KEYS 1: prefix. ARGV: bounds; then for each commit the number of its arguments, and those: shard, numbers (packed:
 -- generation, epoch, number, table version, offset, consumed bytes, consumed rows, finished, again, has position,
--- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within) and the rest as `commit_one` reads it.
+-- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within, has counts) and the rest as `commit_one` reads it.
 -- Answers [OK, DONE, FENCED, CONFLICT or UNKNOWN, ...]; an error for a malformed one, those before it are applied.
 local function commit(keys, args)
   local p, bounds, answers, at = keys[1], {struct.unpack(BOUNDS, args[1])}, {}, 2
@@ -1543,7 +1561,7 @@ do
     record[DIRTY] = false
     write_back(change)
     if entries <= 0 or cursor ~= '0' then return false end
-    redis.call('HDEL', record[KEY], 'p', 'w', 'l', 'x', 'n')
+    redis.call('HDEL', record[KEY], 'p', 'w', 'c', 'k', 'l', 'x', 'n')
     local epoch, status, waiters = record[EPOCH], record[STATUS], record[WAITERS]
     for i = 1, HOT_SIZE do record[i] = 0 end
     record[EPOCH], record[STATUS], record[WAITERS] = epoch, status, waiters
@@ -1623,7 +1641,7 @@ do
     local piece = {'f'}
     for i = 1, #found[2], 2 do
       local field = found[2][i]
-      if field == 'p' or field == 'w' or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
+      if string.find('pwc', field, 1, true) or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
         piece[#piece + 1], piece[#piece + 2] = field, found[2][i + 1]
       end
     end
@@ -2222,13 +2240,14 @@ local function put_metrics(keys, args)
 end
 
 -- measure: counters of shards.
--- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters or nil, executor or nil, ...].
+-- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, executor, counts, position, ...], nil for what
+-- is not there.
 local function measure(keys, args)
   local answer = {generation()}
   for _, shard in ipairs(args) do
-    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x')
+    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x', 'c', 'p')
     local at = #answer
-    answer[at + 1], answer[at + 2] = got[1], got[2]
+    answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = got[1], got[2], got[3], got[4]
   end
   return answer
 end
@@ -2285,6 +2304,7 @@ register('publish_part', publish_part, WRITES)
 register('publish', publish, WRITES)
 register('retract', retract, WRITES)
 register('create', create, WRITES)
+register('reopen', reopen, WRITES)
 register('claim', claim, WRITES)
 register('wake', wake, WRITES)
 register('fetch', fetch, REFUSED_WHEN_FULL)
