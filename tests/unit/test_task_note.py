@@ -15,6 +15,9 @@ from penstock_worker.task_note import Noted, NotePage, TaskNote
 
 FAULT = """Fatal Python error: Segmentation fault
 
+Thread 0x00007d (most recent call first):
+  File "/app/beat.py", line 7 in beat
+
 Current thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
   File "/app/word_count.py", line 31 in handleInputRows
