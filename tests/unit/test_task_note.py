@@ -15,13 +15,16 @@ from penstock_worker.task_note import Noted, NotePage, TaskNote
 
 FAULT = """Fatal Python error: Segmentation fault
 
+Thread 0x00007d (most recent call first):
+  File "/app/beat.py", line 7 in beat
+
 Current thread 0x00007f (most recent call first):
   File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at
-  File "/home/me/word_count.py", line 31 in handleInputRows
+  File "/app/word_count.py", line 31 in handleInputRows
   File "/venv/penstock_worker/user_code.py", line 150 in run
 
 Thread 0x00007e (most recent call first):
-  File "/home/me/other.py", line 1 in wait
+  File "/app/other.py", line 1 in wait
 """
 
 
@@ -96,7 +99,7 @@ def test_of_what_python_wrote_at_its_end_users_frames_are_told() -> None:
     assert told[1:] == [
         "Fatal Python error: Segmentation fault",
         '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519 in string_at',
-        '  File "/home/me/word_count.py", line 31 in handleInputRows',
+        '  File "/app/word_count.py", line 31 in handleInputRows',
     ]
 
 

@@ -49,11 +49,13 @@ def _users_frames(fault: str) -> Sequence[str]:
     """Of the thread that crashed: what happened, and the frames of user code, innermost first."""
     lines = fault.splitlines()
     frames = []
+    is_current = False
     for line in lines:
-        if line.startswith("Thread 0x"):
-            break
+        # Other threads may stand before and behind it.
+        if "hread 0x" in line:
+            is_current = line.startswith("Current")
         is_users = not any(part in line for part in _NOT_THE_USERS)
-        if line.lstrip().startswith("File ") and is_users:
+        if is_current and line.lstrip().startswith("File ") and is_users:
             frames.append(line)
     told = [line for line in lines[:1] if line]
     return [*told, *frames[:_FRAMES_MAX]]
