@@ -546,13 +546,15 @@ class MemoryStore(MemoryMaps, MemoryMoves):
         if lane.external and call.number > lane.acknowledged:
             lane.acknowledged = call.number
             lane.position = call.position
+        waited = len(lane.waiting)
         while lane.waiting and lane.waiting[0].number <= call.number:
             record.unqueue(lane)
         if not lane.waiting:
             self._data.outgoing.pop((call.producer, call.target), None)
             if there := self._data.shards.get(call.target):
                 there.waiters.pop(call.producer, None)
-        self._release(call.producer, record)
+        if len(lane.waiting) < waited:
+            self._release(call.producer, record)
         return Answer.OK
 
     # --- looking
