@@ -48,10 +48,19 @@ class SteppingClock:
     def __init__(self, step_s: float = 1.0) -> None:
         self.step_s = step_s
         self._now_s = 0.0
+        self._looks = 0
+        self._looked = threading.Condition()
 
     def look(self) -> float:
-        self._now_s += self.step_s
-        return self._now_s
+        with self._looked:
+            self._looks += 1
+            self._now_s += self.step_s
+            self._looked.notify_all()
+            return self._now_s
+
+    def await_looks(self, count: int) -> bool:
+        with self._looked:
+            return self._looked.wait_for(lambda: self._looks >= count, WAIT_S)
 
     def rest(self, seconds: float) -> None:
         self._now_s += seconds
@@ -113,6 +122,8 @@ class Scene:
 
     def begin(self) -> None:
         self.driver.start()
+        # each mover has looked at the clock twice when it waits: later looks would count as time that passed
+        assert self.clock.await_looks(2 * MOVES_AT_ONCE)
         self.driver.want([DueMove(*KEY, MoveKind.MOVE, "s2", self.moving.version)])
 
 
