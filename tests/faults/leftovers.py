@@ -21,13 +21,10 @@ RUN_GROWTH_BYTES_MAX = 64 << 20
 STORE_GROWTH_BYTES_MAX = 64 << 20
 _TRIMMED_LATE = 16
 """So many entries that are worked off an inbox may still hold (decision 0001)."""
-_ONE_PER_SHARD = ("shard", "value", "collections", "timers", "inbox")
-_STANDING = (
-    *_ONE_PER_SHARD,
-    *("collection", "control", "tasks", "enrolled", "schedule", "shards", "executors", "workers", "assigned"),
-    *("metrics", "failures"),
-)
-"""Kinds of keys that are there as long as a topology."""
+_PASSING = ("outbox", "pending", "waiters", "outgoing", "move", "changes", "round", "leaving", "tombstone")
+"""Kinds of keys that are there only while something waits or moves. Ready lists are not kept at all."""
+_BY_KEY_OF_USER = "collection"
+_EXECUTORS_MAX = 16
 _FILES = re.compile(
     r"""lock|run\.json|topology\.yaml|decisions\.jsonl|spark-key
     |store/(lock|redis\.log|appendonlydir/appendonly\.aof\.(\d+\.(base\.rdb|incr\.aof)|manifest))
@@ -84,14 +81,13 @@ def _keys(client: redis.Redis) -> Iterator[str]:
         kind = rest.partition(":")[2].partition(":")[0]
         kinds[kind] += 1
         if kind == "inbox" and (length := client.xlen(key)) >= _TRIMMED_LATE:
-            yield f"keys: {length} entries left in {key.decode()}"
-        elif kind not in _STANDING:
+            yield f"keys: {length} entries left in {key.decode(errors='replace')}"
+        elif kind in _PASSING:
             yield f"keys: {key.decode(errors='replace')} is left"
-    for kind in _ONE_PER_SHARD:
-        if kinds[kind] > kinds["shard"]:
-            yield f"keys: {kinds[kind]} of kind {kind} for {kinds['shard']} shards"
-    if kinds["tasks"] > kinds["executors"] * 16:
-        yield f"keys: {kinds['tasks']} of kind tasks"
+    # The others go by shards, operators, workers or executors, but those of user state.
+    for kind, count in kinds.items():
+        if kind != _BY_KEY_OF_USER and count > 2 * kinds["shard"] + _EXECUTORS_MAX:
+            yield f"keys: {count} of kind {kind} for {kinds['shard']} shards"
 
 
 def files(state: Path, temporary: Path) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from faults import plan, process_tree, report, topology
+from faults import leftovers, plan, process_tree, report, topology
 from faults.__main__ import seeds_of
 from faults.gaps import Gap, by_kind, flow, longest, pause_s
 from faults.oracle import expected, judge
@@ -226,3 +226,30 @@ def test_the_user_code_of_each_stage_has_its_own_name() -> None:
         "b": "b",
         "c": "c",
     }
+
+
+def test_files_that_are_no_part_of_a_run_are_left_over(tmp_path: Path) -> None:
+    state, temporary = tmp_path / "state", tmp_path / "tmp"
+    for name in ("lock", "run.json", "store/redis.log", "store/appendonlydir/appendonly.aof.1.incr.aof"):
+        (state / name).parent.mkdir(parents=True, exist_ok=True)
+        (state / name).touch()
+    temporary.mkdir()
+    assert leftovers.files(state, temporary) == []
+    (state / "store" / "store.sock").touch()
+    (temporary / "spark-1").mkdir()
+    assert leftovers.files(state, temporary) == [
+        "files: state/store/store.sock is left",
+        "files: tmp/spark-1 is left",
+    ]
+
+
+def test_memory_that_grows_without_bound_is_told() -> None:
+    before = leftovers.Memory(100 << 20, 10 << 20)
+    assert before.growth(leftovers.Memory(120 << 20, 12 << 20)) == []
+    assert len(before.growth(leftovers.Memory(300 << 20, 300 << 20))) == 2
+
+
+def test_processes_that_are_left_are_named_and_counted() -> None:
+    left = [process_tree.Found(1, Role.TASK, "w0", "a"), process_tree.Found(2, Role.TASK, "w0", "a")]
+    assert leftovers.processes(left, "the end") == ["processes: 2 task w0 a left after the end"]
+    assert leftovers.processes([], "the end") == []
