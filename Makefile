@@ -61,6 +61,11 @@ test-kills: setup-tests ## Kill and stop every component at every step of a move
 faults: setup-tests ## Strike random topologies with random faults (SEEDS=1-20, MINUTES=60); test-integration does a little
 	@PYTHONPATH=tests $(BIN)/python -m faults --seeds $(or $(SEEDS),1-5) $(if $(MINUTES),--minutes $(MINUTES))
 
+.PHONY: search-policies
+search-policies: setup-tests ## Search for loads on which the default policy is worse than its parents (SEEDS=200)
+	PENSTOCK_POLICY_SEEDS=$(or $(SEEDS),200) $(BIN)/pytest -q tests/simulation/test_policies_compared.py \
+		--numprocesses=logical --maxprocesses=4 $(PYTEST_ARGS)
+
 .PHONY: lint
 lint: setup ## Check style, types, layers, shell scripts, the chart and documents
 	@tools/lint.sh $(SCRIPTS)

@@ -24,7 +24,7 @@ from bench.workloads.stock_exchange import SLOT_MS, StockParameters
 from numpy.typing import NDArray
 
 from penstock.control.baselines.drs import Drs
-from penstock.control.elasticutor.policy import Elasticutor, naive_ec
+from penstock.control.elasticutor.policy import KEYED, Elasticutor, naive_ec
 from penstock.control.hybrid.policy import Hybrid
 from penstock.control.policy import Policy
 from penstock.control.streamswitch.policy import StreamSwitch
@@ -56,9 +56,10 @@ POLICIES: Mapping[str, Callable[[Scope], Policy]] = {
     "drs_lb": lambda scope: Drs(scope, balances_load=True),
     "elasticutor": Elasticutor,
     "naive_ec": naive_ec,
-    "hybrid": lambda scope: Hybrid(scope, Elasticutor(scope), StreamSwitch(scope, one_at_a_time=True)),
+    "hybrid": lambda scope: Hybrid(scope, Elasticutor(scope, KEYED), StreamSwitch(scope, one_at_a_time=True)),
 }
-"""What they take as parameter is the safety margin of the scope's target."""
+"""What they take as parameter is the safety margin of the scope's target. Elasticutor and naive-EC are as in
+their paper, the hybrid is Penstock's default."""
 ELASTIC = ("elasticutor", "naive_ec", "hybrid")
 """Those whose executors have several tasks, on nodes that matter; one task an executor for the others."""
 STATIC = "static"

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from penstock.control.decision import (
@@ -26,6 +27,7 @@ from penstock_operator.local.decision_log import (
     read_decisions,
 )
 from penstock_operator.sla.decision_record import Brought, action_words
+from penstock_operator.sla.decision_words import brought_words
 
 SCALE_OUT = Decision(
     at_us=1_760_000_000_000_000,
@@ -51,16 +53,51 @@ def explained(folder: Path, *arguments: str) -> str:
 def test_a_decision_is_explained_with_what_it_brought(tmp_path: Path) -> None:
     log = DecisionLog(tmp_path)
     number = log.decided(SCALE_OUT, "fast", dry_run=False)
-    log.brought(Brought(number, took_us=410_000, latency_us=21_000.0, tasks=2, share=0.93))
+    log.brought(
+        Brought(
+            number,
+            took_us=410_000,
+            latency_us=21_000.0,
+            tasks=2,
+            share=0.93,
+            promised_us=12_000.0,
+            before_us=140_000.0,
+        )
+    )
     assert explained(tmp_path).splitlines() == [
         "#1 2025-10-09 08:53:20Z  count: scale-out (StreamSwitch, rule severe; severe)",
         "    seen       a severe: 950/s arrive, 800/s can be served, 140 ms now, never catches up",
         "    predicted  never catches up (1 task) if nothing is done; 12.0 ms (2 tasks) with it",
         "    chosen     a cannot keep up at 950/s of 800/s served and has 140 ms now",
         "               executor b with 1 task; 2 shards from a to b",
-        "    brought    done in 410 ms; 21.0 ms in the window after it, with 2 tasks: "
-        "93% of what was promised",
+        "    brought    done in 410 ms; 140 ms before, 21.0 ms in the window after it, with 2 tasks; "
+        "12.0 ms was promised: it helped",
     ]
+
+
+@pytest.mark.parametrize(
+    ("latency_us", "share", "words"),
+    [
+        (11_000.0, 1.1, "as promised"),
+        (60_000.0, 0.6, "it helped"),
+        (120_000.0, 0.2, "it helped a little"),
+        (138_000.0, 0.02, "no help"),
+        (500_000.0, -14.16, "worse than before"),
+    ],
+)
+def test_what_a_decision_brought_is_told_in_words_and_never_in_shares(
+    latency_us: float, share: float, words: str
+) -> None:
+    told = brought_words(
+        Brought(1, 410_000, latency_us, 2, share=share, promised_us=12_000.0, before_us=140_000.0)
+    )
+    assert told.endswith(f"12.0 ms was promised: {words}")
+    assert "%" not in told
+
+
+def test_where_nothing_was_promised_only_what_was_measured_is_told() -> None:
+    told = brought_words(Brought(1, 410_000, 21_000.0, 1, before_us=10_000.0))
+    assert told == "done in 410 ms; 10.0 ms before, 21.0 ms in the window after it, with 1 task"
 
 
 def test_a_dry_run_says_that_nothing_was_done(tmp_path: Path) -> None:

@@ -77,7 +77,8 @@ Action = MoveShards | AddExecutor | RemoveExecutor | AssignCores
 class ExecutorView:
     """One executor as examined. Rates in rows per second, latencies in microseconds; None is not known.
 
-    `instantaneous_us` is l_i, `expected_us` L_i (math.inf when it would never catch up).
+    `service_per_s` is what all of its `tasks` serve together; `instantaneous_us` is l_i, `expected_us` L_i
+    (math.inf when it would never catch up).
     """
 
     name: str
@@ -86,6 +87,7 @@ class ExecutorView:
     instantaneous_us: float | None
     expected_us: float | None
     health: Health
+    tasks: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.executor_names import CountingNames, NameExecutor
-from penstock.control.outcomes import OutcomeWatch, sources_of
+from penstock.control.outcomes import OutcomeWatch, load_has_grown, plan_of, promise_words
 from penstock.control.policy import Policy
 from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.sliding_extreme import SlidingMax, outlasting
@@ -40,6 +40,8 @@ from penstock.control.wording import counted, in_time, of_rate
 OUTCOMES_KEPT = 256
 
 _CORES_EPSILON = 1e-9
+_FOR_LATENCY = (Treatment.CORES, Treatment.SCALE_OUT, Treatment.LOAD_BALANCE)
+"""Treatments whose only aim is a lower latency."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +49,17 @@ class GuardRules:
     """`scale_in_after_us`: how long an operator must have been in good health, and its last scale-in ago,
     before it gives up a task; what is left must then hold the greatest load of that time. 0: at once.
     `share_min`: a plan that brought less than this share of its promise is not repeated for
-    `blocked_us`. 0: none is blocked, not even one that made things worse."""
+    `blocked_us`, as long as no more arrives than it was made for. 0: none is blocked, not even one that made
+    things worse. `asks_for_need`: no task comes for an operator of which nothing is severe, and which is
+    expected to keep its bound if nothing is done."""
 
     scale_in_after_us: int = 10_000_000
     share_min: float = 0.1
     blocked_us: int = 60_000_000
+    asks_for_need: bool = True
 
 
-PAPER_RULES = GuardRules(scale_in_after_us=0, share_min=0.0)
+PAPER_RULES = GuardRules(scale_in_after_us=0, share_min=0.0, asks_for_need=False)
 """Without what the papers do not have: only bounds and budget are kept."""
 
 
@@ -208,8 +213,7 @@ class Guard:
             return
         self._outcomes.append(outcome)
         if outcome.share is not None and self._rules.share_min > max(outcome.share, 0.0):
-            plan = (outcome.decision.treatment, sources_of(outcome.decision))
-            watch.blocked[plan] = (at_us + self._rules.blocked_us, outcome)
+            watch.blocked[plan_of(outcome.decision)] = (at_us + self._rules.blocked_us, outcome)
 
     def _refusal(
         self,
@@ -229,12 +233,33 @@ class Guard:
         over = self._over_bounds(tasks, after, snapshot.cores_max)
         if over is not None:
             return "guard-bounds", over
+        without_need = self._without_need(snapshot, decision, after) if self._rules.asks_for_need else None
+        if without_need is not None:
+            return "guard-need", without_need
         is_due = decision.rule == "back-into-bounds"
         if self._rules.scale_in_after_us > 0 and _is_down(snapshot, after) and not is_due:
             too_soon = watch.is_too_soon(decision, self._scope.targets.get(decision.operator))
             if too_soon is not None:
                 return "guard-scale-in", too_soon
         return None
+
+    def _without_need(
+        self, snapshot: TopologySnapshot, decision: Decision, after: Mapping[str, int]
+    ) -> str | None:
+        """Why the operator needs none of the tasks that it is to have more. Executors that are split to be
+        nearer to their cores, and an operator with too few tasks, have reasons of their own."""
+        target = self._scope.targets.get(decision.operator)
+        if target is None or decision.without is None or decision.treatment not in _FOR_LATENCY:
+            return None
+        tasks = snapshot.operators[decision.operator].tasks
+        is_up = after[decision.operator] > tasks >= self._scope.limits_of(decision.operator).min
+        is_severe = any(view.health is Health.SEVERE for view in decision.seen)
+        if not is_up or is_severe or decision.without.latency_us > target.latency_us:
+            return None
+        return (
+            f"{in_time(decision.without.latency_us)} is expected if nothing is done, "
+            f"{in_time(target.latency_us)} is allowed"
+        )
 
     def _over_bounds(self, tasks: Mapping[str, int], after: Mapping[str, int], left: float) -> str | None:
         """A change that leads out of bounds, or further out. One that leads back is let through. Others leave
@@ -282,12 +307,13 @@ class _Watch:
 
     def __init__(self, rules: GuardRules, window_us: int) -> None:
         self.outcomes = OutcomeWatch(window_us)
-        self.blocked: dict[tuple[Treatment, tuple[str, ...]], tuple[int, Outcome]] = {}
+        self.blocked: dict[Hashable, tuple[int, Outcome]] = {}
+        """By plan: until when, and what it brought."""
         self._span_us = rules.scale_in_after_us
         self._good_since_us: int | None = None
         self._loads: dict[str, SlidingMax] = {}
         self._slowness: dict[str, SlidingMax] = {}
-        """Seconds a row: the greatest is the least service rate."""
+        """Seconds a row of one task: the greatest is the least service rate."""
 
     def look(self, decision: Decision) -> None:
         if self._span_us <= 0:
@@ -300,7 +326,7 @@ class _Watch:
             if view.arrival_per_s is not None:
                 self._of(self._loads, view.name).add(decision.at_us, view.arrival_per_s)
             if view.service_per_s:
-                self._of(self._slowness, view.name).add(decision.at_us, 1 / view.service_per_s)
+                self._of(self._slowness, view.name).add(decision.at_us, view.tasks / view.service_per_s)
         self._forget(tuple([view.name for view in decision.seen]))
 
     def look_many(self, told: Told) -> None:
@@ -312,7 +338,8 @@ class _Watch:
             self._good_since_us = at_us[since] if since < len(at_us) else None
         elif self._good_since_us is None:
             self._good_since_us = at_us[0]
-        for kept, values in ((self._loads, told.arrival_per_s), (self._slowness, 1 / told.service_per_s)):
+        slowness = np.array(told.tasks) / told.service_per_s
+        for kept, values in ((self._loads, told.arrival_per_s), (self._slowness, slowness)):
             lasting = outlasting(values)
             for column, name in enumerate(told.executors):
                 looks = lasting[:, column].nonzero()[0]
@@ -335,16 +362,16 @@ class _Watch:
         self._good_since_us = None
 
     def is_blocked(self, decision: Decision) -> str | None:
-        plan = (decision.treatment, sources_of(decision))
+        plan = plan_of(decision)
         until_us, outcome = self.blocked.get(plan, (0, None))
         if outcome is None:
             return None
-        if decision.at_us >= until_us:
+        # What a plan brought says something of the load that it was tried under, and of no greater one.
+        if decision.at_us >= until_us or load_has_grown(outcome.decision, decision):
             del self.blocked[plan]
             return None
         ago_us = decision.at_us - outcome.decision.at_us
-        share = f"{outcome.share or 0.0:.0%} of its promise"
-        return f"the same {decision.treatment} {in_time(ago_us)} ago brought {share}"
+        return f"the same {decision.treatment} {in_time(ago_us)} ago did not help: {promise_words(outcome)}"
 
     def scale_in_from_us(self, first_us: int) -> float:
         """At looks before that `is_too_soon` refuses, whatever they show; the first of them is at
@@ -362,8 +389,12 @@ class _Watch:
 
     def _would_not_hold(self, decision: Decision, target: LatencyTarget) -> str | None:
         """Whether the greatest loads of the last while would not fit where shards go, at the least service
-        rates: lambda_s + lambda_d against (1 - epsilon) mu_d, both over that while. Shards of one executor
-        that go to several weigh alike."""
+        rates: lambda_s + lambda_d against (1 - epsilon) mu_d of all tasks that it will have, both over that
+        while. Shards of one executor that go to several weigh alike."""
+        tasks = {view.name: view.tasks for view in decision.seen}
+        for action in decision.actions:
+            if isinstance(action, AssignCores):
+                tasks[action.name] = sum(action.cores.values())
         held: dict[str, int] = {}
         for action in decision.actions:
             if isinstance(action, MoveShards):
@@ -380,9 +411,10 @@ class _Watch:
             slowest = slow.greatest if slow is not None else None
             if slowest is None:
                 continue
-            capacity = (1 - target.safety_margin) / slowest
+            count = max(1, tasks.get(destination, 1))
+            capacity = count * (1 - target.safety_margin) / slowest
             peak = load + self._peak(destination)
-            if capacity - peak < 1e6 / target.latency_us:
+            if capacity - peak < count * 1e6 / target.latency_us:
                 return (
                     f"{of_rate(peak)} came to both in the last {in_time(self._span_us)}, "
                     f"{destination} should get {of_rate(capacity)} at most"

@@ -22,6 +22,7 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
+from penstock.control.wording import in_time
 
 LOAD_GROWTH_MAX = 1.1
 """A promise is for the load that was seen. By how much it may have grown until the promise is void."""
@@ -87,7 +88,7 @@ class OutcomeWatch:
 
 
 def sources_of(decision: Decision) -> tuple[str, ...]:
-    """The executors that a decision relieves or removes: with its treatment they say which plan it is."""
+    """The executors that a decision relieves or removes."""
     names: set[str] = set()
     for action in decision.actions:
         match action:
@@ -100,10 +101,18 @@ def sources_of(decision: Decision) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def share_of_promise(decision: Decision, before_us: float | None, latency_us: float) -> float | None:
+def plan_of(decision: Decision) -> tuple[Treatment, tuple[tuple[str, int], ...]]:
+    """Which plan a decision is: its treatment, the executors that it relieves or removes, and how many cores
+    each is to have where it says so (else 0). Three cores for an executor are another plan than two."""
+    given = (each for each in decision.actions if isinstance(each, AssignCores))
+    cores = {each.name: sum(each.cores.values()) for each in given}
+    return decision.treatment, tuple((name, cores.get(name, 0)) for name in sources_of(decision))
+
+
+def share_of_promise(decision: Decision, measured_us: float | None, latency_us: float) -> float | None:
     """Measured gain over promised gain, None where no lower latency was promised. The gain is that in 1 /
-    latency, or in latency against `before_us`, whichever share is greater: where rows had piled up, a window
-    later they are still being worked off, and the expected latency is that of later on."""
+    latency, or in latency against `measured_us` before it, whichever share is greater: where rows had piled
+    up, a window later they are still being worked off, and the expected latency is that of later on."""
     if decision.without is None or decision.expected is None or decision.treatment is Treatment.SCALE_IN:
         return None
     reserve = 1 / decision.without.latency_us if decision.without.latency_us < math.inf else 0.0
@@ -113,22 +122,36 @@ def share_of_promise(decision: Decision, before_us: float | None, latency_us: fl
     if promised <= 0 or latency_us <= 0:
         return None
     share = (1 / latency_us - reserve) / promised
-    if before_us is not None and before_us > decision.expected.latency_us:
-        share = max(share, (before_us - latency_us) / (before_us - decision.expected.latency_us))
+    if measured_us is not None and measured_us > decision.expected.latency_us:
+        share = max(share, (measured_us - latency_us) / (measured_us - decision.expected.latency_us))
     return share
 
 
+def promise_words(outcome: Outcome) -> str:
+    """ "100 ms was promised, 2.0 s came"; of a treatment that came to nothing, that."""
+    if outcome.latency_us is None or outcome.decision.expected is None:
+        return "it was not carried out"
+    promised_us = outcome.decision.expected.latency_us
+    return f"{in_time(promised_us)} was promised, {in_time(outcome.latency_us)} came"
+
+
+def before_us(decision: Decision) -> float | None:
+    """The worst latency measured at the executors that `decision` is about, when it was made."""
+    return _latency_us(decision, views_by_name(decision))
+
+
 def _outcome(decision: Decision, now: Decision | None, *, share_known: bool) -> Outcome:
-    views = {} if now is None else _seen(now)
+    views = {} if now is None else views_by_name(now)
     latency_us = _latency_us(decision, views)
     tasks = now.without.tasks if now is not None and now.without is not None else 0
     share = None
-    if share_known and latency_us is not None and not _has_grown(decision, views):
-        share = share_of_promise(decision, _latency_us(decision, _seen(decision)), latency_us)
+    if share_known and latency_us is not None and not _has_grown(decision, views, _involved(decision)):
+        share = share_of_promise(decision, before_us(decision), latency_us)
     return Outcome(decision, latency_us, tasks, share)
 
 
-def _seen(decision: Decision) -> dict[str, ExecutorView]:
+def views_by_name(decision: Decision) -> dict[str, ExecutorView]:
+    """Executor -> as `decision` has seen it."""
     return {view.name: view for view in decision.seen}
 
 
@@ -142,11 +165,15 @@ def _latency_us(decision: Decision, views: Mapping[str, ExecutorView]) -> float 
     return max(latencies, default=None)
 
 
-def _has_grown(decision: Decision, now: Mapping[str, ExecutorView]) -> bool:
-    """Whether more arrives at the executors involved than when it was decided."""
-    involved = _involved(decision)
-    before = sum(view.arrival_per_s or 0.0 for view in decision.seen if view.name in involved)
-    after = sum(view.arrival_per_s or 0.0 for name, view in now.items() if name in involved)
+def load_has_grown(decision: Decision, now: Decision) -> bool:
+    """Whether at `now` more arrives at the executors that `decision` relieves than when it was made, by so
+    much that what it brought says nothing any more."""
+    return _has_grown(decision, views_by_name(now), set(sources_of(decision)))
+
+
+def _has_grown(decision: Decision, now: Mapping[str, ExecutorView], executors: set[str]) -> bool:
+    before = sum(view.arrival_per_s or 0.0 for view in decision.seen if view.name in executors)
+    after = sum(view.arrival_per_s or 0.0 for name, view in now.items() if name in executors)
     return after > LOAD_GROWTH_MAX * before
 
 

@@ -20,3 +20,20 @@ def of_rate(per_s: float) -> str:
 def counted(count: int, what: str) -> str:
     """ "1 shard", "6 shards"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def help_words(promised_us: float, before_us: float | None, after_us: float, share: float) -> str:
+    """What a promise came to, in a word or two: `share` is the gain over the promised one, `before_us` the
+    latency that was measured when it was made, if any was."""
+    if after_us <= promised_us:
+        return "as promised"
+    if share >= _HELPED:
+        return "it helped"
+    if share >= _HELPED_LITTLE:
+        return "it helped a little"
+    return "worse than before" if before_us is not None and after_us > _WORSE * before_us else "no help"
+
+
+_HELPED, _HELPED_LITTLE = 0.5, 0.1
+"""Shares of a promise."""
+_WORSE = 1.1

@@ -43,8 +43,9 @@ class SeenExecutor(msgspec.Struct, frozen=True):
 
 class Brought(msgspec.Struct, frozen=True, tag_field="kind", tag="outcome"):
     """What decision `number` came to. `latency_us` is the average at the worst executor or shard over a
-    window after it was carried out, `share` that gain over the promised one; `stuck` says what did not come
-    in time."""
+    window after it was carried out, `promised_us` what was expected of it, `before_us` what was measured when
+    it was made; `share` is the gain over the promised one, below 0 where it became worse, None where none was
+    promised. `stuck` says what did not come in time."""
 
     number: int
     took_us: int
@@ -52,6 +53,8 @@ class Brought(msgspec.Struct, frozen=True, tag_field="kind", tag="outcome"):
     tasks: int
     share: float | None = None
     stuck: str = ""
+    promised_us: float | None = None
+    before_us: float | None = None
 
 
 class DecisionRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="decision"):
@@ -105,7 +108,7 @@ def record_of(decision: Decision, number: int, sla: str, *, dry_run: bool) -> De
                 arrival_per_s=view.arrival_per_s,
                 service_per_s=view.service_per_s,
                 instantaneous_us=view.instantaneous_us,
-                expected_us=_finite(view.expected_us),
+                expected_us=finite(view.expected_us),
                 overloaded=view.expected_us is not None and math.isinf(view.expected_us),
             )
             for view in decision.seen
@@ -134,10 +137,11 @@ def action_words(action: Action) -> str:
 
 
 def _expected(prediction: Prediction | None) -> Expected | None:
-    return None if prediction is None else Expected(_finite(prediction.latency_us), prediction.tasks)
+    return None if prediction is None else Expected(finite(prediction.latency_us), prediction.tasks)
 
 
-def _finite(number: float | None) -> float | None:
+def finite(number: float | None) -> float | None:
+    """None for what never ends."""
     return None if number is None or math.isinf(number) else number
 
 

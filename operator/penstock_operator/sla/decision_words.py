@@ -5,7 +5,7 @@ Neighbours: `decision_record` has the figures; `penstock explain` and the status
 
 from __future__ import annotations
 
-from penstock.control.wording import counted
+from penstock.control.wording import counted, help_words
 from penstock_operator import quantities
 from penstock_operator.sla.decision_record import Brought, DecisionRecord, Expected
 
@@ -33,14 +33,17 @@ def _expected(expected: Expected) -> str:
 
 
 def brought_words(brought: Brought) -> str:
-    """ "done in 310 ms; 24.0 ms in the window after it, with 2 tasks"."""
+    """ "done in 310 ms; 140 ms before, 120 ms in the window after it, with 2 tasks; 25.0 ms was promised: no
+    help"."""
     took = f"done in {quantities.latency(brought.took_us / 1000)}"
     if brought.stuck:
         return f"stuck: {brought.stuck}"
     if brought.latency_us is None:
         return f"{took}; nothing was completed in the window after it"
     tasks = counted(brought.tasks, "task")
-    told = f"{took}; {latency_words(brought.latency_us)} in the window after it, with {tasks}"
-    if brought.share is not None:
-        told += f": {brought.share:.0%} of what was promised"
+    before = "" if brought.before_us is None else f"{latency_words(brought.before_us)} before, "
+    told = f"{took}; {before}{latency_words(brought.latency_us)} in the window after it, with {tasks}"
+    if brought.share is not None and brought.promised_us is not None:
+        helped = help_words(brought.promised_us, brought.before_us, brought.latency_us, brought.share)
+        told += f"; {latency_words(brought.promised_us)} was promised: {helped}"
     return told

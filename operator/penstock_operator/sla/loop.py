@@ -19,6 +19,7 @@ from penstock.control.decision import (
     Outcome,
     Treatment,
 )
+from penstock.control.outcomes import before_us
 from penstock.control.policy import Policy
 from penstock.control.samples.sampling import ShardSampler
 from penstock.control.sla_scope import Promise
@@ -37,7 +38,7 @@ from penstock.control.streamswitch.treat import (
 from penstock.control.target import LatencyTarget
 from penstock.control.window_judge import Judged, WindowJudge
 from penstock.schedule.record import OperatorSchedule
-from penstock_operator.sla.decision_record import Brought, DecisionKeeper
+from penstock_operator.sla.decision_record import Brought, DecisionKeeper, finite
 from penstock_operator.sla.fitting import begin_what_fits, by_operator, without_remote_cores
 from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint
 from penstock_operator.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent, SlaLook, SlaTurn, Ways
@@ -360,6 +361,7 @@ class SlaLoop:
                 else:
                     latency_us, share = kept.judged.worst_us if kept.judged is not None else None, None
                 kept.measuring.remove(treated)
+                promised = treated.course.decision.expected
                 self._log.brought(
                     Brought(
                         number=treated.number,
@@ -367,6 +369,8 @@ class SlaLoop:
                         latency_us=latency_us,
                         tasks=kept.tasks,
                         share=share,
+                        promised_us=None if promised is None else finite(promised.latency_us),
+                        before_us=before_us(treated.course.decision),
                     )
                 )
 

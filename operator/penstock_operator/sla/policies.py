@@ -92,12 +92,12 @@ def _inner(name: str, scope: Scope) -> Policy:
 
     if name == "StreamSwitch":
         return StreamSwitch(scope)
-    from penstock.control.elasticutor.policy import Elasticutor
+    from penstock.control.elasticutor.policy import KEYED, Elasticutor
 
     if name == "Elasticutor":
-        return Elasticutor(scope)
+        return Elasticutor(scope, KEYED)
     from penstock.control.hybrid.policy import Hybrid
 
     if name == "Hybrid":
-        return Hybrid(scope, Elasticutor(scope), StreamSwitch(scope, one_at_a_time=True))
+        return Hybrid(scope, Elasticutor(scope, KEYED), StreamSwitch(scope, one_at_a_time=True))
     raise ValueError(f"there is no policy {name}")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.control.decision import Decision
-from penstock.control.elasticutor.policy import Elasticutor, Settings, naive_ec
+from penstock.control.elasticutor.policy import KEYED, Elasticutor, Settings, naive_ec
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules
 from penstock.control.hybrid.policy import Hybrid
 from penstock.control.policy import Policy, Watches
@@ -72,6 +72,8 @@ POLICIES: dict[str, Callable[[Scope], Policy]] = {
     "end to end": lambda of: Elasticutor(of, Settings(end_to_end_us=60_000.0, release_after_us=1_000_000)),
     "data-intensive": lambda of: Elasticutor(of, Settings(threshold_bytes_per_s=30_000.0)),
     "hybrid": hybrid,
+    "keyed": lambda of: Elasticutor(of, KEYED),
+    "keyed hybrid": lambda of: Hybrid(of, Elasticutor(of, KEYED), StreamSwitch(of, one_at_a_time=True)),
     "guarded": lambda of: Guard(StreamSwitch(of), of, GuardRules(scale_in_after_us=3_000_000)),
     "guarded as in the papers": lambda of: Guard(StreamSwitch(of), of, PAPER_RULES),
 }

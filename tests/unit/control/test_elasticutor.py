@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.control.decision import AssignCores, Decision, Health, Treatment
 from penstock.control.elasticutor.core_assignment import THRESHOLD_BYTES_PER_S
-from penstock.control.elasticutor.policy import Elasticutor, Settings, naive_ec
+from penstock.control.elasticutor.policy import KEYED, Elasticutor, Settings, naive_ec
 from penstock.control.guard import Guard
 from penstock.control.samples.sample_columns import SampleColumns
 from penstock.control.samples.sample_table import (
@@ -354,6 +354,36 @@ def test_backlog_counts_as_arrivals_when_it_is_to_be_drained() -> None:
     (with_backlog,) = decided(Settings(drain_within_us=S)).actions
     assert without == AssignCores("count-0", {"n0": 2})
     assert with_backlog == AssignCores("count-0", {"n0": 4})
+
+
+def test_what_has_just_arrived_is_no_backlog() -> None:
+    # 100 rows/s wait for 150 ms: the alert threshold, and an interval until tasks tell.
+    shards = tuple(f"count/{k}" for k in range(8))
+    policy = Elasticutor(scope("count"), replace(KEYED, drain_within_us=S))
+    for second in range(3):
+        done = np.full(8, 100.0 * second)
+        operator = OperatorSnapshot(
+            "count",
+            (ExecutorSeen("count-0", 1, 1, "n0", {"n0": 1}),),
+            dict.fromkeys(shards, "count-0"),
+            SampleColumns(shards, done + 15, done, busy_us=done * 1000),
+        )
+        (decision,) = policy.decide(TopologySnapshot(second * S, {"count": operator}, {"n0": 8}))
+    assert decision.rule == "enough-cores"
+
+
+def test_no_core_comes_where_doing_nothing_keeps_the_bound() -> None:
+    # 400/s at 0.2 ms each: as on a cluster where two tasks became four.
+    rates = {"count-0": 0.4 * RATE, "count-1": 0.4 * RATE}
+    for way, cores in ((Settings(), 4), (KEYED, 2)):
+        plant = Plant({"n0": 8}, {"count": ["n0", "n0"]}, service_us=200)
+        settled(Elasticutor(scope("count", latency_us=150_000.0, margin=0.2), way), plant, rates)
+        assert plant.total("count-0") + plant.total("count-1") == cores
+
+
+def test_with_shards_pinned_there_is_no_bound_over_the_topology() -> None:
+    with pytest.raises(ValueError, match="none end to end"):
+        Settings(pins_shards=True, end_to_end_us=27.0)
 
 
 def test_a_decision_says_what_it_saw_and_expects() -> None:

@@ -205,6 +205,27 @@ def test_small_executors_are_merged_and_a_core_is_saved() -> None:
     assert merge.expected.tasks == 2
 
 
+def test_where_a_task_comes_too_late_for_a_row_a_merge_waits_for_a_calm_minute() -> None:
+    """And for one at whose peak both would have fitted."""
+
+    def merges(seconds: int, peak: int) -> list[int]:
+        of = Scope({"o": LatencyTarget(100_000.0, window_us=S, safety_margin=0.0)}, {})
+        operator = Operator({"n0": 8}, {"a": "n0", "b": "n0"})
+        policy = Hybrid(of, Elasticutor(of), Scripted(Treatment.NONE))
+        made = []
+        for second in range(seconds):
+            operator.run(1, dict.fromkeys("ab", peak if second == 30 else 50))
+            (decision,) = policy.decide(operator.snapshot())
+            operator.carry_out(decision)
+            made.append(decision.rule)
+        return [second for second, rule in enumerate(made) if rule == "executors-merged"]
+
+    (calm,) = merges(80, 50)
+    assert 59 <= calm < 70
+    assert merges(80, 400) == []
+    assert len(merges(110, 400)) == 1
+
+
 def test_what_would_not_fit_a_node_stays_apart() -> None:
     # a = 2 each; together k = 5, and 0.6 of 8 cores are 4.8.
     operator = Operator({"n0": 8}, {"a": "n0", "b": "n0"})

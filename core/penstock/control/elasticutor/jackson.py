@@ -124,7 +124,8 @@ class Part:
 class Network:
     """Executors as arrays of one length. `part` is an index into `parts`. `most` are the cores that an
     executor can use: a shard runs on one at a time, so its number of shards. `fixed` is -1, or the cores of
-    an executor that is not to be decided upon: its cores count, its latency is not known."""
+    an executor that is not to be decided upon: its cores count, its latency is not known. `needed` are the
+    cores that each is to have where another model says so; bounds then ask for none on top."""
 
     arrival_per_s: Floats
     service_per_s: Floats
@@ -133,6 +134,7 @@ class Network:
     most: Integers
     parts: tuple[Part, ...]
     bounds: tuple[Bound, ...]
+    needed: Integers | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,8 @@ class _Greedy:
         arrival = np.where(decided, network.arrival_per_s, 0.0)
         service = np.where(decided & (arrival > 0), network.service_per_s, 1.0)
         most = np.maximum(1, network.most)
-        minimal = np.where(decided, np.minimum(minimal_cores(arrival, service), most), network.fixed)
+        least = minimal_cores(arrival, service) if network.needed is None else network.needed
+        minimal = np.where(decided, np.minimum(least, most), network.fixed)
         self.affordable = self._fits(minimal)
         cores = minimal if self.affordable else np.where(decided, 1, network.fixed)
         offered = arrival / service
@@ -278,6 +281,8 @@ class _Greedy:
         return self._arrival[j] > 0 and self._bound_unmet(part.bound)
 
     def _bound_unmet(self, bound: int) -> bool:
+        if self._network.needed is not None:
+            return False
         return self._reachable_us(bound) > self._network.bounds[bound].target_us
 
     def _entry(self, j: int) -> tuple[int, float, int]:

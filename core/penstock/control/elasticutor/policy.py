@@ -27,8 +27,18 @@ from penstock.control.elasticutor.core_assignment import (
     assign_naive,
     release,
 )
-from penstock.control.elasticutor.jackson import Allocation, Bound, Integers, Network, Part, allocate
+from penstock.control.elasticutor.jackson import (
+    US_PER_S,
+    Allocation,
+    Bound,
+    Floats,
+    Integers,
+    Network,
+    Part,
+    allocate,
+)
 from penstock.control.elasticutor.load import Load
+from penstock.control.elasticutor.pinned_shards import ShardLoad, loads_of
 from penstock.control.elasticutor.plant import UNLIMITED, Plant, plant_of, problem_of
 from penstock.control.elasticutor.report import Report
 from penstock.control.elasticutor.rest import Rest
@@ -43,22 +53,34 @@ from penstock.control.target import LatencyTarget, Scope
 class Settings:
     """`window_us`: what rates are measured over (the paper's sliding second). `threshold_bytes_per_s`: phi~.
     `release_after_us`: how long an executor must have had too many cores before it gives any back.
-    `drain_within_us`: rows that wait count as arrivals over so long; None, the paper's model, knows no
-    backlog. `end_to_end_us`: T_max of equation (1) over the whole topology, in place of the operators' own
-    targets. `naive`: naive-EC, without migration cost and locality."""
+    `drain_within_us`: rows that have waited for longer than the alert threshold count as arrivals over so
+    long; None, the paper's model, knows no backlog. `pins_shards`: a shard's rows are worked by the task that
+    has it, and no core is added that no bound asks for (`pinned_shards`); the paper's model is M/M/k with
+    ceil(lambda / mu) + 1 cores at least. `start_us`: until a task that comes works; what piles up till then
+    is to be drained too. `end_to_end_us`: T_max of equation (1) over the whole topology, in place of the
+    operators' own targets. `naive`: naive-EC, without migration cost and locality."""
 
     window_us: int = 1_000_000
     threshold_bytes_per_s: float = THRESHOLD_BYTES_PER_S
     release_after_us: int = 5_000_000
     drain_within_us: int | None = None
+    pins_shards: bool = False
+    start_us: int = 700_000
     end_to_end_us: float | None = None
     naive: bool = False
 
     def __post_init__(self) -> None:
+        if self.pins_shards and self.end_to_end_us is not None:
+            raise ValueError("tasks that have shards of their own have bounds of their own: none end to end")
         if self.window_us <= 0 or self.release_after_us < 0 or self.threshold_bytes_per_s <= 0:
             raise ValueError(f"settings out of range: {self}")
         if self.end_to_end_us is not None and self.end_to_end_us <= 0:
             raise ValueError(f"an end-to-end latency of {self.end_to_end_us} us")
+
+
+KEYED = Settings(pins_shards=True, drain_within_us=1_000_000)
+"""For keyed operators, with what waits worked off within a second: what a LatencySLA runs with. The defaults
+are the paper's."""
 
 
 class Elasticutor:
@@ -114,6 +136,9 @@ class Elasticutor:
         needed = rest.needed(load, self._settings.naive)
         if needed is None or self._surplus.is_due(load, needed, rest.totals):
             return False
+        if load.shard_loads:
+            self._surplus.keep(load, needed, rest.totals)
+            return True
         fixed = np.full(len(needed), -1)
         network = self._network(load, rest.plant, fixed)
         if any(bound > target for bound, target in rest.latencies_us(network, needed)):
@@ -128,7 +153,23 @@ class Elasticutor:
         counts = [len(each.executors) for each in operators]
         margins = [1 - self._scope.targets[each.operator].safety_margin for each in operators]
         rates = self._service.rates(looks)
-        arrival, within_us = rates.arrival_per_s, self._settings.drain_within_us
+        arrival = rates.arrival_per_s
+        service = rates.service_per_s * np.repeat(margins, counts)
+        late = np.zeros(len(arrival))
+        if self._settings.drain_within_us is not None:
+            targets = [self._scope.targets[each.operator] for each in operators]
+            # Tasks tell what they have done once an interval; till then it seems to wait.
+            usual_us = np.repeat([each.alert_us + each.interval_us for each in targets], counts)
+            late = np.maximum(0.0, rates.backlog - arrival * usual_us / US_PER_S)
+            late *= US_PER_S / self._settings.drain_within_us
+        shard_loads: list[ShardLoad | None] = []
+        if self._settings.pins_shards:
+            first = 0
+            for each, look in zip(operators, looks, strict=True):
+                mine = slice(first, first := first + len(each.executors))
+                target = self._scope.targets[each.operator]
+                coming = self._coming(each, look, arrival[mine], service[mine] / (1 - target.safety_margin))
+                shard_loads += loads_of(look, service[mine], late[mine], late[mine] + coming, target)
         return Load(
             snapshot=snapshot,
             operators=operators,
@@ -136,13 +177,27 @@ class Elasticutor:
             executors=tuple(executor for each in operators for executor in each.executors),
             operator=np.repeat(np.arange(len(operators)), counts),
             arrival_per_s=arrival,
-            service_per_s=rates.service_per_s * np.repeat(margins, counts),
-            demand_per_s=arrival if within_us is None else arrival + rates.backlog * 1e6 / within_us,
+            service_per_s=service,
+            demand_per_s=arrival + late,
             latency_us=rates.latency_us,
             bytes_per_s=rates.bytes_per_s,
             state_bytes=rates.state_bytes,
             shards=rates.shards,
+            shard_loads=tuple(shard_loads),
         )
+
+    def _coming(
+        self, operator: OperatorSnapshot, look: OperatorLook, arrival_per_s: Floats, service_per_s: Floats
+    ) -> Floats:
+        """What tasks that come are to be enough for: arrivals as they are now, where the window's mean lags
+        behind, and what piles up until they work."""
+        now = np.maximum(arrival_per_s, look.newest_per_s)
+        within_us = self._settings.drain_within_us
+        if within_us is None:
+            return now
+        served = np.array([executor.tasks for executor in operator.executors]) * service_per_s
+        piles_up: Floats = np.maximum(0.0, now - served) * (self._settings.start_us / within_us)
+        return now + piles_up
 
     def schedule(self, load: Load) -> tuple[Decision, ...]:
         """The second half of `decide`: the scheduler's step proper, from rates to decisions."""
@@ -206,6 +261,14 @@ class Elasticutor:
             most=load.shards,
             parts=tuple(parts),
             bounds=tuple(bounds),
+            needed=np.array(
+                [
+                    1 if each is None else each.tasks_asked(now)
+                    for each, now in zip(load.shard_loads, plant.totals, strict=True)
+                ]
+            )
+            if load.shard_loads
+            else None,
         )
 
     def _cut(
@@ -257,6 +320,7 @@ def naive_ec(scope: Scope, settings: Settings | None = None) -> Elasticutor:
             window_us=base.window_us,
             release_after_us=base.release_after_us,
             drain_within_us=base.drain_within_us,
+            pins_shards=base.pins_shards,
             end_to_end_us=base.end_to_end_us,
             naive=True,
         ),

@@ -3,6 +3,7 @@ words. Neighbour: `policy` makes the step."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -23,6 +24,7 @@ from penstock.control.elasticutor.load import Load
 from penstock.control.elasticutor.plant import Plant
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot
 from penstock.control.target import LatencyTarget
+from penstock.control.wording import counted, in_time, of_rate
 
 
 class Report:
@@ -54,19 +56,12 @@ class Report:
             for j, (was, is_now) in enumerate(zip(plant.assigned, after.cores, strict=True))
             if plant.lost[j] or (was is not is_now and was != is_now)
         ]
-        # Who gets nothing to do waits for nothing, whatever it has.
-        arrival = np.where(known, load.demand_per_s, 0.0)
-        service = np.where(known & (arrival > 0), load.service_per_s, 1.0)
-        before_us = np.where(arrival > 0, sojourn_us(arrival, service, np.array(plant.totals)), 0.0)
-        changed = np.array(self._changed, dtype=np.int64)
+        before_us = _times_us(load, known, plant.totals, range(len(known)))
         after_us = before_us.copy()
-        cores = np.array(after.totals, dtype=np.int64)[changed]
-        after_us[changed] = np.where(
-            arrival[changed] > 0, sojourn_us(arrival[changed], service[changed], cores), 0.0
-        )
+        after_us[self._changed] = _times_us(load, known, after.totals, self._changed)
         self._before_us: list[float] = before_us.tolist()
         self._after_us: list[float] = after_us.tolist()
-        self._views = _views(load, targets, np.where(known, before_us, np.nan))
+        self._views = _views(load, targets, np.where(known, before_us, np.nan), plant.totals)
 
     def decisions(self) -> Iterator[Decision]:
         """One an operator, in the order of the snapshot."""
@@ -117,8 +112,9 @@ class Report:
         actions: tuple[Action, ...],
         unknown: Sequence[str],
     ) -> tuple[Treatment, str, str]:
-        target_ms = self._bound_us(index) / 1000
-        latency_ms = self._allocation.latency_us[self._bound(index)] / 1000
+        allowed = f"{in_time(self._bound_us(index))} is allowed"
+        latency_us = self._latency_us(index, mine)
+        expects = "cannot keep up" if latency_us == math.inf else f"{in_time(latency_us)} is expected"
         if operator.treatment:
             return (
                 Treatment.NONE,
@@ -131,29 +127,47 @@ class Report:
             return (
                 Treatment.CORES,
                 rule,
-                f"{had} to {gets} cores, {len(actions)} executors change: "
-                f"E[T] {latency_ms:.3g} ms is expected, {target_ms:.3g} ms is allowed",
+                f"{had} to {gets} cores, {counted(len(actions), 'executor')} changed: {expects}, {allowed}",
             )
         if self._load.filling[index]:
             return Treatment.HOLD, "no-window-yet", "rates are known once half a window has passed"
         if unknown:
             return Treatment.HOLD, "metrics-missing", f"no rates of {_some(unknown)}: they keep their cores"
-        reason = f"E[T] {latency_ms:.3g} ms is expected, {target_ms:.3g} ms is allowed"
-        return Treatment.NONE, "enough-cores", reason
+        return Treatment.NONE, "enough-cores", f"{expects}, {allowed}"
+
+    def _latency_us(self, index: int, mine: range) -> float:
+        """What is expected with the cores that were found to be needed; where tasks have shards of their own,
+        at the worst executor with those that it gets."""
+        if not self._load.shard_loads:
+            return self._allocation.latency_us[self._bound(index)]
+        return max((self._after_us[j] for j in mine), default=0.0)
 
     def _infeasible(self, index: int, mine: range) -> str:
         """Why the bound cannot be met, or nothing."""
         bound = self._bound(index)
-        latency_us = self._allocation.latency_us[bound]
+        latency_us = self._latency_us(index, mine)
         short = [self._load.executors[j].name for j in self._short if mine.start <= j < mine.stop]
-        if bound in self._allocation.unreachable:
-            return f"serving alone takes longer than {self._bound_us(index) / 1000:.3g} ms: no core helps"
-        if latency_us > self._bound_us(index):
-            return (
-                f"E[T] {latency_us / 1000:.3g} ms is expected with all cores that limits and nodes allow, "
-                f"{self._bound_us(index) / 1000:.3g} ms is allowed"
-            )
+        bound_words = in_time(self._bound_us(index))
+        if self._load.shard_loads:
+            if alone := self._alone(mine):
+                return alone
+        elif bound in self._allocation.unreachable:
+            return f"serving alone takes longer than {bound_words}: no core helps"
+        if latency_us > self._bound_us(index) and (short or not self._load.shard_loads):
+            expects = "nobody catches up" if latency_us == math.inf else f"{in_time(latency_us)} is expected"
+            return f"{expects} with all cores that limits and nodes allow, {bound_words} is allowed"
         return f"no core is left for {_some(short)}" if short else ""
+
+    def _alone(self, mine: range) -> str:
+        """Of executors that are late: a shard that alone asks for more than a task may be given."""
+        for j in mine:
+            view, load = self._views[j], self._load.shard_loads[j]
+            if view.health is Health.SEVERE and load is not None and load.alone:
+                return (
+                    f"a shard of {view.name} asks for {of_rate(float(load.demand_per_s[0]))}, a task should "
+                    f"get {of_rate(load.room_per_s)} at most: no core helps, a shard cannot be split"
+                )
+        return ""
 
     def _bound(self, index: int) -> int:
         """The bound that the operator is under: its own, or the only one."""
@@ -183,13 +197,28 @@ class Report:
         return Prediction(max(known), sum(totals[part])) if known else None
 
 
+def _times_us(
+    load: Load, known: NDArray[np.bool_], totals: Sequence[int], executors: Sequence[int]
+) -> Floats:
+    """E[T] of `executors` with so many cores. Who gets nothing to do waits for nothing, whatever it has."""
+    if load.shard_loads:
+        loads = [(load.shard_loads[j], totals[j]) for j in executors]
+        return np.array([0.0 if each is None else each.expected_us(cores) for each, cores in loads])
+    some = np.array(executors, dtype=np.int64)
+    arrival = np.where(known, load.demand_per_s, 0.0)[some]
+    service = np.where(arrival > 0, load.service_per_s[some], 1.0)
+    return np.where(arrival > 0, sojourn_us(arrival, service, np.array(totals)[some]), 0.0)
+
+
 _WORST_FIRST = (Health.UNKNOWN, Health.SEVERE, Health.MODERATE, Health.GOOD)
 
 
 _HEALTHS = (Health.GOOD, Health.MODERATE, Health.SEVERE, Health.UNKNOWN)
 
 
-def _views(load: Load, targets: tuple[LatencyTarget, ...], expected_us: Floats) -> list[ExecutorView]:
+def _views(
+    load: Load, targets: tuple[LatencyTarget, ...], expected_us: Floats, totals: Sequence[int]
+) -> list[ExecutorView]:
     """All executors as examined; `expected_us` is NaN where not known.
 
     Health is StreamSwitch's (its section 3.3), with M/M/k in place of M/M/1. Without rows there is no l_i,
@@ -205,10 +234,11 @@ def _views(load: Load, targets: tuple[LatencyTarget, ...], expected_us: Floats) 
             ExecutorView,
             [executor.name for executor in load.executors],
             _known(load.arrival_per_s),
-            _known(load.service_per_s / (1 - margin)),
+            _known(load.service_per_s / (1 - margin) * totals),
             _known(load.latency_us),
             _known(expected_us),
             [_HEALTHS[each] for each in health.tolist()],
+            totals,
         )
     )
 

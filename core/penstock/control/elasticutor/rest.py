@@ -1,8 +1,8 @@
 """When Elasticutor's scheduler has nothing to do: a quick answer for looks that are taken in many at once.
 
 It says yes only where the whole step would change nothing: every executor has ceil(lambda / mu) + 1 cores or
-more, and that keeps every bound within limits and budget. Then Algorithm 1 has nobody to serve. Neighbours:
-`policy` asks, `jackson` and `core_assignment` are what it stands for.
+more (or what its shards need), and that keeps every bound within limits and budget. Then Algorithm 1 has
+nobody to serve. Neighbours: `policy` asks, `jackson` and `core_assignment` are what it stands for.
 """
 
 from __future__ import annotations
@@ -65,8 +65,13 @@ class Rest:
         if not self.may_rest or not len(arrival) or not known.all():
             return None
         service = np.where(arrival > 0, load.service_per_s, 1.0)
-        needed = np.minimum(minimal_cores(arrival, service), np.maximum(1, load.shards))
-        if (needed > self.totals).any() or (arrival / service >= needed).any():
+        if load.shard_loads:
+            needed = np.array([1 if each is None else each.tasks_needed() for each in load.shard_loads])
+        else:
+            needed = np.minimum(minimal_cores(arrival, service), np.maximum(1, load.shards))
+            if (arrival / service >= needed).any():
+                return None
+        if (needed > self.totals).any():
             return None
         by_operator = np.bincount(load.operator, needed, len(self.fewest))
         if (by_operator < self.fewest).any():

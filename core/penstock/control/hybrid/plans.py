@@ -26,12 +26,15 @@ SLOW_US_MIN = 10_000_000
 class Settings:
     """`every_us`: the slow time scale, which is also what its rates are measured over. `fill`: the share of a
     node's cores that a merged executor may need, and that a split one is brought to; below 1, so that no
-    merge is split again at once. `remote_share_max`: an executor with more of its cores elsewhere is
-    split."""
+    merge is split again at once. `remote_share_max`: an executor with more of its cores elsewhere is split.
+    `start_us`: until a task that comes works. Where a row may take less, executors are joined only where the
+    greatest loads of the last `calm_us` fit too."""
 
     every_us: int = SLOW_US_MIN
     fill: float = 0.6
     remote_share_max: float = 0.5
+    start_us: int = 700_000
+    calm_us: int = 60_000_000
 
     def __post_init__(self) -> None:
         if self.every_us < SLOW_US_MIN:
@@ -120,8 +123,11 @@ def _portion(shards: Sequence[tuple[str, float]], share: float) -> tuple[tuple[s
     return tuple(moved), total
 
 
-def heard(scene: Scene, fast: Decision, slow: Decision | None, settings: Settings) -> Plan | None:
-    """What the slow parent wants, where appendix B would want it too."""
+def heard(
+    scene: Scene, calm: Scene | None, fast: Decision, slow: Decision | None, settings: Settings
+) -> Plan | None:
+    """What the slow parent wants, where appendix B would want it too. `calm` has the loads that must fit
+    where executors are joined; None where it is too soon for that."""
     if slow is None or not slow.actions:
         return None
     move = next((each for each in slow.actions if isinstance(each, MoveShards)), None)
@@ -134,8 +140,8 @@ def heard(scene: Scene, fast: Decision, slow: Decision | None, settings: Setting
         late_us = scene.expected_us(source, float(scene.offered[source]), scene.total(source))
         tasks = sum(each.tasks for each in slow.actions if isinstance(each, AddExecutor))
         wanted = late_us > scene.target_us and not fast.actions and tasks <= scene.spare
-    elif slow.treatment is Treatment.SCALE_IN and destination is not None:
-        together = scene.needed(float(scene.offered[source] + scene.offered[destination]))
+    elif slow.treatment is Treatment.SCALE_IN and destination is not None and calm is not None:
+        together = scene.needed(float(calm.offered[source] + calm.offered[destination]))
         wanted = together <= settings.fill * scene.room[destination] and together <= scene.total(destination)
     else:
         wanted = False

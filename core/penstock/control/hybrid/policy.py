@@ -26,9 +26,11 @@ from dataclasses import replace
 import numpy as np
 
 from penstock.control.decision import Decision, Treatment
+from penstock.control.hybrid.peaks import Peaks
 from penstock.control.hybrid.plans import Settings, heard, merge, split
 from penstock.control.hybrid.scene import Scene
 from penstock.control.policy import Policy, Watches
+from penstock.control.samples.sample_table import ARRIVED
 from penstock.control.samples.shard_rates import ServiceMemory, ShardRates
 from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
@@ -51,6 +53,7 @@ class Hybrid:
         self._settings = settings or Settings()
         self._rates: dict[str, ShardRates] = {}
         self._service: dict[str, ServiceMemory] = {}
+        self._peaks: dict[str, Peaks] = {}
         self._looked_us: dict[str, int] = {}
         self._sampled_us: dict[str, int] = {}
         """When the next sample is due."""
@@ -118,6 +121,8 @@ class Hybrid:
             return None
         self._sampled_us[operator.operator] = snapshot.at_us + self._settings.every_us // _SAMPLES
         look = rates.observe(snapshot.at_us, operator)
+        peaks = self._peaks.setdefault(operator.operator, Peaks(self._settings.calm_us))
+        peaks.take(snapshot.at_us, look.executors, look.counted[ARRIVED])
         by_executor = self._service.setdefault(operator.operator, ServiceMemory()).rates([look])
         if not is_due:
             return None
@@ -126,11 +131,10 @@ class Hybrid:
         if scene is None:
             return None
         limits = self._scope.limits.get(operator.operator)
-        plan = (
-            split(scene, self._settings)
-            or heard(scene, fast, slow, self._settings)
-            or merge(scene, self._settings, limits.min if limits else 0)
-        )
+        calm = self._calm(snapshot.at_us, scene)
+        plan = split(scene, self._settings) or heard(scene, calm, fast, slow, self._settings)
+        if plan is None and calm is not None:
+            plan = merge(calm, self._settings, limits.min if limits else 0)
         if plan is None:
             return None
         return Decision(
@@ -147,3 +151,10 @@ class Hybrid:
             expected=plan.expected,
             conditions=fast.conditions,
         )
+
+    def _calm(self, at_us: int, scene: Scene) -> Scene | None:
+        """`scene` with the loads that must fit where executors are joined; None where it is too soon."""
+        if scene.target_us >= self._settings.start_us:
+            return scene
+        peaks = self._peaks[scene.operator.operator].of(at_us)
+        return None if peaks is None else scene.with_loads(peaks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -77,6 +77,10 @@ class Scene:
             spare=_spare(snapshot, operator, scope),
             shards=_shares(look, arrival),
         )
+
+    def with_loads(self, arrival_per_s: Floats) -> Scene:
+        """The same under other loads."""
+        return replace(self, arrival_per_s=arrival_per_s, offered=arrival_per_s / self.service_per_s)
 
     def needed(self, offered: float) -> int:
         """ceil(a) + 1."""

@@ -41,6 +41,7 @@ from penstock.control.snapshot import OperatorSnapshot
 US_PER_S = 1e6
 _STORED_PER_WINDOW = 8
 """How many tables a window keeps, however often it is looked."""
+_DEVIATIONS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ class _Growth:
                 self._per_s = per_s
         return self._per_s
 
+    def waiting(self) -> Floats:
+        """Rows of each shard that have arrived and are not completed."""
+        rows: Floats = self._table.rows[ARRIVED] - self._table.rows[COMPLETED]
+        return rows
+
     def told_us(self, columns: Integers) -> Integers:
         """When the growth of `columns` was measured."""
         if self._filled is None:
@@ -107,7 +113,9 @@ class _Growth:
 class OperatorLook:
     """One operator at one moment. `owner` is an index into `executors` for each shard. `grown` is
     [CUMULATIVE, executors], growth a second; `counted` [ROWS, executors], the counters themselves; `held` the
-    shards of each executor. `filling`: half a window has not passed yet, no growth is known."""
+    shards of each executor. `filling`: half a window has not passed yet, no growth is known. `newest_per_s`
+    is lambda of each executor since the look before, at least: less two deviations of a Poisson count; 0
+    where that is not known."""
 
     shards: Shards
     executors: tuple[str, ...]
@@ -117,11 +125,16 @@ class OperatorLook:
     held: Integers
     filling: bool
     growth: _Growth
+    newest_per_s: Floats
 
     def arrival_per_s(self) -> Floats:
         """lambda of each shard."""
         arrival: Floats = self.growth.per_s()[ARRIVED]
         return arrival
+
+    def waiting(self) -> Floats:
+        """Rows of each shard that have arrived and are not completed."""
+        return self.growth.waiting()
 
     def work(self) -> Floats:
         """Useful time of each shard as a share of one core: section 3.1's workload of a shard."""
@@ -185,6 +198,7 @@ class ShardRates:
         self._writers = Writers()
         self._shards: Shards | None = None
         self._kept: deque[_Look] = deque()
+        self._before: _Look | None = None
         self._last: _Growth | None = None
         self._layout: _Layout | None = None
         self._assigned: tuple[Mapping[str, str], Shards, tuple[str, ...], Integers] | None = None
@@ -208,8 +222,10 @@ class ShardRates:
             self._last = growth
         if not self._kept or (at_us - self._kept[-1].at_us) * _STORED_PER_WINDOW >= self._window_us:
             self._kept.append(now)
+        newest_per_s = _newest_per_s(self._before, now)
+        self._before = now
         held = self._layout.counts
-        return OperatorLook(shards, executors, owner, sums, now.sums, held, filling, growth)
+        return OperatorLook(shards, executors, owner, sums, now.sums, held, filling, growth, newest_per_s)
 
     def _owners(self, assignment: Mapping[str, str], shards: Shards, executors: tuple[str, ...]) -> Integers:
         """The same mapping says the same: snapshots are not written to."""
@@ -224,7 +240,7 @@ class ShardRates:
         shards = _columns_of(operator, self._shards)
         if self._shards is not None and shards is not self._shards and shards.names != self._shards.names:
             self._kept.clear()
-            self._last = None
+            self._last = self._before = None
         self._shards = shards
         return shards
 
@@ -268,6 +284,19 @@ class ShardRates:
             per_s[:, left] = self._last.per_s()[:, missing[left]]
             told_us[left] = known_us[fresh]
         growth.fill(missing, per_s, told_us)
+
+
+def _newest_per_s(before: _Look | None, now: _Look) -> Floats:
+    """See `OperatorLook`."""
+    unknown = np.zeros(now.sums.shape[1])
+    if before is None or before.layout is not now.layout or before.at_us >= now.at_us:
+        return unknown
+    writer = now.table.writer
+    if writer is not before.table.writer and not np.array_equal(writer, before.table.writer):
+        return unknown
+    rows = np.maximum(0.0, now.sums[ARRIVED] - before.sums[ARRIVED])
+    newest: Floats = (rows - _DEVIATIONS * np.sqrt(rows)) * (US_PER_S / (now.at_us - before.at_us))
+    return np.maximum(0.0, np.nan_to_num(newest))
 
 
 def _columns_of(operator: OperatorSnapshot, known: Shards | None) -> Shards:

@@ -74,10 +74,12 @@ class Ahead:
 @dataclass(frozen=True, slots=True, eq=False)
 class Told:
     """What looks that were taken in at once have shown of an operator: by look whether it was in good health,
-    and (looks, executors) rates; of no executor while a treatment was under way."""
+    and (looks, executors) rates; of no executor while a treatment was under way. `tasks` are the executors',
+    which serve at `service_per_s` together."""
 
     at_us: NDArray[np.int64]
     executors: tuple[str, ...]
+    tasks: tuple[int, ...]
     arrival_per_s: Floats
     service_per_s: Floats
     is_good: Flags

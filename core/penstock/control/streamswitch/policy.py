@@ -196,7 +196,7 @@ class StreamSwitch:
         """Of looks during a treatment."""
         nothing = np.zeros((len(at_us), 0))
         is_good = np.full(len(at_us), self._health[operator] is Health.GOOD)
-        return Told(at_us, (), nothing, nothing, is_good)
+        return Told(at_us, (), (), nothing, nothing, is_good)
 
     def _tell(self, operator: str, one: OperatorSeries, ahead: Ahead, count: int) -> Told:
         target = self._targets[operator]
@@ -205,7 +205,8 @@ class StreamSwitch:
         are_good = good(ahead.instantaneous_us[:count], expected_us, target)
         names = tuple([executor.name for executor in one.executors])
         at_us = ahead.counted.at_us[:count]
-        return Told(at_us, names, arrival_per_s, service_per_s, np.asarray(are_good.all(axis=-1)))
+        tasks = tuple([executor.tasks for executor in one.executors])
+        return Told(at_us, names, tasks, arrival_per_s, service_per_s, np.asarray(are_good.all(axis=-1)))
 
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
         return self._scope.cores_allowed(snapshot.cores_max) - self._scope.cores_used(snapshot.tasks)

@@ -23,8 +23,9 @@ def views_of(examined: Examination, diagnosis: Diagnosis) -> tuple[ExecutorView,
             instantaneous,
             expected,
             Health.SEVERE if is_severe else Health.GOOD if is_good else Health.MODERATE,
+            tasks,
         )
-        for name, arrival, service, instantaneous, expected, is_severe, is_good in zip(
+        for name, arrival, service, instantaneous, expected, is_severe, is_good, tasks in zip(
             examined.executors,
             examined.arrival_per_s.tolist(),
             examined.service_per_s.tolist(),
@@ -32,6 +33,7 @@ def views_of(examined: Examination, diagnosis: Diagnosis) -> tuple[ExecutorView,
             diagnosis.expected_us.tolist(),
             diagnosis.is_severe.tolist(),
             diagnosis.is_good.tolist(),
+            examined.tasks,
             strict=True,
         )
     )
