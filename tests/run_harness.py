@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -62,6 +63,14 @@ def assert_counted_exactly_once(folder: Path, expected: Counter[str]) -> None:
         assert found == sorted(set(found)), f"{word}: rows out of order or twice"
 
 
+def assert_figures_are_right(folder: Path, summary: dict[str, Any], expected: Counter[str]) -> None:
+    """A run that did it all tells, of each operator, what an oracle counts."""
+    lines = sum(len(path.read_text().splitlines()) for path in (folder / "texts").glob("*.txt"))
+    told = {name: known["records"] for name, known in summary["operators"].items()}
+    words, rows = sum(expected.values()), sum(1 for _ in read_rows(folder / "out"))
+    assert told == {"lines": lines, "words": words, "count": words, "totals": rows}
+
+
 def wait_for(what: str, found: Callable[[], bool], seconds: float = 120) -> None:
     """Poll for a state that no event announces; fails with its name when it does not come."""
     deadline = time.monotonic() + seconds
@@ -82,8 +91,8 @@ class Run:
     output: str = ""
 
     @property
-    def summary(self) -> dict[str, object]:
-        loaded: dict[str, object] = json.loads((self.state.parent / "summary.json").read_text())
+    def summary(self) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads((self.state.parent / "summary.json").read_text())
         return loaded
 
     @property

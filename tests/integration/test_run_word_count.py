@@ -16,6 +16,7 @@ from penstock.metrics.rows import TaskRow
 from run_harness import (
     Run,
     assert_counted_exactly_once,
+    assert_figures_are_right,
     kill_with_records_waiting,
     left_running,
     process_tree,
@@ -78,6 +79,7 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
         wait_for("the last victim again", lambda: run.worker("w1") is not None)
     assert run.finish() == 0, run.output
     assert_counted_exactly_once(folder, expected)
+    assert_figures_are_right(folder, run.summary, expected)
     assert run.summary["restarts"] == {"w0": 1, "w1": 2}
 
 
@@ -107,6 +109,7 @@ def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path
     assert run.finish() == 0, run.output
     assert len(killed) == 5
     assert_counted_exactly_once(folder, expected)
+    assert_figures_are_right(folder, run.summary, expected)
     assert run.summary["restarts"] == {}
 
 
@@ -163,6 +166,29 @@ def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list
     third = start(runs, folder, "--workers", "1", "--fresh")
     assert third.finish() == 0, third.output
     assert "fresh" in third.output.lower() or "anew" in third.output.lower()
+    assert_counted_exactly_once(folder, expected)
+    assert_figures_are_right(folder, third.summary, expected)
+
+
+def test_a_file_that_grew_is_read_on_and_the_output_is_no_other_states(folder: Path, runs: list[Run]):
+    expected = write_texts(folder / "texts", seed=5, files=2, lines=50)
+    first = start(runs, folder, "--workers", "1")
+    assert first.finish() == 0, first.output
+    assert_figures_are_right(folder, first.summary, expected)
+
+    other = Run(folder / "topology.yaml", folder / "other", ("--fresh",), {})
+    runs.append(other)
+    other.start()
+    assert other.finish() != 0
+    assert "holds the output of topology word-count" in other.output
+    assert_counted_exactly_once(folder, expected)
+
+    with next((folder / "texts").glob("*.txt")).open("a") as text:
+        text.write("appended appended\nafterwards\n")
+    expected.update(["appended", "appended", "afterwards"])
+    appended = start(runs, folder, "--workers", "1")
+    assert appended.finish() == 0, appended.output
+    assert "changed after it was read to its end and is read on" in appended.output
     assert_counted_exactly_once(folder, expected)
 
 
