@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PermanentError
-from penstock.store.port import ProtocolMismatch, StoreFull, StoreUnreachable
+from penstock.store.port import ProtocolMismatch, StoreDiskFull, StoreFull, StoreUnreachable
 from penstock.store.wire import ServerError, Wire, translate
 
 
@@ -25,7 +25,7 @@ def test_a_store_that_is_away_may_be_tried_any_number_of_times(tmp_path: Path) -
         ("ERR max number of clients reached", StoreUnreachable),
         ("NOREPLICAS Not enough good replicas to write.", StoreUnreachable),
         ("OOM command not allowed when used memory > 'maxmemory'.", StoreFull),
-        ("MISCONF Errors writing to the AOF file", StoreFull),
+        ("MISCONF Errors writing to the AOF file", StoreDiskFull),
         ("NOAUTH Authentication required.", PermanentError),
         ("NOPERM User worker has no permissions to run the 'flushall' command", PermanentError),
         ("ERR Function not found", ProtocolMismatch),
