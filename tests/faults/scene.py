@@ -7,6 +7,7 @@ hits, `oracle`, `gaps` and `leftovers` judge.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -59,6 +60,8 @@ class Outcome:
     verdict: Verdict = field(default_factory=Verdict)
     began_s: float = 0.0
     seconds: float = 0.0
+    load: float = 0.0
+    """The machine's, at the end: bounds of pauses are for one that has nothing else to do."""
 
     def faults(self, slack: float = 1.0) -> list[str]:
         """All that is not as it must be; bounds of gaps are multiplied by `slack`."""
@@ -111,6 +114,7 @@ class Scene:
             if self._clock is not None:
                 self._clock.close()
             out.seconds = time.monotonic() - out.began_s
+            out.load = os.getloadavg()[0]
         out.verdict = judge(self._topology, self._folder)
         return out
 
