@@ -23,7 +23,7 @@ from faults.gaps import Gap, flow, longest
 from faults.logged_run import LoggedRun
 from faults.oracle import Verdict, judge
 from faults.plan import Blow, Phase, Plan, Round
-from faults.process_tree import SCENE, Found, end_all, look, memory_bytes, pids
+from faults.process_tree import SCENE, Found, Role, end_all, look, memory_bytes, pids
 from faults.sink_watch import SinkWatch, Stream
 from faults.store_view import View
 from faults.strikes import Struck, strike
@@ -140,6 +140,8 @@ class Scene:
         before = self._view
         begin_s: float | None = None
         for blow in one.blows:
+            if blow.phase is Phase.STARTING:
+                self._await_role(blow.kind.role)
             time.sleep(blow.after_s)
             if self._run.has_finished():
                 return False
@@ -159,6 +161,14 @@ class Scene:
         ):
             self._out.gaps.append(self._gap(one, before, begin_s))
         return True
+
+    def _await_role(self, role: Role | None) -> None:
+        """Until a process of this role has come up, or all have."""
+        end_s = time.monotonic() + _FIRST_ROWS_S
+        while time.monotonic() < end_s and self._run.ended() is None and not self._watch.span_s():
+            if role is None or any(found.role is role for found in self._tree()):
+                return
+            self._tick()
 
     def _strike(self, blow: Blow) -> Struck:
         struck = strike(blow, self._tree, self._chance, self._clock)
