@@ -166,6 +166,8 @@ class Scene:
         """Until a process of this role has come up, or all have."""
         end_s = time.monotonic() + _FIRST_ROWS_S
         while time.monotonic() < end_s and self._run.ended() is None and not self._watch.span_s():
+            if role in (Role.TASK, Role.STANDBY):  # forks of one kind: tasks tell that they are
+                self._view = store_view.view(self._run, self._topology)
             if role is None or any(found.role is role for found in self._tree()):
                 return
             self._tick()
@@ -285,6 +287,7 @@ class Scene:
                 break
             self._tick()
         time.sleep(last.after_s)
+        self._view = store_view.view(self._run, self._topology)
         if self._run.ended() is None:
             struck = self._strike(last)
             if last.kind.ends_run and struck.existed:
