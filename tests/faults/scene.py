@@ -28,6 +28,7 @@ from faults.sink_watch import SinkWatch, Stream
 from faults.store_view import View
 from faults.strikes import Struck, strike
 from faults.topology import Topology
+from penstock.errors import PenstockError
 
 FULL_SPEED = 1_000_000.0
 _LOOK_S = 0.05
@@ -107,6 +108,8 @@ class Scene:
             out.left += leftovers.keys(self._folder / "state", self._topology.durability)
         except OutOfTimeError:
             self._trouble("was given no more time")
+        except PenstockError as error:
+            self._trouble(f"left a store that cannot be looked at: {error}")
         finally:
             end_all(self._folder)
             if self._run.process is not None:
