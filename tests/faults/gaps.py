@@ -41,15 +41,14 @@ class Gap:
         """What is above its bound, in words; bounds are multiplied by `slack`."""
         found = []
         if self.bound_s is not None and self.seconds > self.bound_s * slack:
-            found.append(
-                f"{self.kind}: {self.stream} paused for {self.seconds:.2f} s, bound {self.bound_s:g} s"
-            )
+            found.append(f"{self.stream} paused for {self.seconds:.2f} s, bound {self.bound_s:g} s")
         if self.others_s is not None and self.others_s > OTHERS_S_MAX * slack:
             found.append(
-                f"{self.kind}: {self.others_stream} of another worker, paused for {self.others_s:.2f} s, "
+                f"{self.others_stream} of another worker, paused for {self.others_s:.2f} s, "
                 f"bound {OTHERS_S_MAX:g} s"
             )
-        return found
+        late = f" (looks were up to {self.looked_late_s:.2f} s apart)" if self.looked_late_s else ""
+        return [f"{self.kind}: {fault}{late}" for fault in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ KINDS: dict[str, Kind] = {
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """One fault: `after_s` after rows flow, the run was started, or the blow before."""
+    """One fault: `after_s` after rows flow, who is to be hit came up, or the blow before."""
 
     kind: Kind
     phase: Phase
@@ -152,7 +152,7 @@ def _blow(chance: random.Random, pool: Sequence[Kind], phase: Phase) -> Blow:
     (kind,) = chance.choices(pool, [kind.weight for kind in pool])
     after_s = {
         Phase.FLOWING: chance.uniform(0.1, 1.5),
-        Phase.STARTING: chance.uniform(0.5, 8.0),
+        Phase.STARTING: chance.uniform(0.0, 3.0),
         Phase.RECOVERING: chance.uniform(0.05, 2.5),
         Phase.DRAINING: chance.uniform(0.1, 2.0),
     }[phase]

@@ -18,9 +18,10 @@ def progress(outcome: Outcome) -> str:
     hit = sum(struck.existed for struck in outcome.struck)
     worst = max(outcome.gaps, key=lambda gap: gap.seconds, default=None)
     pause = f"longest pause {worst.seconds:.2f} s ({worst.kind})" if worst else "no pause measured"
+    verdict = f"{len(faults)} WRONG" if faults else "ok"
     return (
         f"seed {outcome.topology.seed:<4} {outcome.verdict.rows:>7} rows  {hit:>2} faults  "
-        f"{outcome.seconds:5.0f} s  {'ok' if not faults else f'{len(faults)} WRONG'}  {pause}  "
+        f"{outcome.seconds:5.0f} s  load {outcome.load:4.1f}  {verdict}  {pause}  "
         f"[{outcome.topology.words()}]"
     )
 
@@ -77,6 +78,7 @@ def as_json(outcomes: Sequence[Outcome]) -> str:
             name: sum(getattr(outcome.verdict, name) for outcome in outcomes)
             for name in ("lost", "doubled", "reordered", "torn", "wrong")
         },
+        "load_max": max((round(outcome.load, 1) for outcome in outcomes), default=0),
         "left": sum(len(outcome.left) for outcome in outcomes),
         "troubles": sum(len(outcome.troubles) for outcome in outcomes),
         "gaps": [

@@ -7,6 +7,7 @@ hits, `oracle`, `gaps` and `leftovers` judge.
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
@@ -22,11 +23,12 @@ from faults.gaps import Gap, flow, longest
 from faults.logged_run import LoggedRun
 from faults.oracle import Verdict, judge
 from faults.plan import Blow, Phase, Plan, Round
-from faults.process_tree import SCENE, Found, end_all, look, memory_bytes, pids
+from faults.process_tree import SCENE, Found, Role, end_all, look, memory_bytes, pids
 from faults.sink_watch import SinkWatch, Stream
 from faults.store_view import View
 from faults.strikes import Struck, strike
 from faults.topology import Topology
+from penstock.errors import PenstockError
 
 FULL_SPEED = 1_000_000.0
 _LOOK_S = 0.05
@@ -59,6 +61,8 @@ class Outcome:
     verdict: Verdict = field(default_factory=Verdict)
     began_s: float = 0.0
     seconds: float = 0.0
+    load: float = 0.0
+    """The machine's, at the end: bounds of pauses are for one that has nothing else to do."""
 
     def faults(self, slack: float = 1.0) -> list[str]:
         """All that is not as it must be; bounds of gaps are multiplied by `slack`."""
@@ -104,6 +108,8 @@ class Scene:
             out.left += leftovers.keys(self._folder / "state", self._topology.durability)
         except OutOfTimeError:
             self._trouble("was given no more time")
+        except PenstockError as error:
+            self._trouble(f"left a store that cannot be looked at: {error}")
         finally:
             end_all(self._folder)
             if self._run.process is not None:
@@ -111,6 +117,7 @@ class Scene:
             if self._clock is not None:
                 self._clock.close()
             out.seconds = time.monotonic() - out.began_s
+            out.load = os.getloadavg()[0]
         out.verdict = judge(self._topology, self._folder)
         return out
 
@@ -136,6 +143,8 @@ class Scene:
         before = self._view
         begin_s: float | None = None
         for blow in one.blows:
+            if blow.phase is Phase.STARTING:
+                self._await_role(blow.kind.role)
             time.sleep(blow.after_s)
             if self._run.has_finished():
                 return False
@@ -155,6 +164,16 @@ class Scene:
         ):
             self._out.gaps.append(self._gap(one, before, begin_s))
         return True
+
+    def _await_role(self, role: Role | None) -> None:
+        """Until a process of this role has come up, or all have."""
+        end_s = time.monotonic() + _FIRST_ROWS_S
+        while time.monotonic() < end_s and self._run.ended() is None and not self._watch.span_s():
+            if role in (Role.TASK, Role.STANDBY):  # forks of one kind: tasks tell that they are
+                self._view = store_view.view(self._run, self._topology)
+            if role is None or any(found.role is role for found in self._tree()):
+                return
+            self._tick()
 
     def _strike(self, blow: Blow) -> Struck:
         struck = strike(blow, self._tree, self._chance, self._clock)
@@ -271,6 +290,7 @@ class Scene:
                 break
             self._tick()
         time.sleep(last.after_s)
+        self._view = store_view.view(self._run, self._topology)
         if self._run.ended() is None:
             struck = self._strike(last)
             if last.kind.ends_run and struck.existed:
