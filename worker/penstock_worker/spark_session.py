@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
@@ -73,16 +74,16 @@ def start_session(plan: Plan, launch: WorkerLaunch) -> WorkerSession:
         f"--driver-memory {HEAP_MIB}m --driver-java-options '{options}' pyspark-shell"
     )
     name = f"penstock {plan.topology} {launch.worker}"
+    folder = scratch_folder(launch.spark_folder) if launch.spark_folder or plan.remote_tasks else ""
     try:
         if not plan.remote_tasks:
             local = {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
-            spark = _session(f"local[{slots(plan)}]", name, local)
+            spark = _session(f"local[{slots(plan)}]", name, local, folder)
             return WorkerSession(spark, _jvm(), OnlyHome(spark.sparkContext))
         port = MASTER_PORT if launch.runtime == "cluster" else 0
         secret = spark_secret(launch.spark_key_file, launch.uid)
-        folder = scratch_folder(launch.spark_folder)
         master = start_master(launch.spark_host, port, secret, slots(plan), folder)
-        spark = _session(master.url, name, master.settings(options))
+        spark = _session(master.url, name, master.settings(options), folder)
     except PySparkRuntimeError as error:
         raise PermanentError(f"Spark does not start; what it wrote stands above ({error})") from error
     except (Py4JError, OSError) as error:
@@ -101,7 +102,18 @@ def _jvm() -> subprocess.Popen[bytes]:
     return process
 
 
-def _session(master: str, name: str, settings: Mapping[str, str]) -> SparkSession:
+@contextmanager
+def _temporary_files_in(folder: str) -> Iterator[None]:
+    """pyspark makes a folder as it starts the JVM. Who is killed meanwhile leaves it where the worker's next
+    start clears it away."""
+    before, tempfile.tempdir = tempfile.tempdir, folder or tempfile.tempdir
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _session(master: str, name: str, settings: Mapping[str, str], folder: str) -> SparkSession:
     builder = (
         SparkSession.builder.master(master)
         .appName(name)
@@ -114,7 +126,8 @@ def _session(master: str, name: str, settings: Mapping[str, str]) -> SparkSessio
         .config("spark.sql.shuffle.partitions", "1")
         .config(map=dict(settings))
     )
-    session: SparkSession = builder.getOrCreate()
+    with _temporary_files_in(folder):
+        session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     _silence(session.sparkContext)
     return session
