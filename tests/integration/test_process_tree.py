@@ -70,7 +70,14 @@ def jvm(tree: list[psutil.Process]) -> psutil.Process:
 
 def forker(tree: list[psutil.Process]) -> psutil.Process:
     """The process that Spark forks tasks from."""
-    return next(p for p in tree if p.ppid() == jvm(tree).pid and "task_daemon" in " ".join(p.cmdline()))
+    parent = jvm(tree).pid
+    return next(process for process in tree if is_forker_of(parent, process))
+
+
+def is_forker_of(parent: int, process: psutil.Process) -> bool:
+    with suppress(psutil.Error):  # a task that ended a moment ago
+        return process.ppid() == parent and "task_daemon" in " ".join(process.cmdline())
+    return False
 
 
 def wait_for_rows(run: Run, meter: GapMeter) -> None:
@@ -113,10 +120,9 @@ def test_whoever_of_a_workers_tree_is_killed_or_stopped_is_replaced(folder: Path
         wait_for_rows(run, meter)
 
         # Killed as it starts again, too.
-        tree = worker_tree(run)
-        jvm(tree).kill()
-        wait_for("the next JVM", lambda: any(is_jvm_of(run, process) for process in psutil.process_iter()))
-        next(process for process in psutil.process_iter() if is_jvm_of(run, process)).kill()
+        last = jvm(worker_tree(run))
+        last.kill()
+        wait_for("the next JVM", lambda: kill_next_jvm(run, last))
         wait_for_rows(run, meter)
     assert run.process is not None
     run.process.send_signal(signal.SIGINT)
@@ -129,11 +135,15 @@ def test_whoever_of_a_workers_tree_is_killed_or_stopped_is_replaced(folder: Path
     assert_counted_exactly_once(folder, expected)
 
 
-def is_jvm_of(run: Run, process: psutil.Process) -> bool:
-    """A worker's JVM that has begun lately, below this run."""
-    with suppress(psutil.Error):
-        assert run.process is not None
-        return process.name() == "java" and run.process.pid in {p.pid for p in process.parents()}
+def kill_next_jvm(run: Run, last: psutil.Process) -> bool:
+    """Kill the JVM that the run's worker has started after `last`; False while there is none."""
+    assert run.process is not None
+    for process in psutil.Process(run.process.pid).children(recursive=True):
+        with suppress(psutil.Error):
+            is_java = process.name() == "java" and process.status() != psutil.STATUS_ZOMBIE
+            if is_java and process.pid != last.pid:
+                process.kill()
+                return True
     return False
 
 
