@@ -84,10 +84,10 @@ class SinkDelivery:
                 raise WorkFailed(f"sink {target}: {error}") from error
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
 
-    def adopt(self, owned: OwnedShard) -> None:
-        """A claim was granted: what came of rows in fragments before comes again."""
+    def release(self, shard: str) -> None:
+        """Ownership went: what came of rows in fragments comes again, to whoever owns the shard next."""
         for target in self._writers:
-            self._gathering.pop((owned.shard, target), None)
+            self._gathering.pop((shard, target), None)
 
     def _gathering_of(self, owned: OwnedShard, target: str) -> Gathering:
         gathering = self._gathering.get((owned.shard, target))

@@ -489,7 +489,6 @@ class TaskLoop:
         self._metrics.adopted(owned, self._clock.now_us())
         self._owned[owned.shard] = owned
         try:
-            self._sinks.adopt(owned)
             for target in owned.unwritten():
                 for payloads in self._sinks.catch_up(owned, target, self._store):
                     self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
@@ -514,6 +513,7 @@ class TaskLoop:
         self._leaving.pop(shard, None)
         self._resting.pop(shard, None)
         self._stage.release(shard)
+        self._sinks.release(shard)
         self._metrics.released(shard)
 
     def _drop_all(self) -> None:
