@@ -1,4 +1,4 @@
-"""What the integration tests share: one Spark session for all of them."""
+"""What the integration tests share: one Spark session, and whole runs that are over with their test."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
+
+from run_harness import Run
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +27,12 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def runs() -> Iterator[list[Run]]:
+    """Runs that a test puts in here are over when it is, whatever became of it."""
+    started: list[Run] = []
+    yield started
+    for run in started:
+        run.abandon()

@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from gap_meter import GapMeter
 from run_harness import Run, assert_counted_exactly_once, left_running, process_tree, wait_for, write_texts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
-SHARDS = 64
 NOTICED_S = 10.0
 """A death is noticed at once; the rest is what a busy machine takes to tell."""
 
@@ -34,14 +32,6 @@ def folder(tmp_path: Path) -> Path:
     for name in ("word_count.py", "topology.yaml"):
         shutil.copy(EXAMPLE / name, tmp_path / name)
     return tmp_path
-
-
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    started: list[Run] = []
-    yield started
-    for run in started:
-        run.abandon()
 
 
 def start(runs: list[Run], folder: Path, *arguments: str) -> Run:

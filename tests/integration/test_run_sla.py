@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,14 +44,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "sla.yaml").write_text(SLA, encoding="utf-8")
     shutil.copy(BENCH / "waiting.py", tmp_path / "waiting.py")
     return tmp_path
-
-
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    started: list[Run] = []
-    yield started
-    for run in started:
-        run.abandon()
 
 
 def counted(folder: Path) -> int:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,6 @@ def folder(tmp_path: Path) -> Path:
     size = ("--orders", "12000", "--seconds", "10", "--stocks", "200")
     assert script("generate_orders.py", *size, "--folder", str(tmp_path)).returncode == 0
     return tmp_path
-
-
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    started: list[Run] = []
-    yield started
-    for run in started:
-        run.abandon()
 
 
 def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

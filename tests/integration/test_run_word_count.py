@@ -7,7 +7,6 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,6 @@ def folder(tmp_path: Path) -> Path:
     for name in ("word_count.py", "topology.yaml"):
         shutil.copy(EXAMPLE / name, tmp_path / name)
     return tmp_path
-
-
-@pytest.fixture
-def runs() -> Iterator[list[Run]]:
-    started: list[Run] = []
-    yield started
-    for run in started:
-        run.abandon()
 
 
 def start(runs: list[Run], folder: Path, *arguments: str, **env: str) -> Run:
