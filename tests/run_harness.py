@@ -22,6 +22,7 @@ from typing import Any
 
 import psutil
 
+from live_processes import runs_program
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.store.port import Measure, ReadMetrics, ShardCounters, StoreUnreachable
 from penstock.store.redis_store import RedisStore
@@ -153,7 +154,9 @@ class Run:
     def store_pid(self) -> int:
         """The run's own redis-server."""
         assert self.process is not None
-        (server,) = [p for p in psutil.Process(self.process.pid).children() if p.name() == "redis-server"]
+        (server,) = [
+            p for p in psutil.Process(self.process.pid).children() if runs_program("redis-server", p)
+        ]
         return server.pid
 
     def rows(self) -> list[TaskRow | WorkerRow]:
@@ -200,21 +203,6 @@ class Run:
         """Rows that an operator has worked off; of executors whose name ends in `executors` only."""
         counters = self.counters(operator, shards)
         return sum(c.completed_rows for c in counters if c.executor.endswith(executors))
-
-
-def process_tree(pid: int) -> list[psutil.Process]:
-    root = psutil.Process(pid)
-    return [root, *root.children(recursive=True)]
-
-
-def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:
-    """Those that have not ended; who reaps them does not matter."""
-    left = []
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-                left.append(process)
-    return left
 
 
 def main_processes(run: Run, tasks: list[int]) -> set[int]:

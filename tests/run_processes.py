@@ -10,12 +10,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 from fleet_harness import eventually
+from live_processes import command_line, is_sentinel
 
 
 class Command:
@@ -64,29 +65,14 @@ class Command:
 
     def children(self, part: str) -> list[psutil.Process]:
         """Processes of this run whose command line holds `part`."""
-        found = []
-        for process in running_in(self.folder):
-            with suppress(psutil.Error):
-                if part in " ".join(process.cmdline()):
-                    found.append(process)
-        return found
-
-
-def is_sentinel(process: psutil.Process) -> bool:
-    try:
-        return "local.sentinel" in " ".join(process.cmdline())
-    except psutil.Error:
-        return False
+        return [process for process in running_in(self.folder) if part in command_line(process)]
 
 
 def running_in(folder: Path) -> list[psutil.Process]:
     """Whatever was started for a run in `folder`: store and workers name it in their command lines."""
     found = []
     for process in psutil.process_iter():
-        try:
-            line = " ".join(process.cmdline())
-        except psutil.Error:
-            continue
+        line = command_line(process)
         if str(folder) in line and "stand_in_run" not in line:
             found.append(process)
     return found

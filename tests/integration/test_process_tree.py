@@ -18,7 +18,8 @@ import psutil
 import pytest
 
 from gap_meter import GapMeter
-from run_harness import Run, assert_counted_exactly_once, left_running, process_tree, wait_for, write_texts
+from live_processes import command_line, is_child_of, is_sentinel, left_running, process_tree, runs_program
+from run_harness import Run, assert_counted_exactly_once, wait_for, write_texts
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
 NOTICED_S = 10.0
@@ -55,19 +56,13 @@ def worker_tree(run: Run) -> list[psutil.Process]:
 
 
 def jvm(tree: list[psutil.Process]) -> psutil.Process:
-    return next(process for process in tree if process.name() == "java")
+    return next(process for process in tree if runs_program("java", process))
 
 
 def forker(tree: list[psutil.Process]) -> psutil.Process:
     """The process that Spark forks tasks from."""
     parent = jvm(tree).pid
-    return next(process for process in tree if is_forker_of(parent, process))
-
-
-def is_forker_of(parent: int, process: psutil.Process) -> bool:
-    with suppress(psutil.Error):  # a task that ended a moment ago
-        return process.ppid() == parent and "task_daemon" in " ".join(process.cmdline())
-    return False
+    return next(p for p in tree if is_child_of(parent, p) and "task_daemon" in command_line(p))
 
 
 def wait_for_rows(run: Run, meter: GapMeter) -> None:
@@ -128,10 +123,9 @@ def test_whoever_of_a_workers_tree_is_killed_or_stopped_is_replaced(folder: Path
 def kill_next_jvm(run: Run, last: psutil.Process) -> bool:
     """Kill the JVM that the run's worker has started after `last`; False while there is none."""
     assert run.process is not None
-    for process in psutil.Process(run.process.pid).children(recursive=True):
-        with suppress(psutil.Error):
-            is_java = process.name() == "java" and process.status() != psutil.STATUS_ZOMBIE
-            if is_java and process.pid != last.pid:
+    for process in process_tree(run.process.pid):
+        if runs_program("java", process) and process.pid != last.pid:
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
                 return True
     return False
@@ -156,10 +150,6 @@ def test_nothing_of_a_worker_outlives_its_main_process_though_nobody_ends_it(fol
     finally:
         for process in beside:
             process.resume()
-
-
-def is_sentinel(process: psutil.Process) -> bool:
-    return "local.sentinel" in " ".join(process.cmdline())
 
 
 CRASH = """

@@ -7,13 +7,13 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
 import pytest
 import yaml
 
+from live_processes import command_line, process_tree
 from penstock.api.spark_worker_launch import spark_secret
 from penstock.metrics.rows import TaskRow
 from penstock.store.port import Answer, Publish, Tasks
@@ -21,7 +21,6 @@ from run_harness import (
     Run,
     assert_counted_exactly_once,
     kill_with_records_waiting,
-    process_tree,
     wait_for,
     write_texts,
 )
@@ -107,7 +106,7 @@ def spark_workers(run: Run) -> list[psutil.Process]:
     return [
         process
         for process in psutil.Process(run.process.pid).children()
-        if "org.apache.spark.deploy.worker.Worker" in " ".join(process.cmdline())
+        if "org.apache.spark.deploy.worker.Worker" in command_line(process)
     ]
 
 
@@ -150,9 +149,8 @@ def secrets_of(run: Run) -> tuple[str, str]:
 def what_is_told(run: Run) -> Iterator[str]:
     """What all processes of the run were started with, and what is in their logs and launch files."""
     assert run.process is not None
-    with suppress(psutil.NoSuchProcess):
-        for process in process_tree(run.process.pid):
-            yield " ".join(process.cmdline())
+    for process in process_tree(run.process.pid):
+        yield command_line(process)
     files = [path for path in (run.state / "workers").rglob("*") if path.is_file()]
     assert {"w0.log", "w0-beside.log", "stderr"} <= {path.name for path in files}
     yield from (path.read_text(errors="replace") for path in files)

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from fleet_harness import eventually
-from run_harness import left_running
+from live_processes import left_running
 from run_processes import Commands, running_in
 from stand_in_run import expected_names
 from stand_in_workers import PROCESS_RECORDS

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from run_harness import Run, kill_with_records_waiting, process_tree, tasks_held, wait_for
+from live_processes import process_tree
+from run_harness import Run, kill_with_records_waiting, tasks_held, wait_for
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "stock-exchange"
 SHARDS = 64

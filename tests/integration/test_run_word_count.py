@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from live_processes import left_running, process_tree
 from penstock.metrics.rows import TaskRow
 from run_harness import (
     Run,
     assert_counted_exactly_once,
     assert_figures_are_right,
     kill_with_records_waiting,
-    left_running,
-    process_tree,
     read_rows,
     tasks_held,
     wait_for,

@@ -20,10 +20,11 @@ import pytest
 from bench.two_nodes import Nodes
 
 from kill_scene import let_pass
+from live_processes import process_tree
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.schedule.record import ExecutorPlace
 from penstock.store.port import ReadMetrics
-from run_harness import process_tree, read_rows, wait_for, write_texts
+from run_harness import read_rows, wait_for, write_texts
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 

@@ -1,0 +1,50 @@
+"""Looking at processes that may end at any moment: what is asked of one that has ended, or that nobody has
+reaped yet, is answered as of nothing. Tests that kill look at process trees through these.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import psutil
+
+
+def process_tree(pid: int) -> list[psutil.Process]:
+    """The process itself first."""
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+def command_line(process: psutil.Process) -> str:
+    """Its words, joined by blanks; empty once it has ended."""
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
+def runs_program(name: str, process: psutil.Process) -> bool:
+    """Whether it lives and its executable has this name."""
+    with suppress(psutil.Error):
+        return process.name() == name and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def is_child_of(parent: int, process: psutil.Process) -> bool:
+    with suppress(psutil.Error):
+        return process.ppid() == parent
+    return False
+
+
+def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that have not ended; who reaps them does not matter."""
+    left = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                left.append(process)
+    return left
+
+
+def is_sentinel(process: psutil.Process) -> bool:
+    """Whether it is what ends a local run's processes when the run itself is killed."""
+    return "local.sentinel" in command_line(process)
