@@ -10,9 +10,11 @@ import psutil
 
 
 def process_tree(pid: int) -> list[psutil.Process]:
-    """The process itself first."""
-    root = psutil.Process(pid)
-    return [root, *root.children(recursive=True)]
+    """The process itself first; nothing once it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
 
 
 def command_line(process: psutil.Process) -> str:
