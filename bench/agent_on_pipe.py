@@ -14,9 +14,9 @@ import sys
 
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.main import SWITCH_S, run_until
-from penstock_operator.agent.memory_feed import MemoryApi, MemoryFeed
 from penstock_operator.agent.schedule_feed import SeenSchedule
 from penstock_operator.agent.settings import AgentSettings
+from penstock_simulation.twins.memory_feed import MemoryApi, MemoryFeed
 
 LINE_BYTES_MAX = 16 << 20
 IDLE_S = 0.1

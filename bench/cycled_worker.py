@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from penstock_worker.__main__ import main
-from penstock_worker.control_watch import ControlWatch
+from penstock_worker.main_process.control_watch import ControlWatch
 
 
 def cycle_by(file: Path) -> None:

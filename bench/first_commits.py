@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.store.port import Measure, Request, ShardCounters, ShardStatus, TaskMap, Tasks
-from penstock.store.redis_store import RedisStore
+from penstock.store.redis.store import RedisStore
 
 EVERY_S = 0.002
 WITHIN_S = 30.0

@@ -19,7 +19,7 @@ from rich.table import Table
 
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.store.port import ReadMetrics
-from penstock.store.redis_store import RedisStore
+from penstock.store.redis.store import RedisStore
 
 SECONDS = 20.0
 SETTLE_S = 10.0

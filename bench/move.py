@@ -86,9 +86,9 @@ def load_state(nodes: Nodes, pools: Sequence[Sequence[int]]) -> None:
     """Fill the shards as their owner would, by commits, before any worker starts."""
     from bench import holding
 
-    from penstock_worker.spark_types import schema_of
     from penstock_worker.state import encoding
     from penstock_worker.state.shapes import StateShape
+    from penstock_worker.values.spark_types import schema_of
 
     value = StateShape("state 'state'", schema_of(holding.STATE_SCHEMA)).packed((0, "x" * VALUE_BYTES))
     prefix = encoding.field_prefix(encoding.VALUE, "state")

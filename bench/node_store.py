@@ -1,6 +1,6 @@
 """The redis-server of a node, as a process of this machine on loopback.
 
-Neighbours: `two_nodes` and `tests/agent_scene.py` start agents and workers beside it.
+Neighbours: `two_nodes` and `tests/scenes/agent_scene.py` start agents and workers beside it.
 """
 
 from __future__ import annotations

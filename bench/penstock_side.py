@@ -26,7 +26,7 @@ from penstock.errors import RetryError
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, histogram_of, unpack
 from penstock.store.port import Measure, ReadMetrics
-from penstock.store.redis_store import RedisStore
+from penstock.store.redis.store import RedisStore
 
 HERE = Path(__file__).parent
 SHARDS = 64

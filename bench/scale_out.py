@@ -34,7 +34,7 @@ from rich.table import Table
 from penstock.control.decision import Treatment
 from penstock.dataflow.plan import ZipfSource
 from penstock.dataflow.rate_trace import RateTrace, parse_rate_trace
-from penstock_operator.local.decision_log import read_decisions
+from penstock_operator.local.kept.decision_log import read_decisions
 from penstock_worker.sources.zipf import ZipfReader
 
 SECONDS = 15.0

@@ -35,7 +35,7 @@ from penstock.errors import PenstockError
 from penstock.metrics.rows import WorkerRow, unpack, worker_row_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.store.port import Measure, ReadMetrics, ShardCounters
-from penstock.store.redis_store import RedisStore
+from penstock.store.redis.store import RedisStore
 
 UID = "bench"
 TERM = 1

@@ -60,7 +60,7 @@ def wait_lent(counting: WordCount, than: Object | None = None) -> Object:
 
     def run() -> bool:
         lines = counting.cluster.execute(name, "worker", "sh", "-c", PROCESSES)
-        return lines.count("penstock_worker.task_daemon") > 2  # they, and what they are forked from
+        return lines.count("penstock_worker.spark.task_daemon") > 2  # they, and what they are forked from
 
     wait_until(f"two tasks run in {name}", run, LENT_S)
     wait_tasks(counting, remote=2, seconds=LENT_S)

@@ -33,7 +33,7 @@ chart() {
     fi
 }
 
-documents() { .venv/bin/pytest -q tests/unit/test_documents.py; }
+documents() { .venv/bin/pytest -q tests/unit/repository/test_documents.py; }
 
 said=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$said"' EXIT

@@ -1,7 +1,7 @@
 """Starts Spark once while the worker's image is built, so that the JVM writes an archive of its classes.
 
 A JVM that maps the archive need not read, check and link them anew: a session is up in about half the time.
-The options that an archive depends on are those of `penstock_worker.spark_session`; where they, or the jars,
+The options that an archive depends on are those of `penstock_worker.spark.session`; where they, or the jars,
 differ from what it was made with, the JVM goes on without it. Run by images/worker/Dockerfile.
 """
 

@@ -136,10 +136,10 @@ def run(
     import os
 
     from penstock_operator.local.prerequisites import check_java, check_ports
-    from penstock_operator.local.run_output import open_output
     from penstock_operator.local.run_start import RunRequest, run_topology, state_folder
     from penstock_operator.local.run_state import Result
-    from penstock_operator.local.run_summary import summary_json
+    from penstock_operator.local.showing.run_output import open_output
+    from penstock_operator.local.showing.run_summary import summary_json
 
     count = workers or plan.workers_initial
     output = open_output(live=live, log_every_s=log_every_s)
@@ -239,8 +239,8 @@ def explain(topology: str, state_dir: Path | None, last: int, as_json: bool) -> 
     Each with what was seen, what was predicted with and without it, what was chosen, and what it brought.
     Works while `penstock run --sla` goes on, and afterwards.
     """
-    from penstock_operator.local.decision_log import read_decisions
-    from penstock_operator.local.explain import explanation, explanation_json, topology_name
+    from penstock_operator.local.kept.decision_log import read_decisions
+    from penstock_operator.local.showing.explain import explanation, explanation_json, topology_name
 
     try:
         name = topology_name(topology)
@@ -320,10 +320,10 @@ def simulate(
     Rows come at random at the trace's rates, and take a random time around --service.
     """
     from penstock.api.faults import InvalidManifest
-    from penstock_operator.local.simulate import simulate as run_simulation
-    from penstock_operator.local.simulate_answer import as_json as answer_json
-    from penstock_operator.local.simulate_answer import draw, show
-    from penstock_operator.local.simulate_request import read_request
+    from penstock_operator.local.simulating.answer import as_json as answer_json
+    from penstock_operator.local.simulating.answer import draw, show
+    from penstock_operator.local.simulating.request import read_request
+    from penstock_operator.local.simulating.simulate import simulate as run_simulation
 
     try:
         request = read_request(manifest, sla_file, trace_file, services, factors, skew, length_s, seed)
@@ -424,7 +424,7 @@ def uninstall(
     import asyncio
     import time
 
-    from penstock_operator.cluster.kubernetes_cluster import connect
+    from penstock_operator.cluster.kubernetes_api.client import connect
     from penstock_operator.cluster.uninstall import Uninstalled, check_others, run_uninstall
 
     async def work() -> Uninstalled:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from store_backends import Backend, MemoryBackend
-from store_fixtures import RedisBackend
-from store_scenario import Scene
+from backends.store_backends import Backend, MemoryBackend
+from backends.store_fixtures import RedisBackend
+from scenes.store_scenario import Scene
 
 
 @pytest.fixture(scope="session")

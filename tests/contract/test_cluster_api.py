@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-import cluster_objects as objects
-from cluster_backends import (
+from backends.cluster_backends import (
     KUBECONFIG,
     ClusterBackend,
     KubernetesBackend,
     MemoryClusterBackend,
     eventually,
 )
-from penstock_operator.cluster.cluster_api import (
+from clocks.running import run
+from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     PODS,
     SCHEDULES,
@@ -33,7 +33,7 @@ from penstock_operator.cluster.cluster_api import (
     uid_of,
     version_of,
 )
-from running import run
+from worlds import cluster_objects as objects
 
 Object = dict[str, Any]
 Story = Callable[[ClusterApi], Coroutine[Any, Any, None]]

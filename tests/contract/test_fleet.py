@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fleet_harness import (
+from backends.fleet_harness import (
     LINES,
     FleetHarness,
     LocalHarness,

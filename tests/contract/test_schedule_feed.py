@@ -14,13 +14,19 @@ from typing import Any
 
 import pytest
 
-from cluster_backends import KUBECONFIG
-from feed_backends import FeedApi, FeedBackend, MemoryFeedBackend, RealFeedBackend, StandInFeedBackend
+from backends.cluster_backends import KUBECONFIG
+from backends.feed_backends import (
+    FeedApi,
+    FeedBackend,
+    MemoryFeedBackend,
+    RealFeedBackend,
+    StandInFeedBackend,
+)
+from clocks.running import run
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import NOTHING, ScheduleFeed, Snapshot
-from running import run
-from schedule_objects import UID, spec
+from worlds.schedule_objects import UID, spec
 
 Story = Callable[["Watcher", FeedApi], Coroutine[Any, Any, None]]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from backends.store_backends import Backend
 from penstock.errors import PermanentError
 from penstock.store.port import (
     Answer,
@@ -34,8 +35,7 @@ from penstock.store.port import (
     Wake,
     Weigh,
 )
-from store_backends import Backend
-from store_scenario import Scene, incarnation, out
+from scenes.store_scenario import Scene, incarnation, out
 
 
 def control(scene: Scene, worker: str) -> int:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from move_scene import MoveScene
-from penstock.store.moves import Activate, Depart, Thaw
+from backends.store_backends import Backend
+from penstock.store.moving.calls import Activate, Depart, Thaw
 from penstock.store.port import Answer, Bounds
-from store_backends import Backend
-from store_scenario import SMALL, Scene, out
+from scenes.move_scene import MoveScene
+from scenes.store_scenario import SMALL, Scene, out
 
 BOUNDS = Bounds(
     inbox_bytes_max=6400,

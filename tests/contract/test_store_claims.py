@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from backends.store_backends import Backend
 from penstock.store.port import (
     Answer,
     Claim,
@@ -16,8 +17,7 @@ from penstock.store.port import (
     Scan,
     StateWrite,
 )
-from store_backends import Backend
-from store_scenario import Scene, out, payloads
+from scenes.store_scenario import Scene, out, payloads
 
 
 def test_without_a_record_every_call_answers_unknown(scene: Scene) -> None:

@@ -18,7 +18,7 @@ from penstock.store.port import (
     StateWrite,
     TimerWrite,
 )
-from store_scenario import SMALL, Scene, out, payloads
+from scenes.store_scenario import SMALL, Scene, out, payloads
 
 
 def put(field: bytes, value: bytes | None, collection: bytes = b"") -> StateWrite:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from move_scene import MoveScene
+from backends.store_backends import Backend
 from penstock.store.codec import decode_counts, encode_counts
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Fetch, Measure, Reopen
-from store_backends import Backend
-from store_scenario import Scene, out
+from scenes.move_scene import MoveScene
+from scenes.store_scenario import Scene, out
 
 
 def counts(scene: Scene, shard: str) -> dict[str, int]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from move_scene import MoveScene
-from penstock.store.move_progress import MoveStep
-from penstock.store.moves import Depart
+from backends.store_backends import Backend
+from penstock.store.moving.calls import Depart
+from penstock.store.moving.progress import MoveStep
 from penstock.store.port import Answer, Assignment, Claimed, Moved, StateSnapshot, StateWrite
-from store_backends import Backend
+from scenes.move_scene import MoveScene
 
 X = "mid/0"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from move_scene import MoveScene
+from backends.store_backends import Backend
 from penstock.store.port import LOAD_BYTES, Answer, Bounds, Load, ReadOutbox, Scan, StateWrite
-from store_backends import Backend
-from store_scenario import Scene, out
+from scenes.move_scene import MoveScene
+from scenes.store_scenario import Scene, out
 
 PART = bytes(128 << 10)
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from move_scene import MoveScene
-from penstock.store.move_progress import MoveObstacle, MoveStep
-from penstock.store.mover import MoveKind, move_once, moves_due, tidy_once
-from penstock.store.moves import (
+from backends.store_backends import Backend, LossyStore
+from penstock.store.moving.calls import (
     Activate,
     Chunk,
     Depart,
@@ -24,6 +22,8 @@ from penstock.store.moves import (
     ReadMove,
     Thaw,
 )
+from penstock.store.moving.mover import MoveKind, move_once, moves_due, tidy_once
+from penstock.store.moving.progress import MoveObstacle, MoveStep
 from penstock.store.port import (
     Answer,
     Claimed,
@@ -40,8 +40,8 @@ from penstock.store.port import (
     StateWrite,
     TimerWrite,
 )
-from store_backends import Backend, LossyStore
-from store_scenario import incarnation, out, payloads
+from scenes.move_scene import MoveScene
+from scenes.store_scenario import incarnation, out, payloads
 
 X = "mid/0"
 NOWHERE = Installed(0, b"", complete=False)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from move_scene import WORKERS, MoveScene
-from penstock.store.moves import Activate, Depart, Discard, Drop, Move, Precopy, Thaw
+from backends.store_backends import MemoryBackend
+from backends.store_fixtures import RedisBackend
+from penstock.store.moving.calls import Activate, Depart, Discard, Drop, Move, Precopy, Thaw
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -28,9 +29,8 @@ from penstock.store.port import (
     TimerWrite,
 )
 from penstock.store.sender import deliver_once
-from store_backends import MemoryBackend
-from store_fixtures import RedisBackend
-from store_scenario import SHARDS, out
+from scenes.move_scene import WORKERS, MoveScene
+from scenes.store_scenario import SHARDS, out
 
 X = "mid/0"
 TARGETS = ("end/0", "end/1", "far/0")

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from move_scene import CHUNKED, MoveScene
-from penstock.store.move_copy import ROUNDS_MAX
-from penstock.store.move_progress import MoveObstacle, MoveStep
-from penstock.store.mover import MoveKind, go_back_once, let_go_once, move_once, moves_due, tidy_once
-from penstock.store.moves import Chunk, Discard, Export, Install, NextRound, Thaw
+from backends.store_backends import Backend, StoreMeanwhile
+from penstock.store.moving.calls import Chunk, Discard, Export, Install, NextRound, Thaw
+from penstock.store.moving.copy import ROUNDS_MAX
+from penstock.store.moving.mover import MoveKind, go_back_once, let_go_once, move_once, moves_due, tidy_once
+from penstock.store.moving.progress import MoveObstacle, MoveStep
 from penstock.store.port import (
     Answer,
     Claimed,
@@ -21,8 +21,8 @@ from penstock.store.port import (
     StoreUnreachable,
     TimerWrite,
 )
-from store_backends import Backend, StoreMeanwhile
-from store_scenario import SMALL, out, payloads
+from scenes.move_scene import CHUNKED, MoveScene
+from scenes.store_scenario import SMALL, out, payloads
 
 X = "mid/0"
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.store.moves import Chunk, Install, Move
+from backends.store_backends import Backend
+from penstock.store.moving.calls import Chunk, Install, Move
 from penstock.store.port import (
     Answer,
     Append,
@@ -19,8 +20,7 @@ from penstock.store.port import (
     Wake,
 )
 from penstock.store.sender import Obstacle, deliver_once
-from store_backends import Backend
-from store_scenario import NOW_US, Scene, out, payloads
+from scenes.store_scenario import NOW_US, Scene, out, payloads
 
 
 def pressed_fetch(scene: Scene, ready: str, *, shards_max: int = 100) -> Fetched:

@@ -16,7 +16,7 @@ from penstock.store.port import (
     Owner,
     Publish,
 )
-from store_scenario import Scene, incarnation
+from scenes.store_scenario import Scene, incarnation
 
 SHARDS = tuple(f"mid/{number}" for number in range(1_100))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from backends.store_backends import Backend
 from penstock.store.port import (
     Answer,
     Append,
@@ -16,8 +17,7 @@ from penstock.store.port import (
     WaitOutgoing,
     WaitReady,
 )
-from store_backends import Backend
-from store_scenario import NOW_US, SMALL, Scene, out, payloads
+from scenes.store_scenario import NOW_US, SMALL, Scene, out, payloads
 
 
 def work_off(scene: Scene, shard: str, count: int | None = None) -> list[bytes]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from move_scene import MoveScene
-from penstock.store.move_progress import MoveStep
-from penstock.store.mover import move_once
-from penstock.store.moves import Install
+from backends.store_backends import Backend, StoreMeanwhile
+from penstock.store.moving.calls import Install
+from penstock.store.moving.mover import move_once
+from penstock.store.moving.progress import MoveStep
 from penstock.store.port import NodeStore, Request, StateSnapshot, StateWrite, StoreUnreachable
-from store_backends import Backend, StoreMeanwhile
+from scenes.move_scene import MoveScene
 
 X = "mid/0"
 

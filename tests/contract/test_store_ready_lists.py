@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from backends.store_backends import Backend
 from penstock.store.port import Answer, Entry, FetchedShard, WaitReady
-from store_backends import Backend
-from store_scenario import NOW_US, Scene, out, payloads
+from scenes.store_scenario import NOW_US, Scene, out, payloads
 
 
 def ready(scene: Scene, name: str) -> bool:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from backends.store_backends import MemoryBackend
+from backends.store_fixtures import RedisBackend
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -49,9 +51,7 @@ from penstock.store.port import (
     WaitReady,
     Wake,
 )
-from store_backends import MemoryBackend
-from store_fixtures import RedisBackend
-from store_scenario import SMALL
+from scenes.store_scenario import SMALL
 
 SHARDS = ("src/0", "src/1", "mid/0", "mid/1")
 TARGETS = (*SHARDS[2:], "far/0", "far/1")

@@ -15,7 +15,7 @@ from pathlib import Path
 import redis
 
 from faults.process_tree import Found
-from penstock_operator.local.private_store import PrivateStore
+from penstock_operator.local.store.private_store import PrivateStore
 
 RUN_GROWTH_BYTES_MAX = 64 << 20
 STORE_GROWTH_BYTES_MAX = 64 << 20

@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from run_harness import Run
+from processes.run_harness import Run
 
 _TAIL_LINES = 6
 _TAIL_COLUMNS = 160

@@ -15,7 +15,7 @@ import redis
 from faults.topology import Topology
 from penstock.metrics.rows import TaskRow
 from penstock.store.port import Measure, StoreUnreachable
-from run_harness import Run
+from processes.run_harness import Run
 
 _EXECUTOR = re.compile(r"-(w\d+)(?:-\d+)?$")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from run_harness import Run
+from processes.run_harness import Run
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from house import ROOT
-from kubernetes_forms import faults_of
 from penstock.api.operator_config import parse_operator_config
+from worlds.kubernetes_forms import faults_of
 
 # Long enough to build Helm from its module, once on a machine; `make lint` has done so before.
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bare_machine import BareMachine
+from processes.bare_machine import BareMachine
 
 pytestmark = pytest.mark.integration
 

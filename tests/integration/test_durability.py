@@ -15,7 +15,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from durability_load import (
+from backends.store_fixtures import private_store
+from penstock.store.port import Answer
+from penstock.store.redis.store import RedisStore
+from penstock_operator.local.store.private_store import PrivateStore
+from processes.durability_load import (
     UID,
     Load,
     SyncedFiles,
@@ -25,10 +29,6 @@ from durability_load import (
     next_commit,
     slow_fsync,
 )
-from penstock.store.port import Answer
-from penstock.store.redis_store import RedisStore
-from penstock_operator.local.private_store import PrivateStore
-from store_fixtures import private_store
 
 pytestmark = pytest.mark.integration
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from fleet_harness import eventually
+from backends.fleet_harness import eventually
 from penstock.api.inspected_code import InspectedCode
 from penstock_operator import checked_manifest
 from penstock_operator.cli import EXIT_CANNOT_RUN, main
-from run_processes import Commands
-from stand_in_run import expected_names
-from stand_in_workers import PROCESS_RECORDS
+from processes.run_processes import Commands
+from processes.stand_in_run import expected_names
+from processes.stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 

@@ -20,9 +20,9 @@ from typing import Protocol
 
 import pytest
 
-from gated_agent import Step
-from kill_scene import NODES, TARGETS, WORKERS, KillScene, let_pass
-from node_processes import eventually
+from processes.gated_agent import Step
+from processes.node_processes import eventually
+from scenes.kill_scene import NODES, TARGETS, WORKERS, KillScene, let_pass
 
 pytestmark = pytest.mark.integration
 

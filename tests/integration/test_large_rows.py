@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 import redis
 
+from backends.store_fixtures import private_store
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.store.port import (
@@ -26,9 +27,8 @@ from penstock.store.port import (
     StateSnapshot,
     WaitReady,
 )
-from penstock.store.redis_store import RedisStore
-from store_fixtures import private_store
-from task_scene import Scene, TurnedClock
+from penstock.store.redis.store import RedisStore
+from scenes.task_scene import Scene, TurnedClock
 
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fleet_harness import LocalHarness, eventually
+from backends.fleet_harness import LocalHarness, eventually
 from penstock_operator.fleet import WorkerState
-from penstock_operator.local.marked_processes import MARK, marked
-from penstock_operator.local.sentinel import Sentinel
+from penstock_operator.local.processes.marked_processes import MARK, marked
+from penstock_operator.local.processes.sentinel import Sentinel
 
 pytestmark = pytest.mark.integration
 
@@ -69,7 +69,7 @@ def test_two_resized_workers_are_bound_to_different_processors(harness: LocalHar
 
 RUN = """
 import os, subprocess, sys, time
-from penstock_operator.local.sentinel import Sentinel
+from penstock_operator.local.processes.sentinel import Sentinel
 token, mark, lock = sys.argv[1:]
 descriptor = os.open(lock, os.O_RDWR | os.O_CREAT)
 import fcntl; fcntl.flock(descriptor, fcntl.LOCK_EX)

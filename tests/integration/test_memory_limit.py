@@ -30,10 +30,10 @@ from penstock.store.port import (
     StateSnapshot,
     StateWrite,
 )
-from penstock.store.redis_store import RedisStore, load_functions
+from penstock.store.redis.store import RedisStore, load_functions
 from penstock.store.sender import deliver_once
-from penstock_operator.local.private_store import PrivateStore
-from penstock_worker.store_pressure import PRESSED_US, StorePressure
+from penstock_operator.local.store.private_store import PrivateStore
+from penstock_worker.task.store_pressure import PRESSED_US, StorePressure
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,12 @@ from urllib.error import HTTPError
 
 import pytest
 
-from free_ports import free_port
-from operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, operator_config, topology
+from backends.store_fixtures import RedisBackend
+from clocks.running import run
 from penstock.store.port import Bounds
-from penstock_operator.cluster.cluster_api import (
+from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
+from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
+from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     EVENTS,
@@ -32,12 +34,10 @@ from penstock_operator.cluster.cluster_api import (
     uid_of,
 )
 from penstock_operator.cluster.main import EXIT_LEASE_LOST, EXIT_STOPPED, Replica, Surroundings
-from penstock_operator.cluster.memory_cluster import MemoryCluster
-from penstock_operator.cluster.mirror import WATCHED
-from penstock_operator.cluster.names import COMPONENT_WORKER, LABEL_COMPONENT
 from penstock_operator.cluster.reconcile import Reconciler
-from running import run
-from store_fixtures import RedisBackend
+from penstock_simulation.twins.memory_cluster import MemoryCluster
+from processes.free_ports import free_port
+from worlds.operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, operator_config, topology
 
 pytestmark = pytest.mark.integration
 

@@ -16,10 +16,10 @@ import pytest
 import redis
 
 import penstock_operator
+from backends.store_fixtures import private_store
 from penstock.store.port import Create, StoreDiskFull, StoreUnreachable
-from penstock.store.redis_store import RedisStore
-from penstock_operator.local.private_store import PrivateStore, PrivateStoreError, find_server
-from store_fixtures import private_store
+from penstock.store.redis.store import RedisStore
+from penstock_operator.local.store.private_store import PrivateStore, PrivateStoreError, find_server
 
 pytestmark = pytest.mark.integration
 
@@ -127,7 +127,7 @@ def test_the_store_is_killed_with_the_process_that_started_it(tmp_path: Path) ->
     root = str(Path(penstock_operator.__file__).parent.parent)
     program = (
         "import sys, threading; from pathlib import Path\n"
-        "from penstock_operator.local.private_store import PrivateStore\n"
+        "from penstock_operator.local.store.private_store import PrivateStore\n"
         "store = PrivateStore(Path(sys.argv[1]), 'Process')\n"
         "starter = threading.Thread(target=store.start); starter.start(); starter.join()\n"
         "print(store.pid, flush=True); sys.stdin.read()\n"

@@ -17,11 +17,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gap_meter import GapMeter
-from live_processes import command_line, is_child_of, is_sentinel, left_running, process_tree, runs_program
-from run_harness import Run, assert_counted_exactly_once, wait_for, write_texts
+from house import ROOT
+from processes.gap_meter import GapMeter
+from processes.live_processes import (
+    command_line,
+    is_child_of,
+    is_sentinel,
+    left_running,
+    process_tree,
+    runs_program,
+)
+from processes.run_harness import Run, assert_counted_exactly_once, wait_for, write_texts
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+EXAMPLE = ROOT / "examples" / "word-count"
 NOTICED_S = 10.0
 """A death is noticed at once; the rest is what a busy machine takes to tell."""
 

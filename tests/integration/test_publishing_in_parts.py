@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from penstock.store.keys import Keys
-from penstock.store.moves import Depart, Freeze, Move, Precopy
+from penstock.store.moving.calls import Depart, Freeze, Move, Precopy
 from penstock.store.port import (
     Answer,
     Assignment,
@@ -30,11 +30,11 @@ from penstock.store.port import (
     Tasks,
     Weigh,
 )
-from penstock.store.redis_calls import RedisCalls
-from penstock.store.redis_store import RedisStore
-from penstock.store.wire import Wire
-from penstock_operator.local.private_store import PrivateStore
-from store_scenario import SMALL, Scene, incarnation
+from penstock.store.redis.calls import RedisCalls
+from penstock.store.redis.connection import Wire
+from penstock.store.redis.store import RedisStore
+from penstock_operator.local.store.private_store import PrivateStore
+from scenes.store_scenario import SMALL, Scene, incarnation
 
 pytestmark = pytest.mark.integration
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
+from backends.store_fixtures import RedisBackend
 from penstock.errors import PermanentError
 from penstock.store.keys import STORE, TOPOLOGIES, Keys
 from penstock.store.port import (
@@ -36,12 +37,11 @@ from penstock.store.port import (
     WaitReady,
     Wake,
 )
-from penstock.store.redis_calls import PROTOCOL_VERSION
-from penstock.store.redis_store import RedisStore, function_library, load_functions
-from penstock.store.wire import PASSWORD_FILE, ServerError
-from penstock_operator.local.private_store import PrivateStore
-from store_fixtures import RedisBackend
-from store_scenario import SHARDS, SMALL, Scene, incarnation, out
+from penstock.store.redis.calls import PROTOCOL_VERSION
+from penstock.store.redis.connection import PASSWORD_FILE, ServerError
+from penstock.store.redis.store import RedisStore, function_library, load_functions
+from penstock_operator.local.store.private_store import PrivateStore
+from scenes.store_scenario import SHARDS, SMALL, Scene, incarnation, out
 
 pytestmark = pytest.mark.integration
 

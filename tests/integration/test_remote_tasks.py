@@ -13,11 +13,12 @@ import psutil
 import pytest
 import yaml
 
-from live_processes import command_line, process_tree
+from house import ROOT
 from penstock.api.spark_worker_launch import spark_secret
 from penstock.metrics.rows import TaskRow
 from penstock.store.port import Answer, Publish, Tasks
-from run_harness import (
+from processes.live_processes import command_line, process_tree
+from processes.run_harness import (
     Run,
     assert_counted_exactly_once,
     kill_with_records_waiting,
@@ -25,7 +26,7 @@ from run_harness import (
     write_texts,
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+EXAMPLE = ROOT / "examples" / "word-count"
 PLACE = "SPARK_EXECUTOR_ATTRIBUTE_PENSTOCK_PLACE"
 SHARDS = 64
 LINES = 2_500

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from penstock.dataflow.plan import Fanout, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.port import Bounds, Owner
-from penstock_worker.resident_tasks import ResidentTasks
-from penstock_worker.spark_places import OnlyHome
-from penstock_worker.task_launch import TaskLaunch
+from penstock_worker.spark.places import OnlyHome
+from penstock_worker.spark.resident_tasks import ResidentTasks
+from penstock_worker.task.launch import TaskLaunch
 
 pytestmark = pytest.mark.integration
 

@@ -23,18 +23,18 @@ from pyspark import cloudpickle
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
+from backends.store_backends import MemoryBackend
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.schema import Schema
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds
-from penstock_worker.keyed_stage import key_getter
-from penstock_worker.rows import OutputShape, RowMismatch, RowReader
-from penstock_worker.spark_types import struct_type
+from penstock_worker.stages.keyed_stage import key_getter
+from penstock_worker.stages.steps import routing_keys
 from penstock_worker.state.cache import StateCache
-from penstock_worker.steps import routing_keys
-from penstock_worker.user_code import ProcessorRunner
-from store_backends import MemoryBackend
-from store_scenario import Scene
+from penstock_worker.user_code.running import ProcessorRunner
+from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader
+from penstock_worker.values.spark_types import struct_type
+from scenes.store_scenario import Scene
 
 pytestmark = pytest.mark.integration
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from fleet_harness import eventually
-from live_processes import left_running
-from run_processes import Commands, running_in
-from stand_in_run import expected_names
-from stand_in_workers import PROCESS_RECORDS
+from backends.fleet_harness import eventually
+from processes.live_processes import left_running
+from processes.run_processes import Commands, running_in
+from processes.stand_in_run import expected_names
+from processes.stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 EXPECTED = expected_names(PROCESS_RECORDS)

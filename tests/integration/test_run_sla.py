@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from run_harness import Run, read_rows, wait_for
+from house import ROOT
+from processes.run_harness import Run, read_rows, wait_for
 
-BENCH = Path(__file__).parents[2] / "bench"
+BENCH = ROOT / "bench"
 RECORDS = 3_600
 RATE_PER_S = 300
 """One task serves 200 a second: each record waits 5 ms."""

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from live_processes import process_tree
-from run_harness import Run, kill_with_records_waiting, tasks_held, wait_for
+from house import ROOT
+from processes.live_processes import process_tree
+from processes.run_harness import Run, kill_with_records_waiting, tasks_held, wait_for
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "stock-exchange"
+EXAMPLE = ROOT / "examples" / "stock-exchange"
 SHARDS = 64
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

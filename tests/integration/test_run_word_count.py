@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from live_processes import left_running, process_tree
+from house import ROOT
 from penstock.metrics.rows import TaskRow
-from run_harness import (
+from processes.live_processes import left_running, process_tree
+from processes.run_harness import (
     Run,
     assert_counted_exactly_once,
     assert_figures_are_right,
@@ -24,7 +25,7 @@ from run_harness import (
     write_texts,
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+EXAMPLE = ROOT / "examples" / "word-count"
 SHARDS = 64
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]

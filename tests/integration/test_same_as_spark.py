@@ -28,6 +28,8 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
+from backends.store_fixtures import RedisBackend
+from house import ROOT
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.dataflow.ddl import parse_schema
@@ -36,19 +38,18 @@ from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds
-from penstock_worker.keyed_stage import key_getter
-from penstock_worker.rows import OutputShape, RowReader
-from penstock_worker.spark_types import struct_type
+from penstock_worker.stages.keyed_stage import key_getter
+from penstock_worker.stages.steps import routing_keys
 from penstock_worker.state.cache import StateCache
-from penstock_worker.steps import routing_keys
-from penstock_worker.user_code import ProcessorRunner
-from run_harness import Run, read_rows
-from store_fixtures import RedisBackend
-from store_scenario import Scene
+from penstock_worker.user_code.running import ProcessorRunner
+from penstock_worker.values.rows import OutputShape, RowReader
+from penstock_worker.values.spark_types import struct_type
+from processes.run_harness import Run, read_rows
+from scenes.store_scenario import Scene
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = Path(__file__).parents[2] / "examples" / "processors"
+EXAMPLES = ROOT / "examples" / "processors"
 WORD_COUNT = EXAMPLES.parent / "word-count"
 ZIPF_CALCULATOR = EXAMPLES.parent / "zipf-calculator"
 SHARDS = ("mid/0", "mid/1")

@@ -14,8 +14,8 @@ from pyspark.sql.functions import col, struct, to_json
 
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.json_rows import JsonRows
-from penstock_worker.rows import OutputShape
-from penstock_worker.spark_types import struct_type
+from penstock_worker.values.rows import OutputShape
+from penstock_worker.values.spark_types import struct_type
 
 pytestmark = pytest.mark.integration
 

@@ -10,16 +10,16 @@ from statistics import median
 
 import pytest
 
-from move_scene import MoveScene
+from backends.store_backends import StoreMeanwhile
+from backends.store_fixtures import RedisBackend
 from penstock.store.keys import Keys
-from penstock.store.move_progress import MoveStep
-from penstock.store.mover import move_once
-from penstock.store.moves import Chunk, Export, Installed, Thaw
+from penstock.store.moving.calls import Chunk, Export, Installed, Thaw
+from penstock.store.moving.mover import move_once
+from penstock.store.moving.progress import MoveStep
 from penstock.store.port import Answer, Bounds, StateSnapshot, StateWrite, StoreUnreachable, TimerWrite
-from penstock.store.redis_calls import PROTOCOL_VERSION
-from store_backends import StoreMeanwhile
-from store_fixtures import RedisBackend
-from store_scenario import out
+from penstock.store.redis.calls import PROTOCOL_VERSION
+from scenes.move_scene import MoveScene
+from scenes.store_scenario import out
 
 _SERVER_TIME_US_MAX = 20_000
 """Four times what a call may take on a quiet machine. The median counts: others use the machine too."""

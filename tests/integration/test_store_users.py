@@ -50,11 +50,11 @@ from penstock.store.port import (
     WaitReady,
     Wake,
 )
-from penstock.store.redis_calls import RedisCalls
-from penstock.store.redis_store import RedisStore, function_library, load_functions
-from penstock.store.wire import PASSWORD_FILE
-from penstock_operator.local.private_store import find_server
-from store_scenario import SMALL, Scene, incarnation, out
+from penstock.store.redis.calls import RedisCalls
+from penstock.store.redis.connection import PASSWORD_FILE
+from penstock.store.redis.store import RedisStore, function_library, load_functions
+from penstock_operator.local.store.private_store import find_server
+from scenes.store_scenario import SMALL, Scene, incarnation, out
 
 pytestmark = pytest.mark.integration
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from house import ROOT
 from penstock_operator.cli import EXIT_INVALID, main
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+EXAMPLE = ROOT / "examples" / "word-count"
 
 pytestmark = pytest.mark.integration
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-import cluster_objects as objects
-from cluster_backends import KUBECONFIG, KubernetesBackend
-from penstock_operator.cluster.cluster_api import PODS, TOPOLOGIES, Kind, Object, name_of, uid_of
-from penstock_operator.cluster.mirror import Mirror
-from penstock_operator.cluster.watches import Watches
-from running import run
+from backends.cluster_backends import KUBECONFIG, KubernetesBackend
+from clocks.running import run
+from penstock_operator.cluster.kubernetes_api.mirror import Mirror
+from penstock_operator.cluster.kubernetes_api.port import PODS, TOPOLOGIES, Kind, Object, name_of, uid_of
+from penstock_operator.cluster.kubernetes_api.watches import Watches
+from worlds import cluster_objects as objects
 
 pytestmark = [
     pytest.mark.integration,

@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from free_ports import free_port
+from backends.store_fixtures import private_store
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import PartitionsRow, TaskRow, WorkerRow, unpack
 from penstock.store.port import Answer, Create, Publish, ReadMetrics
-from penstock.store.redis_store import RedisStore
-from penstock_operator.local.plan_outline import is_source
-from run_harness import read_rows, wait_for, write_texts
-from store_fixtures import private_store
+from penstock.store.redis.store import RedisStore
+from penstock_operator.local.showing.plan_outline import is_source
+from processes.free_ports import free_port
+from processes.run_harness import read_rows, wait_for, write_texts
 
 pytestmark = pytest.mark.integration
 

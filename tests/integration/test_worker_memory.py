@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_operator.local.worker_memory import keep_within
+from penstock_operator.local.processes.worker_memory import keep_within
 
 pytestmark = pytest.mark.integration
 

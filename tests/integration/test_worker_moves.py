@@ -19,16 +19,17 @@ import psutil
 import pytest
 from bench.two_nodes import Nodes
 
-from kill_scene import let_pass
-from live_processes import process_tree
+from house import ROOT
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.schedule.record import ExecutorPlace
 from penstock.store.port import ReadMetrics
-from run_harness import read_rows, wait_for, write_texts
+from processes.live_processes import process_tree
+from processes.run_harness import read_rows, wait_for, write_texts
+from scenes.kill_scene import let_pass
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "word-count"
+EXAMPLE = ROOT / "examples" / "word-count"
 SHARDS = 8
 LINES_PER_S = 100
 LONGER_THAN_THE_DELAYED_KILL_S = 3.0

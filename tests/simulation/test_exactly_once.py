@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from penstock.simulation.protocol.node import CALM
-from penstock.simulation.protocol.world import Outcome, Parts, World, simulate
-from penstock.store.memory_store import MemoryStore
+from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Answer, Claimed, Commit, Fetched, Request
-from planted_bugs import BUGS
+from penstock_simulation.protocol.node import CALM
+from penstock_simulation.protocol.world import Outcome, Parts, World, simulate
+from planted.planted_bugs import BUGS
 
 KEPT_SEEDS = Path(__file__).with_name("kept_seeds.txt")
 """Lines of kind and seed: seeds that failed once, or that show a bug which few others show."""

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster_world import World, manifest
-from penstock_operator.cluster.actions import CreatePod, DeletePod
-from penstock_operator.cluster.observed import Observed
-from sla_world import SlaWorld, latency_sla
+from penstock_operator.cluster.decisions.actions import CreatePod, DeletePod
+from penstock_operator.cluster.observing.observed import Observed
+from worlds.cluster_world import World, manifest
+from worlds.sla_world import SlaWorld, latency_sla
 
 pods = st.integers(0, 5)
 nodes = st.sampled_from(["node-a", "node-b", "node-c"])

@@ -19,14 +19,14 @@ from penstock.api.load import load_topology
 from penstock.api.worker_launch import WorkerLaunch, launch_from
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
-from penstock.store.redis_store import RedisStore
+from penstock.store.redis.store import RedisStore
 from penstock_worker.clock import SystemClock
-from penstock_worker.control_watch import ControlWatch
-from penstock_worker.main_process import MainProcess, Replaced
-from penstock_worker.prometheus import WorkerCollector, serve
-from penstock_worker.source_announcer import SourceAnnouncer
-from penstock_worker.spark_environment import prepare
-from penstock_worker.vitals import Vitals
+from penstock_worker.main_process.control_watch import ControlWatch
+from penstock_worker.main_process.loop import MainProcess, Replaced
+from penstock_worker.main_process.prometheus import WorkerCollector, serve
+from penstock_worker.main_process.source_announcer import SourceAnnouncer
+from penstock_worker.main_process.vitals import Vitals
+from penstock_worker.spark.environment import prepare
 
 _LOG = logging.getLogger("penstock_worker")
 _ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - kubelet and Prometheus come from outside of the pod
@@ -73,10 +73,10 @@ def _run(launch: WorkerLaunch) -> int:
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
     # Spark takes seconds to import and start: what can fail has failed before.
-    from penstock_worker.jvm_watch import JvmWatch, end_at_once
-    from penstock_worker.resident_tasks import MemoryLimit, ResidentTasks
-    from penstock_worker.spark_session import start_session
-    from penstock_worker.task_ends import TaskEnds
+    from penstock_worker.spark.jvm_watch import JvmWatch, end_at_once
+    from penstock_worker.spark.resident_tasks import MemoryLimit, ResidentTasks
+    from penstock_worker.spark.session import start_session
+    from penstock_worker.spark.task_ends import TaskEnds
 
     announcer = _announcer(launch, plan, clock)
     if announcer is not None:

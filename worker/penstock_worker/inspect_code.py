@@ -3,8 +3,8 @@
 Imports the code that a manifest names and calls each processor's `init` with a handle that only notes
 what is asked of it, without a JVM. Prints an `InspectedCode` as JSON; whatever the code itself prints
 goes to stderr. Exit code 0, also with faults; 1 when the manifest cannot be read. Neighbours:
-`penstock.api.load` checks the manifest itself, `handle_use` reads the source of processors, `user_code` and
-`state.handle` refuse the same at run time.
+`penstock.api.load` checks the manifest itself, `handle_use` reads the source of processors,
+`user_code.running` and `state.handle` refuse the same at run time.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
 from penstock.errors import PenstockError
-from penstock_worker.handle_use import handle_calls, mentions, works_on_pandas
 from penstock_worker.state.declared import words
 from penstock_worker.state.handle import TaskHandle, not_yet
-from penstock_worker.user_code import UserCodeMissing, load_attribute, load_module, users_traceback
+from penstock_worker.user_code.handle_use import handle_calls, mentions, works_on_pandas
+from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
 """Calls on a handle that come with rows."""

@@ -3,7 +3,7 @@
 What rows come to is known only once user code has run on them. A part that came out too large for one commit
 is committed in several (`large_commit`), and the next parts have fewer rows; one that grows beyond what a
 task should hold is given up in the middle, and worked on anew with fewer rows. Neighbours: `keyed_stage` and
-`source_stage` ask here, `user_code`, `steps` and `state.cache` count what is held.
+`source_stage` ask here, `user_code.running`, `steps` and `state.cache` count what is held.
 """
 
 from __future__ import annotations

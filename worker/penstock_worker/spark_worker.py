@@ -1,7 +1,7 @@
 """`python -m penstock_worker.spark_worker [LAUNCH.json]`: a Spark worker for the remote tasks of one worker.
 
 It becomes Spark's own process: joins that worker's master, and starts the executor in which the tasks run.
-When the master is gone for good it ends. Neighbours: `spark_cluster` is the other end, `spark_places` sends
+When the master is gone for good it ends. Neighbours: `spark.cluster` is the other end, `spark.places` sends
 tasks here.
 """
 
@@ -17,14 +17,14 @@ import pyspark
 
 from penstock.api.spark_worker_launch import SparkWorkerLaunch, spark_secret, spark_worker_launch_from
 from penstock.errors import PenstockError
-from penstock_worker.spark_cluster import WORKER_MEMORY_MIB, network_settings
-from penstock_worker.spark_environment import (
+from penstock_worker.spark.cluster import WORKER_MEMORY_MIB, network_settings
+from penstock_worker.spark.environment import (
     JVM_OPTIONS,
     nameless_user_options,
     prepare,
     scratch_folder,
 )
-from penstock_worker.spark_places import ENV_PLACE
+from penstock_worker.spark.places import ENV_PLACE
 
 SLOTS = 4096
 """A slot is no core: how many tasks run here the schedule says."""

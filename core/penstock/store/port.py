@@ -1,6 +1,6 @@
 """The node store's port: the calls of the protocol as values, and what they answer.
 
-Two adapters keep this contract: `redis_store` (Redis Functions) and `memory_store` (the twin
+Two adapters keep this contract: `redis.store` (Redis Functions) and `memory.store` (the twin
 that the simulation runs on). `tests/contract` runs one suite on both. Neighbours: `keys`
 names what is stored where, `codec` packs rows into entries, `ownership` turns a task's work into
 these calls, `sender` delivers outboxes between stores.

@@ -3,7 +3,7 @@
 What has to move is found out by `store_side` in each of its turns, and forgotten here without harm: a move's
 step stands in the stores. Each thread takes one shard as far as it goes, then the next; one that cannot go on
 comes again later. When that lasts the shard is let go until it can: its owner works, and what it changes is
-not noted for ever. Neighbours: `core/penstock/store/mover.py` makes the steps.
+not noted for ever. Neighbours: `core/penstock/store/moving/mover.py` makes the steps.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import PenstockError
-from penstock.store.move_progress import MoveObstacle, MoveProgress, MoveStep
-from penstock.store.mover import MoveKind, StoreOf, go_back_once, let_go_once, move_once, tidy_once
+from penstock.store.moving.mover import MoveKind, StoreOf, go_back_once, let_go_once, move_once, tidy_once
+from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
 from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.copy_pace import CopyPace
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults

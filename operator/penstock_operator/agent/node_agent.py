@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from penstock.errors import PenstockError
 from penstock.schedule.record import AppliedPlace
 from penstock.store.port import NodeStore
-from penstock.store.redis_store import RedisStore
+from penstock.store.redis.store import RedisStore
 from penstock_operator.agent import decisions
 from penstock_operator.agent.delivery import TopologyDelivery
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.store.keys import SCHEDULES
 from penstock.store.port import StoreUnreachable
-from penstock.store.wire import ServerError, Wire, translate
+from penstock.store.redis.connection import ServerError, Wire, translate
 from penstock_operator.agent.schedule_feed import Object
 
 _TIMEOUT_S = 5.0

@@ -1,6 +1,6 @@
 """This node's redis-server as the agent looks after it: started anew? library, settings, the store's opening.
 
-Works on one connection of the keeper's thread. Neighbours: `store_keeper` decides when, `redis_store` and
+Works on one connection of the keeper's thread. Neighbours: `store_keeper` decides when, `redis.store` and
 `wire` are what it speaks through.
 """
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from penstock.errors import PermanentError
 from penstock.store.port import OpenStore
-from penstock.store.redis_store import RedisStore, function_library, load_functions
-from penstock.store.wire import ServerError, Wire, translate
+from penstock.store.redis.connection import ServerError, Wire, translate
+from penstock.store.redis.store import RedisStore, function_library, load_functions
 
 _TIMEOUT_S = 5.0
 _LIBRARY = b"penstock"

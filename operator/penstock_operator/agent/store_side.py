@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.errors import PenstockError
 from penstock.schedule.record import AppliedPlace
-from penstock.store.mover import MoveKind, moves_due
+from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
     Answer,
     Create,

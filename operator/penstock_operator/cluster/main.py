@@ -27,22 +27,22 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError
 from penstock.store.node_clock import SteadyClock
 from penstock.store.port import NodeStore
-from penstock.store.redis_store import RedisStore
-from penstock_operator.cluster.cluster_api import (
+from penstock.store.redis.store import RedisStore
+from penstock_operator.cluster.carrying_out.health import Health, serve
+from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.kubernetes_api.client import connect
+from penstock_operator.cluster.kubernetes_api.fenced import FencedCluster
+from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost
+from penstock_operator.cluster.kubernetes_api.port import (
     LATENCY_SLAS,
     SCHEDULES,
     TOPOLOGIES,
     ClusterApi,
     KindUnknown,
 )
-from penstock_operator.cluster.fenced_cluster import FencedCluster
-from penstock_operator.cluster.health import Health, serve
-from penstock_operator.cluster.kubernetes_cluster import connect
-from penstock_operator.cluster.lease import Elector, LeaseLost
-from penstock_operator.cluster.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.kubernetes_api.watches import Watches
+from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Clocks, Leadership, Readers, Reconciler
-from penstock_operator.cluster.store_reader import OpenStoreClient, StoreReader
-from penstock_operator.cluster.watches import Watches
 
 _LOG = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
 
 
 def _open_store(address: str, topology_uid: str) -> NodeStore:
-    """The password comes from the file that the environment names (`penstock.store.wire`)."""
+    """The password comes from the file that the environment names (`penstock.store.redis.connection`)."""
     return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid)
 
 

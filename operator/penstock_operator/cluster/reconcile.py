@@ -20,9 +20,20 @@ from datetime import UTC, datetime
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError, SkipTickError
 from penstock.schedule.record import StorePlace
-from penstock_operator.cluster.actions import Decision, Event, StoresDecision
-from penstock_operator.cluster.apply import Applier
-from penstock_operator.cluster.cluster_api import (
+from penstock_operator.cluster.carrying_out.apply import Applier
+from penstock_operator.cluster.carrying_out.events import event_object
+from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatusWriter
+from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
+from penstock_operator.cluster.decisions.actions import Decision, Event, StoresDecision
+from penstock_operator.cluster.decisions.decide import decide
+from penstock_operator.cluster.decisions.identity import state_identity
+from penstock_operator.cluster.decisions.remembered import Memory
+from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
+from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
+from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name
+from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     EVENTS,
@@ -37,22 +48,14 @@ from penstock_operator.cluster.cluster_api import (
     name_of,
     uid_of,
 )
-from penstock_operator.cluster.cluster_picture import ClusterPicture, TopologyLook, code_map
-from penstock_operator.cluster.core_budget import CoreBudget
-from penstock_operator.cluster.decide import decide
-from penstock_operator.cluster.events import event_object
-from penstock_operator.cluster.identity import state_identity
-from penstock_operator.cluster.lease import LeaseLost
-from penstock_operator.cluster.memory import Memory
-from penstock_operator.cluster.mirror import WATCHED, Mirror
-from penstock_operator.cluster.names import disruption_budget_name
-from penstock_operator.cluster.node_stores import decide_stores
-from penstock_operator.cluster.observe import (
+from penstock_operator.cluster.observing.cluster_picture import ClusterPicture, TopologyLook, code_map
+from penstock_operator.cluster.observing.core_budget import CoreBudget
+from penstock_operator.cluster.observing.observe import (
     disruption_budget_min,
     is_of,
     is_store,
 )
-from penstock_operator.cluster.observed import (
+from penstock_operator.cluster.observing.observed import (
     Need,
     Observed,
     ObservedSchedule,
@@ -61,14 +64,11 @@ from penstock_operator.cluster.observed import (
     SlaGrip,
     StoreReading,
 )
-from penstock_operator.cluster.operator_metrics import OperatorMetrics
-from penstock_operator.cluster.schedule_status import ScheduleStatusWriter
-from penstock_operator.cluster.sla_ground import SlaGround
-from penstock_operator.cluster.sla_keeper import SlaKeeper, SlaScene, SlaTools
-from penstock_operator.cluster.sla_objects import ObservedSla, observe_sla, topology_of
-from penstock_operator.cluster.store_reader import StoreReader
-from penstock_operator.cluster.store_renewal import RenewalMemory, as_cordoned, decide_renewal
-from penstock_operator.cluster.topology_status import StatusWriter
+from penstock_operator.cluster.observing.store_reader import StoreReader
+from penstock_operator.cluster.sla.keeper import SlaKeeper, SlaScene, SlaTools
+from penstock_operator.cluster.sla.objects import ObservedSla, observe_sla, topology_of
+from penstock_operator.cluster.stores.node_stores import decide_stores
+from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 `helm uninstall` knows the chart's own objects only. Topologies, and what the operator made for them, would
 stay with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator
 must be gone first, or it makes node stores anew. What is still ending when the time is over ends by itself.
-Neighbours: `cluster_api` is the way to Kubernetes, `names` has the labels; the chart's hook runs
+Neighbours: `kubernetes_api.port` is the way to Kubernetes, `names` has the labels; the chart's hook runs
 `penstock uninstall`.
 """
 
@@ -13,7 +13,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.errors import PermanentError
-from penstock_operator.cluster.cluster_api import (
+from penstock_operator.cluster.kubernetes_api.names import (
+    COMPONENT_SPARK_WORKER,
+    COMPONENT_STORE,
+    COMPONENT_WORKER,
+    LABEL_COMPONENT,
+    LABEL_MANAGED_BY,
+    LABEL_NAME,
+    MANAGER,
+)
+from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     LEASES,
@@ -29,15 +38,6 @@ from penstock_operator.cluster.cluster_api import (
     Object,
     name_of,
     uid_of,
-)
-from penstock_operator.cluster.names import (
-    COMPONENT_SPARK_WORKER,
-    COMPONENT_STORE,
-    COMPONENT_WORKER,
-    LABEL_COMPONENT,
-    LABEL_MANAGED_BY,
-    LABEL_NAME,
-    MANAGER,
 )
 
 LATENCY_SLAS = Kind("penstock.dev/v1alpha1", "LatencySLA", "latencyslas")

@@ -32,18 +32,7 @@ from penstock.store.port import (
 )
 from penstock.store.publishing import to_publish
 from penstock_operator.fleet import Fleet, WorkerNotStartedError, WorkerState
-from penstock_operator.local.console_delivery import ConsoleDelivery
-from penstock_operator.local.grown_files import GrownFiles
-from penstock_operator.local.memory_watch import MemoryWatch
-from penstock_operator.local.plan_outline import console_targets, is_source, outline
-from penstock_operator.local.progress import (
-    OperatorProgress,
-    Placement,
-    ProgressReader,
-    Reading,
-    task_and_worker_rows,
-    unknown,
-)
+from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.run_decisions import (
     adopt,
     begin,
@@ -54,7 +43,6 @@ from penstock_operator.local.run_decisions import (
     want_worker,
     warm_workers,
 )
-from penstock_operator.local.run_output import DISK_FULL, RunOutput
 from penstock_operator.local.run_state import (
     Action,
     Backlog,
@@ -70,8 +58,20 @@ from penstock_operator.local.run_state import (
     StopWorker,
     WorkerCare,
 )
-from penstock_operator.local.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.local.run_summary import RunSummary
+from penstock_operator.local.showing.console_delivery import ConsoleDelivery
+from penstock_operator.local.showing.plan_outline import console_targets, is_source, outline
+from penstock_operator.local.showing.progress import (
+    OperatorProgress,
+    Placement,
+    ProgressReader,
+    Reading,
+    task_and_worker_rows,
+    unknown,
+)
+from penstock_operator.local.showing.run_output import DISK_FULL, RunOutput
+from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
+from penstock_operator.local.showing.run_summary import RunSummary
+from penstock_operator.local.store.memory_watch import MemoryWatch
 from penstock_operator.sla.loop import SlaLoop
 from penstock_operator.sla.turn import SlaLook
 

@@ -24,7 +24,7 @@ from penstock.schedule.placement import (
 )
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import WorkerState
-from penstock_operator.local.plan_outline import is_source
+from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
 from penstock_operator.local.run_publishing import publish_changed, publish_first
 from penstock_operator.local.run_state import (
     Action,
@@ -39,7 +39,7 @@ from penstock_operator.local.run_state import (
     WorkerCare,
     worker_uid,
 )
-from penstock_operator.local.spark_worker_care import keep_spark_workers
+from penstock_operator.local.showing.plan_outline import is_source
 
 RESTART_DELAYS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)
 """Before the first, second, ... start after deaths that came one upon the other."""

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from penstock.control.remote_tasks import Remote, Room, place_remote, with_remote
 from penstock.schedule.record import OperatorSchedule
+from penstock_operator.local.processes.spark_worker_care import BESIDE
 from penstock_operator.local.run_state import Action, PublishSchedules, RunState
-from penstock_operator.local.spark_worker_care import BESIDE
 
 
 def publish_first(state: RunState) -> tuple[RunState, list[Action]]:

@@ -27,18 +27,11 @@ from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
-from penstock.store.redis_store import RedisStore
-from penstock_operator import quantities
-from penstock_operator.local.decision_log import DecisionLog
-from penstock_operator.local.grown_files import GrownFiles
-from penstock_operator.local.kept_store import KeptStore
-from penstock_operator.local.local_fleet import LocalFleet, worker_command
-from penstock_operator.local.local_run import LocalRun
-from penstock_operator.local.marked_processes import MARK
-from penstock_operator.local.plan_outline import is_source, sink_files
-from penstock_operator.local.private_store import PrivateStore
-from penstock_operator.local.run_output import RunOutput
-from penstock_operator.local.run_record import (
+from penstock.store.redis.store import RedisStore
+from penstock_operator import figure_words
+from penstock_operator.local.kept.decision_log import DecisionLog
+from penstock_operator.local.kept.grown_files import GrownFiles
+from penstock_operator.local.kept.run_record import (
     FORMAT,
     RunRecord,
     Start,
@@ -47,6 +40,13 @@ from penstock_operator.local.run_record import (
     check_state,
     decide_start,
 )
+from penstock_operator.local.kept.sink_folders import SinkFolders
+from penstock_operator.local.kept.topology_identity import identity_of
+from penstock_operator.local.local_run import LocalRun
+from penstock_operator.local.processes.fleet import LocalFleet, worker_command
+from penstock_operator.local.processes.marked_processes import MARK
+from penstock_operator.local.processes.sentinel import Sentinel
+from penstock_operator.local.processes.spark_worker_care import BESIDE
 from penstock_operator.local.run_state import (
     Result,
     RunState,
@@ -55,13 +55,13 @@ from penstock_operator.local.run_state import (
     WorkerCare,
     worker_uid,
 )
-from penstock_operator.local.run_summary import RunSummary
-from penstock_operator.local.sentinel import Sentinel
-from penstock_operator.local.sink_folders import SinkFolders
-from penstock_operator.local.sla_picture import draw
-from penstock_operator.local.spark_worker_care import BESIDE
+from penstock_operator.local.showing.plan_outline import is_source, sink_files
+from penstock_operator.local.showing.run_output import RunOutput
+from penstock_operator.local.showing.run_summary import RunSummary
+from penstock_operator.local.showing.sla_picture import draw
+from penstock_operator.local.store.kept_store import KeptStore
+from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
-from penstock_operator.local.topology_identity import identity_of
 from penstock_operator.sla.loop import SlaLoop
 from penstock_operator.sla.policies import has_single_tasks, policy_of
 from penstock_operator.sla.status import SlaSummary
@@ -395,8 +395,8 @@ def _promised(promise: Promise) -> str:
     bound, window = promise.latency_us / 1000, promise.window_us / 1000
     dry = "; a dry run: nothing is moved" if promise.dry_run else ""
     return (
-        f"{promise.name}: {about} is to stay within {quantities.latency(bound)} over any "
-        f"{quantities.latency(window)}, by {promise.policy}{dry}"
+        f"{promise.name}: {about} is to stay within {figure_words.latency(bound)} over any "
+        f"{figure_words.latency(window)}, by {promise.policy}{dry}"
     )
 
 
@@ -420,7 +420,7 @@ def _beginning(
             read = sum(measured[name].completed_rows for stage in sources for name in record.shards[stage])
             waiting = sum(known.inbox_entries + known.outbox_entries for known in measured.values())
             return (
-                f"resumes run {record.runs - 1} of {record.created}: {quantities.count(read)} records were "
+                f"resumes run {record.runs - 1} of {record.created}: {figure_words.count(read)} records were "
                 f"read, {waiting} entries wait; --fresh would start anew"
             )
 

@@ -6,13 +6,13 @@ Neighbours: `decision_record` has the figures; `penstock explain` and the status
 from __future__ import annotations
 
 from penstock.control.wording import counted, help_words
-from penstock_operator import quantities
+from penstock_operator import figure_words
 from penstock_operator.sla.decision_record import Brought, DecisionRecord, Expected
 
 
 def latency_words(latency_us: float | None) -> str:
     """Of microseconds."""
-    return quantities.latency(None if latency_us is None else latency_us / 1000)
+    return figure_words.latency(None if latency_us is None else latency_us / 1000)
 
 
 def predicted_words(record: DecisionRecord) -> str:
@@ -35,7 +35,7 @@ def _expected(expected: Expected) -> str:
 def brought_words(brought: Brought) -> str:
     """ "done in 310 ms; 140 ms before, 120 ms in the window after it, with 2 tasks; 25.0 ms was promised: no
     help"."""
-    took = f"done in {quantities.latency(brought.took_us / 1000)}"
+    took = f"done in {figure_words.latency(brought.took_us / 1000)}"
     if brought.stuck:
         return f"stuck: {brought.stuck}"
     if brought.latency_us is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from penstock_operator import quantities
+from penstock_operator import figure_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +77,13 @@ class SlaSummary:
 
 def share(value: float | None) -> str:
     """0.98123 -> "98.1%"."""
-    return quantities.UNKNOWN if value is None else f"{value:.1%}"
+    return figure_words.UNKNOWN if value is None else f"{value:.1%}"
 
 
 def sla_words(line: SlaLine) -> str:
     """All of a line in one: "count: 34.0 ms of 250 ms (worst shard 80.1 ms), 98.1% kept, 3 tasks"."""
-    mean, bound = quantities.latency(line.mean_ms), quantities.latency(line.bound_ms)
-    text = f"{line.about} {mean} of {bound}, worst shard {quantities.latency(line.worst_ms)}, "
+    mean, bound = figure_words.latency(line.mean_ms), figure_words.latency(line.bound_ms)
+    text = f"{line.about} {mean} of {bound}, worst shard {figure_words.latency(line.worst_ms)}, "
     text += f"{share(line.success_recent)} kept, {line.tasks} tasks"
     if line.dry_run:
         text += ", dry run"
@@ -92,8 +92,8 @@ def sla_words(line: SlaLine) -> str:
 
 def summary_words(summary: SlaSummary) -> str:
     """What an SLA came to, in a sentence."""
-    mean = quantities.UNKNOWN if summary.mean_tasks is None else f"{summary.mean_tasks:.2f}"
-    bound, window = quantities.latency(summary.bound_ms), quantities.latency(summary.window_ms)
+    mean = figure_words.UNKNOWN if summary.mean_tasks is None else f"{summary.mean_tasks:.2f}"
+    bound, window = figure_words.latency(summary.bound_ms), figure_words.latency(summary.window_ms)
     done = ", ".join(f"{number} {treatment}" for treatment, number in sorted(summary.decisions.items()))
     worst = min((s for s in summary.success_of_shards.values() if s is not None), default=None)
     verb = "would have been decided" if summary.dry_run else "decided"

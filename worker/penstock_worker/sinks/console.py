@@ -1,7 +1,7 @@
 """The console sink of a worker in a cluster: rows go to its output, a JSON line each, into the pod's log.
 
 What is committed is printed and then acknowledged: an owner that ends in between leaves it to the next one,
-who prints it again. With `penstock run` the command prints. Neighbour: `sink_delivery` knows what to write.
+who prints it again. With `penstock run` the command prints. Neighbour: `sinks.delivery` knows what to write.
 """
 
 from __future__ import annotations

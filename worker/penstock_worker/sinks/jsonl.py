@@ -11,7 +11,7 @@ completes them. Where nothing waits in the outbox, nothing is behind the positio
 else's, and are not written over. Cutting a file could take away bytes that an earlier owner has written,
 and acknowledged, in the meantime.
 
-Neighbours: `sink_delivery` knows what to write and acknowledges it; `dataflow.sink_files` names the files,
+Neighbours: `sinks.delivery` knows what to write and acknowledges it; `dataflow.sink_files` names the files,
 `dataflow.sink_folder` says whose they are, `dataflow.json_rows` makes the lines.
 """
 

@@ -2,7 +2,7 @@
 
 `TaskHandle` answers `getValueState` and its sisters with PySpark's own state objects over clients of
 ours (`clients`). What Penstock does not carry yet (time to live, timers) is refused by name. Neighbours:
-`user_code` calls the processor's `init` with it, `inspect_code` likewise before anything starts.
+`user_code.running` calls the processor's `init` with it, `inspect_code` likewise before anything starts.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pyspark.sql.types import DataType, StructType
 
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.errors import PermanentError
-from penstock_worker.spark_types import UnknownType, schema_of
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
 from penstock_worker.state.clients import Cursor, ListClient, MapClient, ValueClient
 from penstock_worker.state.shapes import StateMisuse, StateShape
+from penstock_worker.values.spark_types import UnknownType, schema_of
 
 _VALUE_EXAMPLE = "value"
 _KEY_EXAMPLE = "key"

@@ -14,10 +14,10 @@ from pyspark.sql.types import Row
 
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
-from penstock_worker.rows import list_checker, row_class
-from penstock_worker.spark_types import spark_type
 from penstock_worker.state.encoding import pack
-from penstock_worker.wire import Misfit, has_no_dict, nullable, shown, wire_type
+from penstock_worker.values.rows import list_checker, row_class
+from penstock_worker.values.spark_types import spark_type
+from penstock_worker.values.wire_values import Misfit, has_no_dict, nullable, shown, wire_type
 
 Values = tuple[Any, ...]
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock_operator.cluster.kubernetes_api.names import (
+    COMPONENT_WORKER,
+    disruption_budget_name,
+    topology_labels,
+)
 from penstock_operator.cluster.manifests.ownership import owned_by_topology
-from penstock_operator.cluster.names import COMPONENT_WORKER, disruption_budget_name, topology_labels
 
 
 def disruption_budget(topology: str, topology_uid: str, namespace: str, workers: int) -> dict[str, Any]:

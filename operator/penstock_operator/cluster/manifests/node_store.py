@@ -12,6 +12,15 @@ from typing import Any
 
 from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.operator_config import OperatorConfig
+from penstock_operator.cluster.kubernetes_api.names import (
+    ANNOTATION_TEMPLATE,
+    COMPONENT_STORE,
+    LABEL_NODE,
+    component_labels,
+    label_value,
+    short_hash,
+    store_name,
+)
 from penstock_operator.cluster.manifests.pod_parts import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -23,15 +32,6 @@ from penstock_operator.cluster.manifests.pod_parts import (
     pinned_to,
     plain_all,
     probe,
-)
-from penstock_operator.cluster.names import (
-    ANNOTATION_TEMPLATE,
-    COMPONENT_STORE,
-    LABEL_NODE,
-    component_labels,
-    label_value,
-    short_hash,
-    store_name,
 )
 
 STORE_PORT = 6379

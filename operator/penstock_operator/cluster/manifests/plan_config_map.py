@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from penstock.api.topology import Topology
+from penstock_operator.cluster.kubernetes_api.names import COMPONENT_PLAN, plan_name, topology_labels
 from penstock_operator.cluster.manifests.ownership import owned_by_topology
-from penstock_operator.cluster.names import COMPONENT_PLAN, plan_name, topology_labels
-from penstock_operator.cluster.template import workers_manifest
+from penstock_operator.cluster.manifests.template import workers_manifest
 
 TOPOLOGY_FILE = "topology.yaml"
 

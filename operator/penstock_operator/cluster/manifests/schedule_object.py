@@ -11,8 +11,7 @@ from penstock.api.document import API_VERSION, memory_bytes
 from penstock.api.schedule_object import to_spec
 from penstock.api.topology import DURABILITY_IN_CLUSTER, Topology
 from penstock.schedule.record import OperatorSchedule
-from penstock_operator.cluster.manifests.ownership import owned_by_topology
-from penstock_operator.cluster.names import (
+from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,
     COMPONENT_SCHEDULE,
     LABEL_OPERATOR,
@@ -20,6 +19,7 @@ from penstock_operator.cluster.names import (
     schedule_name,
     topology_labels,
 )
+from penstock_operator.cluster.manifests.ownership import owned_by_topology
 
 
 def schedule_object(

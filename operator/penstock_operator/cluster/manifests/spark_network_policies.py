@@ -10,10 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
-from penstock_operator.cluster.manifests.node_store import STORE_PORT
-from penstock_operator.cluster.manifests.pod_parts import Part
-from penstock_operator.cluster.manifests.spark_worker_pod import Home
-from penstock_operator.cluster.names import (
+from penstock_operator.cluster.kubernetes_api.names import (
     COMPONENT_SPARK_WORKER,
     COMPONENT_STORE,
     LABEL_COMPONENT,
@@ -24,6 +21,9 @@ from penstock_operator.cluster.names import (
     label_value,
     topology_labels,
 )
+from penstock_operator.cluster.manifests.node_store import STORE_PORT
+from penstock_operator.cluster.manifests.pod_parts import Part
+from penstock_operator.cluster.manifests.spark_worker_pod import Home
 
 
 def spark_network_policies(home: Home, topology: str, config: OperatorConfig) -> tuple[dict[str, Any], ...]:

@@ -20,15 +20,15 @@ from penstock.api.spark_worker_launch import (
     MASTER_PORT,
 )
 from penstock.api.topology import Topology
-from penstock_operator.cluster.manifests.pod_parts import field_env, plain_all
-from penstock_operator.cluster.manifests.worker_pod import KEY_FILE, WorkerPod, worker_pod
-from penstock_operator.cluster.names import (
+from penstock_operator.cluster.kubernetes_api.names import (
     COMPONENT_SPARK_WORKER,
     LABEL_COMPONENT,
     LABEL_HOME_UID,
     LABEL_OPERATOR,
     LABEL_WORKER,
 )
+from penstock_operator.cluster.manifests.pod_parts import field_env, plain_all
+from penstock_operator.cluster.manifests.worker_pod import KEY_FILE, WorkerPod, worker_pod
 
 
 @dataclass(frozen=True, slots=True)

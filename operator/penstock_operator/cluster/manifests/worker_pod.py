@@ -14,6 +14,17 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.api.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
 from penstock.api.topology import Topology
 from penstock.api.worker_launch import ENV_REMOTE_STORE_URL
+from penstock_operator.cluster.kubernetes_api.names import (
+    ANNOTATION_TEMPLATE,
+    COMPONENT_WORKER,
+    LABEL_NODE,
+    LABEL_OPERATOR,
+    LABEL_WORKER,
+    label_value,
+    plan_name,
+    store_address,
+    topology_labels,
+)
 from penstock_operator.cluster.manifests.ownership import owned_by_topology
 from penstock_operator.cluster.manifests.plan_config_map import TOPOLOGY_FILE
 from penstock_operator.cluster.manifests.pod_parts import (
@@ -27,17 +38,6 @@ from penstock_operator.cluster.manifests.pod_parts import (
     plain,
     plain_all,
     probe,
-)
-from penstock_operator.cluster.names import (
-    ANNOTATION_TEMPLATE,
-    COMPONENT_WORKER,
-    LABEL_NODE,
-    LABEL_OPERATOR,
-    LABEL_WORKER,
-    label_value,
-    plan_name,
-    store_address,
-    topology_labels,
 )
 
 CONTAINER = "worker"

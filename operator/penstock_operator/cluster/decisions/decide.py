@@ -1,0 +1,358 @@
+"""The operator's decision for one topology: from what is seen to what is done. Pure, and level-based.
+
+`decide` is asked again and again, and after any crash; it goes on from whatever it sees. Its parts are
+small modules by role; this one calls them in order: `identity` (whose state), `demand` (what is wanted),
+`turn` (one look, with all of these), `workers` (how they are), `groups` (who hosts, who is made, who goes),
+`schedule_decisions`, `verdict` (how it is), `left_to_slas`, `status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from penstock.api.document import memory_bytes
+from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.replan import Wish
+from penstock_operator.cluster.decisions.actions import (
+    ApplyConfigMap,
+    ApplyDisruptionBudget,
+    CreatePod,
+    Decision,
+    DeleteConfigMap,
+    DeletePod,
+    Event,
+    ResizePod,
+    WriteSchedule,
+)
+from penstock_operator.cluster.decisions.figures import with_sample
+from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
+from penstock_operator.cluster.decisions.left_to_slas import ground
+from penstock_operator.cluster.decisions.quota import quota_as_before
+from penstock_operator.cluster.decisions.remembered import Memory
+from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks
+from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
+from penstock_operator.cluster.decisions.turn import Turn
+from penstock_operator.cluster.decisions.verdict import verdict_of
+from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name, schedule_name
+from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
+from penstock_operator.cluster.manifests.plan_config_map import plan_config_map
+from penstock_operator.cluster.manifests.schedule_object import schedule_object
+from penstock_operator.cluster.manifests.worker_pod import WorkerPod, worker_pod
+from penstock_operator.cluster.observing.observed import Need, Observed
+from penstock_operator.cluster.workers.groups import (
+    Group,
+    Hosts,
+    NewPod,
+    choose_hosts,
+    grouped,
+    misplaced,
+    pods_to_delete,
+    pods_to_make,
+    replaced_in_place,
+)
+from penstock_operator.cluster.workers.node_room import Size
+from penstock_operator.cluster.workers.schedule_decisions import ScheduleWriter
+from penstock_operator.cluster.workers.schedule_figures import rehomed, schedule_figures
+from penstock_operator.cluster.workers.workers import Worker, WorkerState
+
+STORES_PATIENCE_S = 20.0
+"""So long the first workers wait for the stores of all nodes that could take some."""
+START_PATIENCE_S = 30.0
+"""So long ready workers wait for the others before the first schedules."""
+AT_ONCE_S = 0.25
+"""While an operator is without a task: its next record must not wait."""
+SOON_S = 1.0
+LATER_S = 2.0
+
+
+def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
+    """What to do now. `now_s` is of a monotonic clock."""
+    seen = observed.topology
+    if seen.topology is None or seen.plan is None:
+        return _held(observed, memory, "InvalidManifest", "; ".join(seen.faults) or "it cannot be read")
+    if seen.is_deleting:
+        return _held(observed, memory, "Deleting", "the Topology is being deleted")
+    state = state_identity(seen, seen.plan, observed.schedules)
+    if state.problem:
+        return _held(observed, memory, state.reason, state.problem, state.uid)
+    turn = Turn(observed, memory, now_s, seen.topology, seen.plan, state)
+    _keep_plan(turn)
+    _run_groups(turn)
+    _keep_schedule_objects(turn)
+    keep_remote_tasks(turn, partial(_written, turn))
+    _resize(turn)
+    _tidy(turn)
+    return _decision(turn)
+
+
+def _held(observed: Observed, memory: Memory, reason: str, message: str, state_uid: str = "") -> Decision:
+    """Nothing is touched: pods run on as they are."""
+    former = former_status(observed, memory.status)
+    verdict = Verdict(
+        phase="Pending",
+        ready=Finding(False, reason, message),
+        progressing=Finding(False, reason, message),
+        store_available=Finding(True, "StoresReady"),
+        metrics_unavailable=Finding(False, "MetricsRead"),
+        quota=quota_as_before(former),
+        state_uid=state_uid,
+        workers_ready=sum(pod.ready for pod in observed.pods),
+        workers_desired=len(observed.pods),
+    )
+    status = status_of(observed, verdict, {}, (), former)
+    return Decision(
+        replace(memory, status=status),
+        (),
+        status,
+        events_of(former, status),
+        next_look_s=LATER_S,
+        ground=SlaGround(held=message),
+    )
+
+
+def _keep_plan(turn: Turn) -> None:
+    """The plan's ConfigMap, and the budget that guards the workers."""
+    uid, name = turn.observed.topology.uid, turn.topology.metadata.name
+    wanted = plan_name(name, turn.template)
+    if wanted not in turn.observed.config_maps and not turn.code_missing and not turn.is_finished:
+        document = plan_config_map(turn.topology, uid, turn.config.namespace, turn.template)
+        turn.actions.append(ApplyConfigMap(wanted, document))
+    living = sum(pod.deletion_timestamp is None for pod in turn.observed.pods)
+    guarded = max(living, sum(group.pods_wanted for group in turn.groups))
+    if turn.observed.disruption_budget_min != guarded:
+        budget = disruption_budget(name, uid, turn.config.namespace, guarded)
+        turn.actions.append(ApplyDisruptionBudget(disruption_budget_name(name), budget))
+
+
+def _run_groups(turn: Turn) -> None:
+    members = grouped(turn.workers, turn.groups, _named_by_operator(turn))
+    by_operator = {group.operator: group for group in turn.groups}
+    if turn.is_finished:
+        _end_all(turn, "all input is worked off")
+        return
+    may_start = _may_start(turn, members)
+    for operator, workers in members.items():
+        _run_group(turn, by_operator[operator], workers, may_start=may_start)
+    strangers = [
+        worker
+        for worker in turn.workers
+        if worker.operator not in by_operator and not worker.executors and not worker.is_leaving
+    ]
+    for worker in strangers:
+        _delete(turn, worker, "it belongs to no part of the topology any more")
+
+
+def _named_by_operator(turn: Turn) -> dict[str, set[str]]:
+    named = {
+        operator: {executor.worker for executor in schedule.executors}
+        for operator, schedule in turn.schedules.items()
+    }
+    return {"": set().union(*named.values()), **named}
+
+
+def _run_group(turn: Turn, group: Group, workers: Sequence[Worker], *, may_start: bool) -> None:
+    size = turn.size_for(group)
+    made = pods_to_make(group, workers)
+    is_short = _make(turn, group, made)
+    has_begun = any(operator in turn.schedules for operator in turn.stages_of(group))
+    hosts = Hosts((), ())
+    if has_begun or may_start:
+        hosts = choose_hosts(
+            group,
+            workers,
+            may_change=turn.settled.may_change,
+            has_room=not is_short,
+        )
+        is_changing = _write(turn, group, hosts)
+        turn.found.is_changing |= is_changing
+        turn.found.is_handing_over |= bool(hosts.leaving)
+        if hosts.treatment and (is_changing or hosts.reason != "ScalingOut"):
+            turn.found.treatments.append((hosts.reason, hosts.treatment))
+    gone = pods_to_delete(group, workers, hosts, is_settled=turn.settled.may_change)
+    gone += misplaced(group, workers, turn.rooms, size, turn.since)
+    if is_short and turn.settled.may_change:
+        gone += replaced_in_place(hosts, turn.rooms, size)
+    for entry in gone:
+        _delete(turn, entry.worker, entry.reason)
+
+
+def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
+    """Whether the first schedules may be written: shards known, workers ready (all, or some after a
+    while)."""
+    unknown = [s.operator for s in turn.plan.stages if s.operator not in turn.wishes]
+    short = some = 0
+    for group in turn.groups:
+        able = [
+            worker
+            for worker in members[group.operator]
+            if worker.state is WorkerState.READY and not worker.must_go
+        ]
+        short += len(able) < group.hosts_wanted
+        some += bool(able)
+    if some < len(turn.groups):
+        turn.found.waits_for = "workers are starting"
+        return False
+    if unknown:
+        turn.found.waits_for = f"workers have yet to tell the partitions of {', '.join(unknown)}"
+        return False
+    if short and not turn.schedules:
+        turn.found.waits_for = "more workers are starting"
+        return turn.since.lasts_s("start") >= START_PATIENCE_S
+    return True
+
+
+def _make(turn: Turn, group: Group, pods: Sequence[NewPod]) -> bool:
+    """Create what is missing where there is room; whether something had none."""
+    if not pods or turn.code_missing:
+        return False
+    awaiting = turn.rooms.nodes_without_ready_store()
+    if not turn.observed.pods and awaiting and turn.since.lasts_s("stores") < STORES_PATIENCE_S:
+        turn.found.waits_for = f"the stores of {', '.join(awaiting)} are starting"
+        return False
+    unplaced = 0
+    last = turn.size_for(group)
+    for entry in pods:
+        size = turn.size_for(group, is_spare=entry.is_spare)
+        node = turn.rooms.place(size, entry.preferred)
+        if node is None and turn.plan.remote_tasks:
+            # It starts with what it asks for at least; tasks for which its node has no cores go to others.
+            size = turn.size_for(group, is_spare=True)
+            node = turn.rooms.place(size, entry.preferred)
+        if node is None:
+            unplaced += 1
+            last = size
+            continue
+        worker = WorkerPod(
+            entry.name,
+            node.name,
+            node.hostname or node.name,
+            size.cpu_millis,
+            turn.limit_millis,
+            group.operator,
+        )
+        document = worker_pod(
+            worker,
+            turn.topology,
+            turn.observed.topology.uid,
+            turn.state.uid,
+            turn.template,
+            turn.config,
+        )
+        turn.actions.append(CreatePod(entry.name, document))
+    if not unplaced:
+        return False
+    turn.found.missing_room = turn.rooms.why_none(last)
+    before = turn.found.need
+    metadata = turn.observed.topology.manifest.get("metadata") or {}
+    turn.found.need = Need(
+        topology=turn.topology.metadata.name,
+        priority=turn.topology.spec.priority,
+        created=str(metadata.get("creationTimestamp", "")),
+        pods=unplaced + (before.pods if before is not None else 0),
+        cpu_millis=last.cpu_millis,
+        memory_bytes=last.memory_bytes,
+    )
+    return True
+
+
+def _write(turn: Turn, group: Group, hosts: Hosts) -> bool:
+    """The group's schedules; whether they change, or are about to."""
+    wanted: list[Wish] = [turn.wishes[name] for name in turn.stages_of(group) if name in turn.wishes]
+    writer = ScheduleWriter(
+        turn.observed, turn.observed.schedules, turn.settled, turn.tasks_per_worker, turn.since
+    )
+    changes = writer.changes(wanted, hosts)
+    for change in changes:
+        seen = change.seen
+        version = seen.resource_version if seen is not None else None
+        if seen is not None:
+            turn.found.begun[seen.schedule.operator] = rehomed(seen.schedule, change.schedule)
+        turn.actions.append(_written(turn, change.schedule, version))
+    return bool(changes or writer.warming)
+
+
+def _written(turn: Turn, schedule: OperatorSchedule, resource_version: str | None) -> WriteSchedule:
+    document = schedule_object(
+        schedule,
+        turn.topology,
+        turn.observed.topology.uid,
+        turn.state.uid,
+        turn.config.namespace,
+        stage_identity(turn.plan.stage(schedule.operator)),
+    )
+    name = schedule_name(turn.topology.metadata.name, schedule.operator)
+    return WriteSchedule(name, schedule, document, resource_version)
+
+
+def _keep_schedule_objects(turn: Turn) -> None:
+    """What else than the schedule itself stands in its object: owner and quota."""
+    writing = {action.name for action in turn.actions if isinstance(action, WriteSchedule)}
+    owner = turn.observed.topology.uid if turn.topology.spec.deletion_policy == "Delete" else ""
+    quota = memory_bytes(turn.topology.spec.store_memory)
+    for seen in turn.observed.schedules:
+        is_right = seen.owner_uid == owner and seen.store_memory_bytes in (None, quota)
+        if is_right or seen.name in writing:
+            continue
+        old = seen.schedule
+        new = replace(old, version=old.version + 1, term=turn.observed.term)
+        turn.actions.append(_written(turn, new, seen.resource_version))
+
+
+def _resize(turn: Turn) -> None:
+    """Cores follow tasks, in place. While the first schedules are not there, pods are as they were
+    made."""
+    if turn.is_finished or len(turn.schedules) < len(turn.plan.stages):
+        return
+    for worker in turn.workers:
+        pod = worker.pod
+        if pod is None or worker.is_leaving or worker.state is not WorkerState.READY:
+            continue
+        wish = turn.request_millis(worker.tasks - worker.remote_tasks)
+        if (pod.cpu_request_millis, pod.cpu_limit_millis) == (wish, turn.limit_millis):
+            continue
+        more = Size(max(0, wish - pod.cpu_request_millis), 0)
+        if more.cpu_millis and turn.rooms.is_reserved:
+            continue
+        turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
+
+
+def _tidy(turn: Turn) -> None:
+    """Plans that no pod reads any more."""
+    pods = (*turn.observed.pods, *turn.observed.spark_workers)
+    used = {plan_name(turn.topology.metadata.name, pod.template_hash) for pod in pods}
+    used.add(plan_name(turn.topology.metadata.name, turn.template))
+    unused = [name for name in turn.observed.config_maps if name not in used]
+    if not turn.code_missing:
+        turn.deletions.extend(DeleteConfigMap(name) for name in unused)
+
+
+def _end_all(turn: Turn, reason: str) -> None:
+    for worker in turn.workers:
+        if worker.pod is not None and worker.pod.deletion_timestamp is None:
+            _delete(turn, worker, reason)
+
+
+def _delete(turn: Turn, worker: Worker, reason: str) -> None:
+    if worker.pod is None or any(action.name == worker.name for action in turn.deletions):
+        return
+    turn.deletions.append(DeletePod(worker.name, worker.pod.uid, reason))
+    turn.events.append(Event("Normal", "WorkerRemoved", f"worker {worker.name} is removed: {reason}"))
+
+
+def _decision(turn: Turn) -> Decision:
+    samples = with_sample(turn.memory.samples, turn.observed, turn.schedules.values(), turn.now_s)
+    status = status_of(turn.observed, verdict_of(turn), turn.schedules, samples, turn.former)
+    fingerprint = turn.backlog.fingerprint if turn.backlog is not None else None
+    memory = Memory(turn.since.after, samples, status, fingerprint)
+    # A resize that is refused must hold up nothing else: it comes last.
+    actions = (*turn.actions, *turn.deletions, *turn.resizes)
+    events = (*events_of(turn.former, status), *turn.events)
+    is_steady = status["phase"] in ("Running", "Finished", "Paused") and not actions
+    next_look_s = LATER_S if is_steady and not turn.settled.waits else SOON_S
+    if any(not s.tasks and not s.is_source for s in turn.schedules.values()) and not turn.is_finished:
+        next_look_s = AT_ONCE_S
+    figures = schedule_figures(turn.observed, turn.found.begun)
+    return Decision(memory, actions, status, events, turn.found.need, next_look_s, figures, ground(turn))

@@ -1,0 +1,76 @@
+"""What a topology's state goes by: which uid, and whether a retained one fits.
+
+With deletionPolicy Retain the Schedules outlive their Topology, and the next one of its name goes on with
+their uid, if its operators are the same in everything that state, inboxes and positions depend on. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from penstock.dataflow.plan import FilesSource, Plan, Processor, Stage, ZipfSource
+from penstock_operator.cluster.kubernetes_api.names import short_hash
+from penstock_operator.cluster.observing.observed import ObservedSchedule, ObservedTopology
+
+
+@dataclass(frozen=True, slots=True)
+class StateIdentity:
+    """`uid` goes into every store. `problem` says why the topology cannot go on yet, or at all; `reason` is
+    its word."""
+
+    uid: str
+    problem: str = ""
+    reason: str = ""
+
+
+def stage_identity(stage: Stage) -> str:
+    """Differs when state of the one operator cannot be taken for state of the other."""
+    head: dict[str, Any]
+    match stage.head:
+        case Processor(input=schema, key_columns=keys, shards=count):
+            head = {"kind": "processor", "input": asdict(schema), "keys": keys, "shards": count}
+        case FilesSource(glob=glob, format=form):
+            head = {"kind": "files", "glob": glob, "format": form}
+        case ZipfSource() as zipf:
+            free = ("rate_per_s", "rate_trace", "service_time_us")
+            head = {"kind": "zipf", **{k: v for k, v in asdict(zipf).items() if k not in free}}
+    return short_hash(json.dumps(head, sort_keys=True, default=str))
+
+
+def state_identity(
+    topology: ObservedTopology, plan: Plan, schedules: Sequence[ObservedSchedule]
+) -> StateIdentity:
+    """The uid that the state of `topology` goes by, given the Schedules of its name."""
+    former = [s for s in schedules if s.is_deleting or s.owner_uid not in ("", topology.uid)]
+    if former:
+        names = ", ".join(seen.name for seen in former)
+        told = f"what an earlier Topology of this name left is still being removed: Schedules {names}"
+        return StateIdentity(topology.uid, told, "FormerTopologyLeaving")
+    uids = {seen.topology_uid for seen in schedules}
+    if len(uids) > 1:
+        told = "its Schedules are of two topologies; delete those that should not be there"
+        return StateIdentity(topology.uid, told, "RetainedStateDiffers")
+    uid = next(iter(uids), topology.uid)
+    problems = _differences(plan, schedules) if uid != topology.uid else []
+    if problems:
+        told = (
+            f"the state that was retained is of another topology: {'; '.join(problems)}. "
+            "Apply that topology again, or delete its Schedules, and with them its state"
+        )
+        return StateIdentity(uid, told, "RetainedStateDiffers")
+    return StateIdentity(uid)
+
+
+def _differences(plan: Plan, schedules: Sequence[ObservedSchedule]) -> list[str]:
+    kept = {seen.schedule.operator: seen for seen in schedules}
+    stages = {stage.operator: stage for stage in plan.stages}
+    problems = [f"operator {name} is missing now" for name in sorted(kept.keys() - stages.keys())]
+    problems += [
+        f"operator {name} has other keys, shards, columns or partitions"
+        for name in sorted(kept.keys() & stages.keys())
+        if kept[name].identity not in ("", stage_identity(stages[name]))
+    ]
+    return problems

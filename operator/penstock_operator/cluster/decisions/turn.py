@@ -1,0 +1,249 @@
+"""One look at a topology as a decision needs it: what is there, what is wanted, and what comes up on the way.
+
+Pure. Neighbours: `decide` fills it with actions, `verdict` and `left_to_slas` read it at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from penstock.api.document import cpu_millis, memory_bytes
+from penstock.api.topology import Topology
+from penstock.control.remote_tasks import Remote
+from penstock.dataflow.plan import Plan
+from penstock.schedule.record import OperatorSchedule, StorePlace
+from penstock_operator.cluster.decisions.actions import Action, DeleteConfigMap, DeletePod, Event
+from penstock_operator.cluster.decisions.identity import StateIdentity
+from penstock_operator.cluster.decisions.quota import quota_finding
+from penstock_operator.cluster.decisions.remembered import Memory
+from penstock_operator.cluster.decisions.sla_ground import SlaHost
+from penstock_operator.cluster.decisions.status import former_status
+from penstock_operator.cluster.manifests.template import template_hash
+from penstock_operator.cluster.manifests.worker_pod import worker_image
+from penstock_operator.cluster.observing.observed import Need, Observed
+from penstock_operator.cluster.workers.demand import backlog, wishes
+from penstock_operator.cluster.workers.groups import Group, avoids
+from penstock_operator.cluster.workers.node_room import NodeRooms, PlacementRules, Size, served_before
+from penstock_operator.cluster.workers.remote_workers import Cores, RemoteScene, room_beside
+from penstock_operator.cluster.workers.schedule_decisions import Settling, settling
+from penstock_operator.cluster.workers.workers import SinceWhen, WorkerState, judge_workers, worker_place
+
+FEWER_WORKERS_AFTER_S = 60.0
+"""So long a LatencySLA must have done with fewer workers before one hands over its work."""
+AVOID_S = 60.0
+"""So long a node that did not take a pod is the last choice."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What comes up while the groups are decided, and ends up in the status."""
+
+    treatments: list[tuple[str, str]] = field(default_factory=list)
+    """(reason, sentence)"""
+    missing_room: str = ""
+    need: Need | None = None
+    is_handing_over: bool = False
+    is_changing: bool = False
+    """Schedules are being written."""
+    waits_for: str = ""
+    spark_workers_wait_for: str = ""
+    begun: dict[str, int] = field(default_factory=dict)
+    """Operator -> shards that a schedule written now gives another home."""
+
+
+class Turn:
+    """What one call of `decide` works with, and the actions as they gather."""
+
+    def __init__(
+        self,
+        observed: Observed,
+        memory: Memory,
+        now_s: float,
+        topology: Topology,
+        plan: Plan,
+        state: StateIdentity,
+    ) -> None:
+        self.observed = observed
+        self.memory = memory
+        self.now_s = now_s
+        self.topology = topology
+        self.plan = plan
+        self.state = state
+        self.config = observed.config
+        self.since = SinceWhen(memory.since_s, now_s)
+        self.schedules: dict[str, OperatorSchedule] = {
+            entry.schedule.operator: entry.schedule for entry in observed.schedules
+        }
+        self.image = worker_image(topology, self.config)
+        self.code_missing = (
+            topology.spec.code is not None
+            and topology.spec.code.config_map is not None
+            and observed.code is None
+        )
+        self.template = template_hash(topology, self.image, observed.code, state.uid)
+        self.settled: Settling = settling(observed, observed.schedules, self.since)
+        self.workers = judge_workers(
+            observed, observed.schedules, None if self.code_missing else self.template, self.since
+        )
+        self.former = former_status(observed, memory.status)
+        self.quota = quota_finding(
+            observed, self.schedules.values(), memory_bytes(topology.spec.store_memory), self.former
+        )
+        self.wishes = wishes(
+            observed,
+            plan,
+            self.schedules,
+            self.since,
+            are_sources_held=topology.spec.paused or bool(self.quota.holds),
+        )
+        self.backlog = backlog(observed, plan, self.schedules)
+        self.is_finished = self._finished()
+        self.task_cpu_millis = cpu_millis(topology.spec.task_cpu)
+        self.limit_millis = cpu_millis(topology.spec.workers.cores.max)
+        self.tasks_per_worker = max(1, self.limit_millis // self.task_cpu_millis)
+        self.memory_bytes = memory_bytes(topology.spec.workers.memory)
+        self.rules = PlacementRules(
+            topology.spec.pod,
+            {**self.config.store.node_selector, **self.config.worker.node_selector},
+            self.config.worker.tolerations,
+            plan.durability,
+        )
+        self.rooms = self._rooms()
+        self.groups = self._groups()
+        self.found = Found()
+        self.actions: list[Action] = []
+        self.deletions: list[DeletePod | DeleteConfigMap] = []
+        self.resizes: list[Action] = []
+        self.events: list[Event] = []
+
+    # --- what is wanted -------------------------------------------------------------------------
+
+    def _finished(self) -> bool:
+        """All input read, nothing waits, seen twice alike; and it stays so while the stores cannot be
+        seen."""
+        was_finished = self.former.get("phase") == "Finished"
+        if self.backlog is None:
+            return was_finished and len(self.schedules) == len(self.plan.stages)
+        if not (self.backlog.is_empty and self.backlog.are_sources_finished):
+            return False
+        return was_finished or self.memory.backlog == self.backlog.fingerprint
+
+    def _groups(self) -> tuple[Group, ...]:
+        spec = self.topology.spec.workers
+        operators = [""] if spec.isolation == "Topology" else [s.operator for s in self.plan.stages]
+        name = self.topology.metadata.name
+        if self.is_finished:
+            return tuple(Group(name, operator, 0, 0) for operator in operators)
+        return tuple(Group(name, operator, self._hosts_wanted(operator), spec.warm) for operator in operators)
+
+    def _hosts_wanted(self, group: str) -> int:
+        """As the Topology says; with a LatencySLA as many as its tasks need, or have been found to need."""
+        spec, sla = self.topology.spec.workers, self.observed.sla
+        wanted = min(max(spec.initial if spec.initial is not None else spec.min, spec.min), spec.upper)
+        own = [s for name, s in self.schedules.items() if group in ("", name)]
+        if not any(schedule.operator in sla.limits for schedule in own):
+            return wanted
+        least, most = max(spec.min, sla.workers_min), min(spec.upper, sla.workers_max)
+        # Executors that are only announced, for a worker that is to go, make no host more.
+        holders = {place.executor for schedule in own for place in schedule.shards.values()}
+        hosts = {e.worker for schedule in own for e in schedule.executors if e.name in holders}
+        room = {host.place.name: host.tasks + host.room for host in self.sla_hosts()}
+        able = sorted((room.get(name, self.tasks_per_worker) for name in hosts), reverse=True)
+        missing, needed = sum(schedule.tasks for schedule in own), 0
+        while missing > 0 and needed < len(able):
+            missing -= able[needed]
+            needed += 1
+        needed = max(wanted, needed, len(hosts) + 1 if sla.asks_worker else 0)
+        needed = min(max(needed, least), max(least, most))
+        if len(hosts) > needed and self.since.lasts_s(f"fewer:{group}") < FEWER_WORKERS_AFTER_S:
+            return min(len(hosts), max(needed, spec.upper))
+        return needed
+
+    def stages_of(self, group: Group) -> list[str]:
+        return [s.operator for s in self.plan.stages if group.operator in ("", s.operator)]
+
+    def _rooms(self) -> NodeRooms:
+        counts: dict[str, int] = {}
+        for pod in self.observed.pods:
+            if pod.deletion_timestamp is None:
+                counts[pod.node] = counts.get(pod.node, 0) + 1
+        name = self.topology.metadata.name
+        created = str((self.observed.topology.manifest.get("metadata") or {}).get("creationTimestamp", ""))
+        first = served_before(self.observed.needs, name, self.topology.spec.priority, created)
+        avoided = {n.name for n in self.observed.nodes if self.since.recalls(avoids(n.name), AVOID_S)}
+        avoided |= {worker.node for worker in self.workers if worker.lacks_cores}
+        return NodeRooms(self.observed.nodes, self.observed.stores, self.rules, counts, first, avoided)
+
+    def size_for(self, group: Group, *, is_spare: bool = False) -> Size:
+        """What a new worker asks for: its part of the group's tasks."""
+        tasks = sum(
+            self.wishes[stage.operator].tasks if stage.operator in self.wishes else stage.tasks.initial
+            for stage in self.plan.stages
+            if group.operator in ("", stage.operator)
+        )
+        share = 0 if is_spare else -(-tasks // max(1, group.hosts_wanted))
+        return Size(self.request_millis(share), self.memory_bytes)
+
+    def request_millis(self, tasks: int) -> int:
+        """Below the limit always: see `manifests.worker_pod`."""
+        least = cpu_millis(self.topology.spec.workers.cores.min)
+        asked = min(max(tasks * self.task_cpu_millis, least), self.limit_millis)
+        return max(1, min(asked, self.limit_millis - 1))
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Paused, and what was read is worked off."""
+        is_drained = self.backlog is not None and self.backlog.is_empty
+        is_held = not any(s.tasks for s in self.schedules.values() if s.is_source)
+        return self.topology.spec.paused and is_drained and is_held
+
+    @property
+    def remote_before(self) -> Remote:
+        """The remote tasks of the Schedules as they were seen."""
+        return {name: nodes for seen in self.observed.schedules for name, nodes in seen.remote.items()}
+
+    def remote_scene(self, schedules: Iterable[OperatorSchedule]) -> RemoteScene:
+        """What remote tasks are decided on, with these Schedules."""
+        return RemoteScene(
+            tuple(schedules),
+            self.remote_before,
+            self.workers,
+            self.observed.spark_workers,
+            self.rooms,
+            Cores(
+                self.request_millis,
+                self.task_cpu_millis,
+                self.limit_millis,
+                self.tasks_per_worker,
+                self.memory_bytes,
+            ),
+        )
+
+    def sla_hosts(self) -> Iterator[SlaHost]:
+        """Ready workers that stay, with what fits their cores and their nodes."""
+        stores = {store.node: store for store in self.observed.stores if store.ready}
+        free = {
+            node.name: max(0, node.cpu_allocatable_millis - node.cpu_requested_millis)
+            for node in self.observed.nodes
+            if node.schedulable and not self.rooms.is_reserved
+        }
+        for worker in self.workers:
+            store, pod = stores.get(worker.node), worker.pod
+            is_able = worker.state is WorkerState.READY and not worker.must_go and not worker.is_leaving
+            if store is None or pod is None or not is_able:
+                continue
+            most = room = max(0, self.tasks_per_worker - worker.tasks)
+            at_home, more = worker.tasks - worker.remote_tasks, free.get(worker.node, 0)
+            while room and self.request_millis(at_home + room) - pod.cpu_request_millis > more:
+                room -= 1
+            if self.plan.remote_tasks:
+                beside = room_beside(self.remote_scene(self.schedules.values()), worker.node)
+                room = min(most, room + beside)
+            yield SlaHost(
+                worker_place(worker, self.observed.schedules),
+                StorePlace(store.id, store.node, store.address),
+                worker.operator,
+                worker.tasks,
+                room,
+            )

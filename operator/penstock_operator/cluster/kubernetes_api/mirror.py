@@ -1,0 +1,150 @@
+"""The operator's copy of the objects that it decides by: fed by watches, corrected by lists.
+
+A watch may die without a word or miss a deletion, so every kind is listed anew now and then (`relisted`); an
+answer to a write of our own goes in at once (`put`), so that the next decision sees it. Which of two is newer
+is told by resourceVersion. What no decision looks at is left out, so that a node's heartbeat is no change.
+Neighbours: `watches` (kopf) and `reconcile` feed it, `observe` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from penstock_operator.cluster.kubernetes_api.port import (
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    LATENCY_SLAS,
+    NODES,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    Kind,
+    Listing,
+    Object,
+    name_of,
+    uid_of,
+)
+
+WATCHED = (
+    TOPOLOGIES,
+    LATENCY_SLAS,
+    SCHEDULES,
+    PODS,
+    NODES,
+    STATEFUL_SETS,
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+)
+
+Changed = Callable[[Kind, Object], None]
+"""Called with the kind and the object (for a deletion: as it was last known)."""
+
+_DELETIONS_REMEMBERED_MAX = 10_000
+_NODE_CONDITIONS = {"Ready"}
+_OWN_FIGURES = {"shardsMoving", "tasksReady"}
+"""Of a Schedule's status: the rest of it is the agents'."""
+
+
+class Mirror:
+    """All objects of the `WATCHED` kinds in one namespace, and all nodes. Belongs to one event loop."""
+
+    def __init__(self, changed: Changed) -> None:
+        self._changed = changed
+        self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in WATCHED}
+        self._deleted: dict[tuple[Kind, str], int] = {}
+        self._listed: set[Kind] = set()
+        self.revision = 0
+        """One more at each change of anything."""
+
+    def is_complete(self) -> bool:
+        """Whether every kind was listed once."""
+        return self._listed.issuperset(WATCHED)
+
+    def all(self, kind: Kind) -> Iterator[Object]:
+        """In the order of names."""
+        held = self._objects[kind]
+        return (held[name] for name in sorted(held))
+
+    def get(self, kind: Kind, name: str) -> Object | None:
+        return self._objects[kind].get(name)
+
+    def put(self, kind: Kind, thing: Object) -> None:
+        """The object as an event or the answer to a write has it. An older one than is known is dropped."""
+        name, version = name_of(thing), _version(thing)
+        known = self._objects[kind].get(name)
+        if version < self._deleted.get((kind, name), -1):
+            return
+        if known is not None and version < _version(known):
+            return
+        kept = _trimmed(kind, thing)
+        self._objects[kind][name] = kept
+        self.revision += 1
+        if known is None or _essence(kind, known) != _essence(kind, kept):
+            self._changed(kind, kept)
+
+    def remove(self, kind: Kind, thing: Object) -> None:
+        """The object is gone; `thing` is its last state."""
+        name, version = name_of(thing), _version(thing)
+        known = self._objects[kind].get(name)
+        if known is not None and uid_of(known) != uid_of(thing) and version < _version(known):
+            return  # one of the same name came since
+        self._forget(kind, name, version)
+
+    def relisted(self, kind: Kind, listing: Listing) -> None:
+        """A complete list: what it lacks and is not newer than it is gone."""
+        at = int(listing.resource_version)
+        for thing in listing.items:
+            self.put(kind, thing)
+        there = {name_of(thing) for thing in listing.items}
+        for name, known in list(self._objects[kind].items()):
+            if name not in there and _version(known) <= at:
+                self._forget(kind, name, at)
+        self._listed.add(kind)
+
+    def _forget(self, kind: Kind, name: str, version: int) -> None:
+        if len(self._deleted) >= _DELETIONS_REMEMBERED_MAX:
+            del self._deleted[next(iter(self._deleted))]
+        self._deleted[kind, name] = version
+        self.revision += 1
+        known = self._objects[kind].pop(name, None)
+        if known is not None:
+            self._changed(kind, known)
+
+
+def _version(thing: Object) -> int:
+    return int(thing["metadata"]["resourceVersion"])
+
+
+def _trimmed(kind: Kind, thing: Object) -> Object:
+    """Without what no decision looks at."""
+    metadata = {key: value for key, value in thing["metadata"].items() if key != "managedFields"}
+    if kind == CONFIG_MAPS:
+        return {"metadata": metadata}
+    if kind == NODES:
+        return {"metadata": metadata, "spec": thing.get("spec", {}), "status": _node_status(thing)}
+    return {**thing, "metadata": metadata}
+
+
+def _node_status(node: Object) -> Object:
+    status = node.get("status", {})
+    conditions = [
+        {"type": one["type"], "status": one["status"]}
+        for one in status.get("conditions") or ()
+        if one["type"] in _NODE_CONDITIONS
+    ]
+    return {"allocatable": status.get("allocatable", {}), "conditions": conditions}
+
+
+def _essence(kind: Kind, thing: Object) -> dict[str, Any]:
+    """What makes two states of an object differ for a decision. What we write into a status ourselves does
+    not."""
+    metadata = {key: value for key, value in thing["metadata"].items() if key != "resourceVersion"}
+    left_out = {"metadata", "status"} if kind in (TOPOLOGIES, LATENCY_SLAS) else {"metadata"}
+    if kind == CONFIG_MAPS:
+        return thing  # its data is not kept: the version tells
+    if kind == SCHEDULES:
+        status = thing.get("status") or {}
+        thing = {**thing, "status": {name: part for name, part in status.items() if name not in _OWN_FIGURES}}
+    return {"metadata": metadata, **{key: part for key, part in thing.items() if key not in left_out}}

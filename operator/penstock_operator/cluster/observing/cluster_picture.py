@@ -1,0 +1,222 @@
+"""What the mirror shows, as decisions read it: nodes with what is asked of them, stores, pods, schedules.
+
+What was worked out from an object is kept as long as its version stands. Neighbours: `mirror` has the
+objects, `observe` reads one, `reconcile` asks at each turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from penstock.api.operator_config import OperatorConfig
+from penstock.errors import PenstockError
+from penstock_operator.cluster.kubernetes_api.mirror import Mirror
+from penstock_operator.cluster.kubernetes_api.port import (
+    CONFIG_MAPS,
+    NODES,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    ClusterApi,
+    NotAllowed,
+    Object,
+    name_of,
+    uid_of,
+    version_of,
+)
+from penstock_operator.cluster.observing.observe import (
+    Request,
+    bound_where_pinned,
+    is_of,
+    is_spark_worker,
+    is_store,
+    is_worker,
+    observe_node,
+    observe_pod,
+    observe_schedule,
+    observe_store,
+    observe_topology,
+    requests_by_node,
+)
+from penstock_operator.cluster.observing.observed import (
+    ObservedNode,
+    ObservedPod,
+    ObservedSchedule,
+    ObservedStore,
+    ObservedTopology,
+)
+
+_LOG = logging.getLogger(__name__)
+
+_FOREIGN_S = 30.0
+
+
+@dataclass(slots=True)
+class TopologyLook:
+    """What the last look at a topology made of its documents. It may be lost."""
+
+    parsed: ObservedTopology | None = None
+    code: tuple[str, Mapping[str, str]] | None = None
+    """(resourceVersion and name, data) of the ConfigMap with the code."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rooms:
+    """What the namespace's pods take of each node, at one revision of the mirror; and the worker pods that
+    are pinned to a node and not bound yet, as if they were."""
+
+    revision: int
+    bound: Mapping[str, tuple[Request, ...]]
+    pinned: tuple[Object, ...]
+
+
+class ClusterPicture:
+    """Of one namespace, and of what pods of the others take of its nodes."""
+
+    def __init__(self, cluster: ClusterApi, mirror: Mirror, config: OperatorConfig) -> None:
+        self._cluster = cluster
+        self._mirror = mirror
+        self._config = config
+        self._schedules: dict[str, ObservedSchedule] = {}
+        self._foreign: dict[str, tuple[Request, ...]] = {}
+        self._rooms = _Rooms(-1, {}, ())
+
+    async def foreign_forever(self) -> None:
+        """What pods of other namespaces take of the nodes. Without the right to see them it stays unknown:
+        a pod for which there is no room is then found by the scheduler's word alone."""
+        while True:
+            try:
+                listing = await self._cluster.list(PODS, everywhere=True, keep=_request_only)
+                own = self._cluster.namespace
+                others = (pod for pod in listing.items if pod["metadata"]["namespace"] != own)
+                self._foreign = requests_by_node(others)
+            except NotAllowed:
+                _LOG.info("pods of other namespaces cannot be seen; rooms on nodes are judged without them")
+                return
+            except PenstockError as error:
+                _LOG.warning("pods of other namespaces could not be listed: %s", error)
+            await asyncio.sleep(_FOREIGN_S)
+
+    def parse(self, look: TopologyLook, manifest: Object) -> ObservedTopology:
+        """The manifest's meaning; worked out again when its generation is another."""
+        known = look.parsed
+        metadata = manifest["metadata"]
+        if known is None or (known.uid, known.generation) != (
+            uid_of(manifest),
+            metadata.get("generation", 0),
+        ):
+            look.parsed = known = observe_topology(manifest)
+        return replace(known, manifest=manifest, is_deleting="deletionTimestamp" in metadata)
+
+    async def code(self, look: TopologyLook) -> Mapping[str, str] | None:
+        """The data of the ConfigMap that the topology names; read when its version is another."""
+        name = code_map(look)
+        held = self._mirror.get(CONFIG_MAPS, name) if name else None
+        if not name or held is None:
+            return None
+        version = f"{version_of(held)} {name}"
+        if look.code is None or look.code[0] != version:
+            now = await self._cluster.get(CONFIG_MAPS, name)
+            if now is None:
+                return None
+            look.code = (f"{version_of(now)} {name}", now.get("data") or {})
+        return look.code[1]
+
+    def workers_of(self, topology: str) -> tuple[ObservedPod, ...]:
+        return self._pods_of(topology, is_worker)
+
+    def spark_workers_of(self, topology: str) -> tuple[ObservedPod, ...]:
+        return self._pods_of(topology, is_spark_worker)
+
+    def _pods_of(self, topology: str, is_one: Callable[[Object], bool]) -> tuple[ObservedPod, ...]:
+        nodes = [name_of(node) for node in self._mirror.all(NODES)]
+        pods = (pod for pod in self._mirror.all(PODS) if is_one(pod) and is_of(pod, topology))
+        return tuple(observe_pod(pod, nodes) for pod in pods)
+
+    def schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
+        return tuple(
+            self._schedule(one)
+            for one in self._mirror.all(SCHEDULES)
+            if one["spec"].get("topology") == topology
+        )
+
+    def topology_uids(self) -> set[str]:
+        """Whose states the Schedules name; what was read of those that are gone is forgotten."""
+        there = {name_of(one): one for one in self._mirror.all(SCHEDULES)}
+        for name in self._schedules.keys() - there.keys():
+            del self._schedules[name]
+        return {self._schedule(one).topology_uid for one in there.values()}
+
+    def _schedule(self, thing: Object) -> ObservedSchedule:
+        """To read one of 4 096 shards takes a while, and it is looked at often."""
+        name = name_of(thing)
+        known = self._schedules.get(name)
+        if known is None or (known.uid, known.resource_version) != (uid_of(thing), version_of(thing)):
+            known = self._schedules[name] = observe_schedule(thing)
+        return known
+
+    def nodes(self, topology: str) -> tuple[ObservedNode, ...]:
+        """With what is requested on each; worker pods of other topologies count where they are pinned to."""
+        rooms = self._rooms_now()
+        others = requests_by_node(pod for pod in rooms.pinned if not is_of(pod, topology))
+        return tuple(
+            observe_node(
+                node,
+                (*rooms.bound.get(name, ()), *others.get(name, ()), *self._foreign.get(name, ())),
+            )
+            for node in self._mirror.all(NODES)
+            for name in (name_of(node),)
+        )
+
+    def _rooms_now(self) -> _Rooms:
+        if self._rooms.revision != self._mirror.revision:
+            pods = list(self._mirror.all(PODS))
+            nodes = [name_of(node) for node in self._mirror.all(NODES)]
+            ours = (pod for pod in pods if is_worker(pod) or is_spark_worker(pod))
+            pinned = (pod for pod in ours if not pod["spec"].get("nodeName"))
+            self._rooms = _Rooms(
+                self._mirror.revision,
+                requests_by_node(pods),
+                tuple(bound_where_pinned(pod, nodes) for pod in pinned),
+            )
+        return self._rooms
+
+    def stores(self) -> tuple[ObservedStore, ...]:
+        nodes = [name_of(node) for node in self._mirror.all(NODES)]
+        return tuple(
+            observe_store(one, self._mirror.get(PODS, f"{name_of(one)}-0"), nodes, self._config)
+            for one in self._mirror.all(STATEFUL_SETS)
+            if is_store(one)
+        )
+
+
+def code_map(look: TopologyLook) -> str | None:
+    """The ConfigMap that its topology's code comes from."""
+    topology = look.parsed.topology if look.parsed is not None else None
+    code = topology.spec.code if topology is not None else None
+    return code.config_map if code is not None else None
+
+
+def _request_only(pod: Object) -> Object:
+    """A pod without all that its request does not follow from: there may be thousands."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    kept = ("nodeName", "containers", "initContainers", "resources", "overhead")
+    containers = ("name", "resources", "restartPolicy")
+
+    def small(name: str) -> object:
+        if name not in {"containers", "initContainers"}:
+            return spec[name]
+        return [{key: one[key] for key in containers if key in one} for one in spec[name]]
+
+    running = [
+        {key: one[key] for key in ("name", "allocatedResources") if key in one}
+        for one in status.get("containerStatuses") or ()
+    ]
+    return {
+        "metadata": {"name": name_of(pod), "namespace": pod["metadata"]["namespace"]},
+        "spec": {name: small(name) for name in kept if name in spec},
+        "status": {"phase": status.get("phase"), "containerStatuses": running},
+    }

@@ -1,0 +1,215 @@
+"""Reads what the stores know of a topology: one round trip to each store and turn, in threads.
+
+A store that does not answer in time has no reading (None) in this turn and is left alone for a while, so that
+one that hangs holds up no other. Nothing is written: the operator's Redis user cannot. Neighbours: `observe`
+puts the readings into the picture, `penstock.store` speaks with Redis.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
+
+from penstock.errors import PenstockError
+from penstock.metrics.heard_rows import HeardRows
+from penstock.metrics.rows import (
+    HeldRow,
+    PartitionsRow,
+    ShardRow,
+    TaskRow,
+    WorkerRow,
+    shard_row_name,
+    unpack,
+)
+from penstock.store.port import (
+    Assignment,
+    Call,
+    Failures,
+    Measure,
+    NodeStore,
+    ReadMetrics,
+    WorkerAssignment,
+    told_here,
+)
+from penstock_operator.cluster.observing.observed import StoreReading
+
+_LOG = logging.getLogger(__name__)
+
+_NOBODY = "-"
+"""Of no worker: the answer says the store's generation."""
+_PAUSE_S_MIN = 0.5
+_PAUSE_S_MAX = 5.0
+"""How long a store is left alone after it did not answer, growing with each time."""
+_LOOKS_MAX = 2
+"""Threads that may wait for one store."""
+_SHARD_ROWS = "shard:"
+
+OpenStoreClient = Callable[[str, str], NodeStore]
+"""(address, topology uid) -> a client; it connects at its first call."""
+
+
+@dataclass(slots=True)
+class _Line:
+    """One client: a topology's way to one store."""
+
+    store: NodeStore
+    heard: HeardRows = field(default_factory=HeardRows)
+    reading: asyncio.Future[StoreReading] | None = None
+    asked: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Manners:
+    """How a store is treated, whatever topology asks."""
+
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_LOOKS_MAX))
+    pause_s: float = 0.0
+    not_before_s: float = 0.0
+
+
+@dataclass
+class StoreReader:
+    """Belongs to one event loop. `clock_s` and `now_us` are never set; rows in readings are stamped with when
+    they were heard, by the latter."""
+
+    open_client: OpenStoreClient
+    threads: Executor
+    clock_s: Callable[[], float]
+    now_us: Callable[[], int]
+    wait_s: float = 1.5
+    """How long a turn waits for a store."""
+    with_shard_rows: bool = False
+    """Read what tasks tell of the shards that are asked for, too."""
+    _lines: dict[tuple[str, str], _Line] = field(default_factory=dict)
+    _manners: dict[str, _Manners] = field(default_factory=dict)
+
+    async def read(
+        self, topology_uid: str, addresses: Mapping[str, str], shards: Mapping[str, Collection[str]]
+    ) -> dict[str, StoreReading | None]:
+        """Store id -> reading, of every store in `addresses` (id -> host:port). `shards`: whose home is which
+        store."""
+        ids = list(addresses)
+        readings = await asyncio.gather(
+            *(self._read(topology_uid, addresses[id_], tuple(shards.get(id_, ()))) for id_ in ids)
+        )
+        return dict(zip(ids, readings, strict=True))
+
+    def keep_only(self, addresses: Collection[str], topology_uids: Collection[str]) -> None:
+        """Close the lines to stores and topologies that are no more."""
+        for key in [key for key in self._lines if key[0] not in addresses or key[1] not in topology_uids]:
+            line = self._lines[key]
+            if line.reading is None or line.reading.done():
+                del self._lines[key]
+                line.store.close()
+
+    async def _read(self, uid: str, address: str, shards: tuple[str, ...]) -> StoreReading | None:
+        line = self._lines.get((address, uid))
+        if line is None:
+            line = self._lines[address, uid] = _Line(self.open_client(address, uid))
+        manners = self._manners.setdefault(address, _Manners())
+        if line.reading is None or line.reading.done():
+            if self.clock_s() < manners.not_before_s:
+                return None
+            line.asked = shards
+            line.reading = asyncio.ensure_future(self._look(line, shards, manners.gate))
+            line.reading.add_done_callback(_seen)
+        try:
+            async with asyncio.timeout(self.wait_s):
+                reading = await asyncio.shield(line.reading)
+        except (PenstockError, TimeoutError) as error:
+            manners.pause_s = min(max(2 * manners.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
+            manners.not_before_s = self.clock_s() + manners.pause_s
+            _LOG.debug("store %s gives no reading: %s", address, error or "it takes too long")
+            return None
+        manners.pause_s = 0.0
+        # One that was begun in an earlier turn may have looked at other shards.
+        return reading if line.asked == shards else None
+
+    async def _look(self, line: _Line, shards: tuple[str, ...], gate: asyncio.Semaphore) -> StoreReading:
+        async with gate:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(
+                self.threads, _look, line.store, line.heard, shards, self.now_us, self.with_shard_rows
+            )
+
+
+def _seen(reading: asyncio.Future[StoreReading]) -> None:
+    """A late error that nobody waits for any more is no news."""
+    if not reading.cancelled():
+        reading.exception()
+
+
+def _look(
+    store: NodeStore,
+    heard: HeardRows,
+    shards: tuple[str, ...],
+    now_us: Callable[[], int],
+    with_shard_rows: bool,
+) -> StoreReading:
+    # Rows before counters: what tasks have told is never ahead of what the store has counted.
+    calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
+    told: WorkerAssignment
+    told, rows, failures, counters = store.pipeline(calls)
+    figures = zip(shards, told_here(counters), strict=True)
+    reading = reading_of(told.generation, now_us(), rows, failures, figures, heard)
+    return replace(reading, shard_rows=shard_rows(rows, shards)) if with_shard_rows else reading
+
+
+def shard_rows(rows: Mapping[str, bytes], shards: Iterable[str]) -> dict[str, ShardRow]:
+    """Shard -> what its task tells, of those that have told."""
+    found = {}
+    for shard in shards:
+        packed = rows.get(name := shard_row_name(shard))
+        row = unpack(name, packed) if packed is not None else None
+        if isinstance(row, ShardRow):
+            found[shard] = row
+    return found
+
+
+def reading_of(
+    generation: int,
+    now_us: int,
+    rows: Mapping[str, bytes],
+    failures: Mapping[str, str],
+    counters: Iterable[tuple[str, Any]],
+    heard: HeardRows,
+) -> StoreReading:
+    """A reading from a store's answers. Shards' own rows are left out: see `shard_rows`."""
+    workers: dict[str, WorkerRow] = {}
+    tasks: dict[str, TaskRow] = {}
+    partitions: dict[str, tuple[str, ...]] = {}
+    held: HeldRow | None = None
+    for name, data in rows.items():
+        if name.startswith(_SHARD_ROWS):
+            continue
+        try:
+            row = unpack(name, data)
+        except ValueError as error:
+            _LOG.debug("metric row %s is left out: %s", name, error)
+            continue
+        if isinstance(row, WorkerRow):
+            at_us = heard.at_us(name, data, row.at_us, now_us)
+            workers[row.worker] = structs.replace(row, at_us=at_us)
+        elif isinstance(row, TaskRow):
+            tasks[name] = structs.replace(row, at_us=heard.at_us(name, data, row.at_us, now_us))
+        elif isinstance(row, HeldRow) and row.generation == generation:
+            held = structs.replace(row, at_us=heard.at_us(name, data, row.at_us, now_us))
+        elif isinstance(row, PartitionsRow) and row.shards and row.generation == generation:
+            partitions[row.operator] = row.shards
+    heard.looked(rows)
+    return StoreReading(
+        generation=generation,
+        now_us=now_us,
+        workers=workers,
+        tasks=tasks,
+        shards=dict(counters),
+        failures=dict(failures),
+        partitions=partitions,
+        held=held,
+    )

@@ -1,0 +1,351 @@
+"""Keeps the LatencySLAs of one topology: looks, has their loops decide, writes Schedules and statuses.
+
+It runs beside the topology's own loop, as often as the most frequent SLA looks. Both write the same
+Schedules, each on condition of the resourceVersion that it has seen: whose write is refused looks again. What
+it holds (`grip`) that loop respects, what that loop leaves it (`SlaGround`) it works within. All but the
+objects may be lost at any time. Neighbours: `sla.objects` judges what is asked, `sla.look` makes looks,
+`penstock_operator.sla.loop` decides, `reconcile` runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from penstock.api.topology import WORKERS_MAX, Topology
+from penstock.control.remote_tasks import Room, place_remote, with_remote
+from penstock.control.sla_scope import Promise, keyed_edges
+from penstock.dataflow.plan import Plan
+from penstock.schedule.record import OperatorSchedule, StorePlace
+from penstock.schedule.replan import mark_born, placed_beside
+from penstock_operator.cluster.carrying_out.apply import Applier
+from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
+from penstock_operator.cluster.decisions.actions import WriteSchedule
+from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
+from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.kubernetes_api.names import schedule_name
+from penstock_operator.cluster.kubernetes_api.port import LATENCY_SLAS, ClusterApi, Object
+from penstock_operator.cluster.manifests.schedule_object import schedule_object
+from penstock_operator.cluster.observing.core_budget import CoreBudget
+from penstock_operator.cluster.observing.observed import (
+    ObservedSchedule,
+    ObservedTopology,
+    SlaGrip,
+    SlaMet,
+    StoreReading,
+)
+from penstock_operator.cluster.observing.store_reader import StoreReader
+from penstock_operator.cluster.sla.decisions import RecentDecisions
+from penstock_operator.cluster.sla.look import HeardTasks, homes_of, look_of, placed, silent_stores
+from penstock_operator.cluster.sla.objects import JudgedSla, ObservedSla, judge_slas
+from penstock_operator.cluster.sla.status import SlaMemory, Standing, met_in, sla_status
+from penstock_operator.cluster.workers.schedule_decisions import TREATMENT_DEADLINE_S
+
+if TYPE_CHECKING:
+    from penstock_operator.sla.loop import SlaLoop
+    from penstock_operator.sla.turn import SlaEvent, SlaLook
+
+IDLE_LOOK_S = 5.0
+"""Without an SLA that can be kept."""
+ASKED_WITHIN_US = 60_000_000
+"""A worker is asked for as long after a decision has found no room."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlaScene:
+    """What surrounds a topology's SLAs now. `topology` is None where there is none of that name; `names` are
+    those that there are."""
+
+    topology: ObservedTopology | None
+    names: tuple[str, ...]
+    slas: tuple[ObservedSla, ...]
+    ground: SlaGround
+    stores: Mapping[str, StorePlace]
+    """Node -> its store, of those that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlaTools:
+    """What a keeper works with. `now_us` is a clock that is never set, `schedules` are the topology's as the
+    mirror has them now. `wake` makes the topology's own loop look."""
+
+    cluster: ClusterApi
+    reader: StoreReader
+    applier: Applier
+    namespace: str
+    term: int
+    reporter: str
+    clock_s: Callable[[], float]
+    now_us: Callable[[], int]
+    scene: Callable[[], SlaScene]
+    schedules: Callable[[], tuple[ObservedSchedule, ...]]
+    budget: CoreBudget
+    wake: Callable[[], None]
+    unread: Callable[[str], None]
+
+
+@dataclass(slots=True)
+class _Shown:
+    """One LatencySLA object: its status, and its loop while it is kept."""
+
+    writer: StatusWriter
+    decisions: RecentDecisions
+    former: Mapping[str, Any]
+    memory: SlaMemory = field(default_factory=SlaMemory)
+    loop: SlaLoop | None = None
+    made_of: tuple[Any, ...] = ()
+    told: list[SlaEvent] = field(default_factory=list)
+    lacked_us: int | None = None
+    """When a decision last found no worker with room, until one has found some."""
+
+    def asks_worker(self, now_us: int) -> bool:
+        return self.lacked_us is not None and now_us - self.lacked_us < ASKED_WITHIN_US
+
+
+class SlaKeeper:
+    """For one topology, by name."""
+
+    def __init__(self, tools: SlaTools) -> None:
+        self._tools = tools
+        self._shown: dict[str, _Shown] = {}
+        self._heard = HeardTasks()
+        self._asked = False
+
+    @property
+    def grip(self) -> SlaGrip:
+        """What the topology's own decisions leave alone: it follows from the objects before anything was
+        looked at, so that a new leader undoes nothing."""
+        scene = self._tools.scene()
+        judged = judge_slas(scene.slas, scene.topology, scene.names)
+        promises = [one.promise for one in judged if one.promise is not None and not one.promise.dry_run]
+        loops = [one.loop for one in self._shown.values() if one.loop is not None]
+        acting = [loop for loop in loops if not loop.promise.dry_run]
+        return SlaGrip(
+            limits={name: given for one in promises for name, given in one.scope.limits.items()},
+            treated=frozenset(name for loop in acting for name in loop.treatments),
+            asks_worker=self._asks_worker(),
+            workers_min=max((one.workers_min for one in promises), default=0),
+            workers_max=min((one.workers_max for one in promises), default=WORKERS_MAX),
+            met=tuple(self._met(one.seen) for one in judged),
+        )
+
+    def _met(self, seen: ObservedSla) -> SlaMet:
+        shown = self._shown.get(seen.uid)
+        status = shown.former if shown is not None else seen.manifest.get("status") or {}
+        return met_in(seen.name, status)
+
+    async def turn(self) -> float:
+        """One look at all SLAs of the topology; seconds to the next one. Raises the cluster's errors."""
+        scene = self._tools.scene()
+        judged = judge_slas(scene.slas, scene.topology, scene.names)
+        self._forget({one.seen.uid for one in judged})
+        schedules = self._tools.schedules()
+        for one in judged:
+            self._renew(one, scene.topology, schedules)
+        loops = [shown.loop for one in judged if (shown := self._shown[one.seen.uid]).loop is not None]
+        due = [loop for loop in loops if loop is not None and loop.due(self._tools.now_us())]
+        if due and scene.topology is not None:
+            await self._look(due, scene, scene.topology, schedules)
+        for one in judged:
+            await self._show(one, scene)
+        asked = self._asks_worker()
+        if asked != self._asked:
+            self._asked = asked
+            self._tools.wake()
+        return min((loop.interval_s for loop in loops if loop is not None), default=IDLE_LOOK_S)
+
+    def _asks_worker(self) -> bool:
+        now_us = self._tools.now_us()
+        return any(one.loop is not None and one.asks_worker(now_us) for one in self._shown.values())
+
+    # --- which SLAs there are ---------------------------------------------------------------------
+
+    def _forget(self, uids: set[str]) -> None:
+        gone = self._shown.keys() - uids
+        for uid in gone:
+            del self._shown[uid]
+        if gone:
+            self._tools.wake()
+
+    def _renew(
+        self,
+        judged: JudgedSla,
+        topology: ObservedTopology | None,
+        schedules: Sequence[ObservedSchedule],
+    ) -> None:
+        """A loop for each SLA that can be kept; another one when something that it rests on is another."""
+        seen = judged.seen
+        shown = self._shown.get(seen.uid)
+        if shown is None:
+            former = seen.manifest.get("status") or {}
+            shown = self._shown[seen.uid] = _Shown(self._writer(), RecentDecisions(former), former)
+        shards = {one.schedule.operator: tuple(sorted(one.schedule.shards)) for one in schedules}
+        promise = judged.promise
+        is_ready = promise is not None and promise.scope.targets.keys() <= shards.keys()
+        if promise is None or topology is None or topology.plan is None or not is_ready:
+            shown.loop, shown.made_of = None, ()
+            return
+        edges = keyed_edges(topology.plan)
+        shards = {name: shards[name] for name in promise.scope.targets}
+        made_of = (topology.uid, promise, edges, shards)
+        if shown.loop is None or shown.made_of != made_of:
+            shown.loop, shown.made_of = _loop(promise, edges, shards, shown.decisions), made_of
+            self._tools.wake()
+
+    def _writer(self) -> StatusWriter:
+        tools = self._tools
+        return StatusWriter(
+            tools.cluster, tools.clock_s, lambda: tools.now_us() / 1e6, tools.reporter, LATENCY_SLAS
+        )
+
+    # --- a look -----------------------------------------------------------------------------------
+
+    async def _look(
+        self,
+        due: Sequence[SlaLoop],
+        scene: SlaScene,
+        topology: ObservedTopology,
+        schedules: Sequence[ObservedSchedule],
+    ) -> None:
+        scope = sorted({name for loop in due for name in loop.promise.scope.targets})
+        in_scope = [seen.schedule for seen in schedules if seen.schedule.operator in scope]
+        readings = await self._read(scene, topology, schedules, in_scope)
+        now_us = self._tools.now_us()
+        spoke = self._heard.take(readings, now_us)
+        silent = silent_stores(in_scope, readings)
+        if silent:
+            for loop in due:
+                loop.away(now_us, f"no answer from the stores of {', '.join(silent)}")
+            return
+        # Others may have written while the stores were read: what is decided now is decided on what is now.
+        schedules = self._tools.schedules()
+        look = look_of(now_us, scope, schedules, self._tools.scene().ground, readings, spoke)
+        for loop in due:
+            look = await self._examine(loop, look, topology, scene)
+
+    async def _read(
+        self,
+        scene: SlaScene,
+        topology: ObservedTopology,
+        schedules: Sequence[ObservedSchedule],
+        in_scope: Sequence[OperatorSchedule],
+    ) -> Mapping[str, StoreReading | None]:
+        """One call to each store that is home of a shard in scope, or beside a worker that may run some."""
+        homes = homes_of(in_scope)
+        nodes = {worker.node for schedule in in_scope for worker in schedule.workers}
+        wanted = homes.keys() | {store.id for node, store in scene.stores.items() if node in nodes}
+        addresses = {store.id: store.address for store in scene.stores.values() if store.id in wanted}
+        uid = _state_uid(topology, schedules)
+        readings = await self._tools.reader.read(uid, addresses, homes)
+        for store, reading in readings.items():
+            if reading is None:
+                self._tools.unread(store)
+        return readings
+
+    async def _examine(
+        self, loop: SlaLoop, look: SlaLook, topology: ObservedTopology, scene: SlaScene
+    ) -> SlaLook:
+        scope, name = loop.promise.scope, topology.name
+        # Nothing is awaited from here until what is asked for is promised.
+        turn = loop.examine(replace(look, cores_max=self._tools.budget.left_to(name, scope.targets)))
+        shown = next(one for one in self._shown.values() if one.loop is loop)
+        shown.told += turn.events
+        if turn.lacks_room:
+            shown.lacked_us = look.at_us
+        elif turn.schedules:
+            shown.lacked_us = None
+        asked = {one.operator: one.tasks * scope.cores_of(one.operator) for one in turn.schedules}
+        with self._tools.budget.promised(name, asked):
+            for schedule in turn.schedules:
+                if not await self._write(schedule, topology, scene):
+                    loop.refused(schedule.operator)
+        if not turn.schedules:
+            return look
+        return placed(look, self._tools.schedules(), self._tools.scene().ground)
+
+    async def _write(self, schedule: OperatorSchedule, observed: ObservedTopology, scene: SlaScene) -> bool:
+        """Whether the schedule was taken."""
+        found = {seen.schedule.operator: seen for seen in self._tools.schedules()}
+        seen = found.get(schedule.operator)
+        topology, plan = observed.topology, observed.plan
+        if seen is None or topology is None or plan is None:
+            return False
+        old = seen.schedule
+        stores = {store.node: store for store in old.stores} | dict(scene.stores)
+        workers = {executor.worker for executor in schedule.executors}
+        nodes = {place.node for place in schedule.workers if place.name in workers}
+        if schedule.version != old.version + 1 or not nodes <= stores.keys():
+            return False
+        new = placed_beside(old, replace(schedule, term=self._tools.term), stores)
+        new = mark_born(new, {place.node: place.version for place in seen.applied})
+        # The topology's own loop says where tasks run: until it has looked, they are where they were.
+        new = with_remote(new, place_remote([new], seen.remote, Room({}, {}, {})))
+        document = _document(new, topology, plan, observed.uid, seen.topology_uid, self._tools.namespace)
+        name = schedule_name(topology.metadata.name, schedule.operator)
+        action = WriteSchedule(name, new, document, seen.resource_version)
+        return not (await self._tools.applier.carry_out([action])).stopped
+
+    # --- showing ----------------------------------------------------------------------------------
+
+    async def _show(self, judged: JudgedSla, scene: SlaScene) -> None:
+        shown, seen = self._shown[judged.seen.uid], judged.seen
+        line = shown.loop.line() if shown.loop is not None else None
+        reason, message = judged.reason, judged.message
+        if line is None and judged.promise is not None:
+            reason, message = "Held", scene.ground.held or "the topology is starting"
+        standing = Standing(
+            at_us=self._tools.now_us(),
+            generation=seen.generation,
+            reason=reason,
+            message=message,
+            line=line,
+            treatment="; ".join(shown.loop.treatments.values()) if shown.loop is not None else "",
+            decisions=shown.decisions.entries,
+            last_scaled=shown.decisions.last_scaled,
+            told=shown.told,
+        )
+        status, events, shown.memory = sla_status(standing, shown.former, shown.memory)
+        was_met, is_met = (met_in(seen.name, one).status for one in (shown.former, status))
+        shown.former, shown.told = status, []
+        if is_met != was_met:
+            self._tools.wake()
+        await shown.writer.write(dict(seen.manifest), status, events)
+
+
+def _loop(
+    promise: Promise,
+    edges: Sequence[tuple[str, str]],
+    shards: Mapping[str, Sequence[str]],
+    decisions: RecentDecisions,
+) -> SlaLoop:
+    # Loaded where there is an SLA: policies need numpy, and take a while.
+    from penstock_operator.sla.loop import SlaLoop
+    from penstock_operator.sla.policies import has_single_tasks, policy_of
+    from penstock_operator.sla.turn import Ways
+
+    ways = Ways(
+        move_us_max=int(TREATMENT_DEADLINE_S * 1e6),
+        are_tasks_single=has_single_tasks(promise.policy),
+        has_remote_cores=False,
+        keeps_timeline=False,
+    )
+    return SlaLoop(promise, policy_of(promise, edges), shards, edges, decisions, ways)
+
+
+def _document(
+    schedule: OperatorSchedule,
+    topology: Topology,
+    plan: Plan,
+    uid: str,
+    state_uid: str,
+    namespace: str,
+) -> Object:
+    identity = stage_identity(plan.stage(schedule.operator))
+    return schedule_object(schedule, topology, uid, state_uid, namespace, identity)
+
+
+def _state_uid(topology: ObservedTopology, schedules: Sequence[ObservedSchedule]) -> str:
+    if topology.plan is None:
+        return topology.uid
+    return state_identity(topology, topology.plan, schedules).uid

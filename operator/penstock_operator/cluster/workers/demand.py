@@ -1,0 +1,160 @@
+"""What a topology wants at the moment: shards and tasks of each operator, and whether its work is done.
+
+Level-based: what the stores count decides, a Schedule that says 0 tasks is the memory of an idle operator.
+A count that is missing is not zero (promise 7): then things stay as they are. Pure. Neighbours:
+`schedule_decisions` carries the wishes out, `groups` the number of workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.control.target import TaskLimits
+from penstock.dataflow.partitions import shard_name
+from penstock.dataflow.plan import FilesSource, Plan, Processor, Stage, ZipfSource
+from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.replan import Wish
+from penstock.store.port import ShardCounters
+from penstock_operator.cluster.observing.observed import Observed
+from penstock_operator.cluster.workers.workers import SinceWhen
+
+IDLE_AFTER_S = 60.0
+"""An operator with tasks.min 0 gives back its last task after so long without input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Everything that waits, over all shards of all operators, if every shard was seen. `fingerprint` changes
+    whenever a shard works."""
+
+    inbox_entries: int
+    outbox_entries: int
+    are_sources_finished: bool
+    fingerprint: tuple[int, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.inbox_entries == 0 and self.outbox_entries == 0
+
+
+def is_source(stage: Stage) -> bool:
+    return not isinstance(stage.head, Processor)
+
+
+def counters_of(observed: Observed, schedule: OperatorSchedule) -> list[ShardCounters | None]:
+    """Of all its shards, each from its home; None for one that could not be seen or is not known there."""
+    found: list[ShardCounters | None] = []
+    for shard, place in schedule.shards.items():
+        reading = observed.readings.get(place.home)
+        found.append(reading.shards.get(shard) if reading is not None else None)
+    return found
+
+
+def known_shards(
+    observed: Observed, plan: Plan, schedules: Mapping[str, OperatorSchedule]
+) -> dict[str, tuple[str, ...]]:
+    """operator -> all of its shards: those it has, and those that are new. An operator whose shards are not
+    known yet is left out."""
+    known: dict[str, tuple[str, ...]] = {}
+    for stage in plan.stages:
+        old = tuple(schedules[stage.operator].shards) if stage.operator in schedules else ()
+        match stage.head:
+            case Processor(shards=count) | ZipfSource(partitions=count):
+                found = [shard_name(stage.operator, str(number)) for number in range(count)]
+            case FilesSource():
+                found = _announced(observed, stage.operator)
+        shards = dict.fromkeys((*old, *found))
+        if shards:
+            known[stage.operator] = tuple(shards)
+    return known
+
+
+def _announced(observed: Observed, operator: str) -> list[str]:
+    readings = [reading for reading in observed.readings.values() if reading is not None]
+    return sorted({shard for reading in readings for shard in reading.partitions.get(operator, ())})
+
+
+def wishes(
+    observed: Observed,
+    plan: Plan,
+    schedules: Mapping[str, OperatorSchedule],
+    since: SinceWhen,
+    *,
+    are_sources_held: bool,
+) -> dict[str, Wish]:
+    """operator -> what is wanted of it, for all whose shards are known."""
+    shards = known_shards(observed, plan, schedules)
+    wanted = {}
+    for stage in plan.stages:
+        if stage.operator not in shards:
+            continue
+        schedule = schedules.get(stage.operator)
+        wanted[stage.operator] = Wish(
+            operator=stage.operator,
+            shards=shards[stage.operator],
+            tasks=_tasks(observed, stage, schedule, since),
+            is_held=are_sources_held and is_source(stage),
+            is_source=is_source(stage),
+            is_kept=stage.operator in observed.sla.limits,
+            is_treated=stage.operator in observed.sla.treated,
+        )
+    return wanted
+
+
+def _tasks(observed: Observed, stage: Stage, schedule: OperatorSchedule | None, since: SinceWhen) -> int:
+    limits = observed.sla.limits.get(stage.operator)
+    if limits is not None:
+        return _tasks_of_sla(stage, schedule, limits, is_treated=stage.operator in observed.sla.treated)
+    bounds = stage.tasks
+    wanted = min(max(bounds.initial, bounds.min), bounds.max)
+    if bounds.min > 0 or schedule is None:
+        return max(wanted, 1)
+    counters = counters_of(observed, schedule)
+    seen = [counter for counter in counters if counter is not None]
+    if is_source(stage):
+        is_done = len(seen) == len(counters) and all(counter.finished for counter in seen)
+        return 0 if is_done else max(wanted, 1)
+    if any(counter.inbox_entries for counter in seen):
+        return max(wanted, 1)
+    if len(seen) < len(counters):
+        return schedule.tasks
+    if schedule.tasks == 0:
+        return 0
+    return 0 if since.lasts_s(f"idle:{stage.operator}") >= IDLE_AFTER_S else max(wanted, 1)
+
+
+def _tasks_of_sla(
+    stage: Stage, schedule: OperatorSchedule | None, limits: TaskLimits, *, is_treated: bool
+) -> int:
+    """As many as the LatencySLA has decided, which is what the Schedule says, within its bounds."""
+    if schedule is None:
+        return min(max(stage.tasks.initial, limits.min), limits.max)
+    holders = {place.executor for place in schedule.shards.values()}
+    tasks = sum(e.tasks for e in schedule.executors if is_treated or e.name in holders)
+    return min(max(tasks, limits.min), limits.max)
+
+
+def backlog(observed: Observed, plan: Plan, schedules: Mapping[str, OperatorSchedule]) -> Backlog | None:
+    """None unless every operator has a schedule and every shard was seen."""
+    inbox = outbox = commits = generations = 0
+    finished = True
+    for stage in plan.stages:
+        schedule = schedules.get(stage.operator)
+        if schedule is None:
+            return None
+        for counter in counters_of(observed, schedule):
+            if counter is None:
+                return None
+            inbox += counter.inbox_entries
+            outbox += counter.outbox_entries
+            commits += counter.commit
+            generations += counter.generation
+            finished = finished and (counter.finished or not is_source(stage))
+    return Backlog(inbox, outbox, finished, (generations, commits, inbox, outbox))
+
+
+def inbox_entries(counters: Sequence[ShardCounters | None]) -> int | None:
+    """None where a shard was not seen."""
+    seen = [counter.inbox_entries for counter in counters if counter is not None]
+    return sum(seen) if len(seen) == len(counters) else None

@@ -1,0 +1,76 @@
+"""What a Schedule's status says of it in two numbers: shards on the move, tasks that run. Pure.
+
+The agents write `status.applied`, each its own node's entry; the operator sums up and owns the two numbers
+alone, so no two writers name one field. What is not known is None, and what was written stays (promise 7).
+Neighbours: `decide` asks, `schedule_status` writes, `status` shows the same for the Topology.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from penstock.schedule.record import OperatorSchedule
+from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
+from penstock_operator.cluster.workers.workers import ROW_AGE_US_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFigures:
+    """Of the Schedule object `name`. `shards_moving` None: a store has yet to apply the schedule, and to say
+    what it has to give away. `tasks_ready` None: a store with some of its tasks does not answer."""
+
+    name: str
+    shards_moving: int | None
+    tasks_ready: int | None
+
+
+def schedule_figures(observed: Observed, begun: Mapping[str, int]) -> tuple[ScheduleFigures, ...]:
+    """Of all Schedules that stay. `begun` is operator -> shards that get another home by what is decided now,
+    so that a treatment shows all its moves from its beginning."""
+    return tuple(
+        ScheduleFigures(
+            seen.name,
+            begun.get(seen.schedule.operator) or _moving(seen),
+            None if _is_unanswered(observed, seen.schedule) else tasks_ready(observed, seen.schedule),
+        )
+        for seen in observed.schedules
+        if not seen.is_deleting
+    )
+
+
+def rehomed(old: OperatorSchedule, new: OperatorSchedule) -> int:
+    """Shards that exist and have another home in `new`."""
+    return sum(
+        shard in old.shards and old.shards[shard].home != place.home and not place.fresh_since
+        for shard, place in new.shards.items()
+    )
+
+
+def _moving(seen: ObservedSchedule) -> int | None:
+    applied = {place.node: place.version for place in seen.applied}
+    if any(applied.get(store.node, -1) < seen.schedule.version for store in seen.schedule.stores):
+        return None
+    return sum(place.shards_moving for place in seen.applied)
+
+
+def tasks_ready(observed: Observed, schedule: OperatorSchedule) -> int:
+    """Resident tasks that run now, of those scheduled, as the main processes tell."""
+    places = {place.name: place for place in schedule.workers}
+    ready = 0
+    for executor in schedule.executors:
+        place = places[executor.worker]
+        reading = observed.readings.get(place.node)
+        row = reading.workers.get(place.name) if reading is not None else None
+        if reading is None or row is None or row.uid != place.uid:
+            continue
+        if reading.now_us - row.at_us <= ROW_AGE_US_MAX:
+            ready += min(row.tasks.get(executor.name, 0), executor.tasks)
+    return ready
+
+
+def _is_unanswered(observed: Observed, schedule: OperatorSchedule) -> bool:
+    """A store that is there says nothing. One that is away is known: no task can run beside it."""
+    there = {store.node for store in observed.stores if store.ready}
+    nodes = {place.node for place in schedule.workers}
+    return any(observed.readings.get(node) is None for node in nodes & there)

@@ -1,0 +1,35 @@
+"""What `penstock run` writes when there is no terminal: a line on how it goes every few seconds.
+
+Events come as lines of their own as they happen. Neighbour: `live_view` is the same for a terminal.
+"""
+
+from __future__ import annotations
+
+from penstock_operator import figure_words
+from penstock_operator.local.showing.progress import OperatorProgress
+from penstock_operator.local.showing.run_status import RunEvent, RunStatus
+from penstock_operator.sla.status import sla_words
+
+
+def status_line(status: RunStatus) -> str:
+    """All that matters in one line; operators that are fused are left out, but for sinks."""
+    head = f"{figure_words.duration(status.elapsed_s)} {status.phase}"
+    workers = f"{status.workers_ready}/{len(status.workers)} workers ready"
+    told = [_operator(operator) for operator in status.operators if operator.kind != "step"]
+    if status.store_away:
+        workers += ", the store is away"
+    kept = [f"{line.name}: {sla_words(line)}" for line in status.slas]
+    return " | ".join([f"{head}, {workers}", *told, *kept])
+
+
+def event_line(event: RunEvent) -> str:
+    return f"{figure_words.duration(event.at_s)} {event.text}"
+
+
+def _operator(operator: OperatorProgress) -> str:
+    text = f"{operator.name} {figure_words.rate(operator.rate_per_s)}/s"
+    if operator.kind in ("keyed", "sink"):
+        text += f" p50 {figure_words.latency(operator.p50_ms)} p99 {figure_words.latency(operator.p99_ms)}"
+    if operator.kind == "keyed":
+        text += f" waiting {figure_words.count(operator.inbox_rows)}"
+    return text

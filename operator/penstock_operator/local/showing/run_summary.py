@@ -1,0 +1,123 @@
+"""What a run came to: shown to people at its end, written as JSON for scripts.
+
+Neighbours: `progress` adds the operators up, `local_run` fills this in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+from rich.table import Table
+
+from penstock_operator import figure_words
+from penstock_operator.local.showing.progress import OperatorTotal
+from penstock_operator.local.showing.run_status import RunEvent
+from penstock_operator.local.showing.sla_picture import timeline_rows
+from penstock_operator.sla.status import SlaSummary
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """`result` is finished, time over, stopped or failed (with `message`). `worked_s` counts from the first
+    task that ran; `restarts` names the workers that were started again, and how often."""
+
+    topology: str
+    result: str
+    message: str
+    resumed: bool
+    duration_s: float
+    worked_s: float
+    operators: tuple[OperatorTotal, ...]
+    restarts: Mapping[str, int]
+    store_restarts: int
+    events: tuple[RunEvent, ...]
+    slas: tuple[SlaSummary, ...] = ()
+
+
+def summary_json(summary: RunSummary) -> bytes:
+    """One object; what is not known is null. `records` are of this run."""
+    operators = {
+        total.name: {
+            "kind": total.kind,
+            "records": total.records,
+            "records_per_s": _per_s(total, summary),
+            "p50_ms": total.p50_ms,
+            "p99_ms": total.p99_ms,
+            "max_ms": total.max_ms,
+        }
+        for total in summary.operators
+    }
+    document = {
+        "topology": summary.topology,
+        "result": summary.result,
+        "message": summary.message,
+        "resumed": summary.resumed,
+        "duration_s": summary.duration_s,
+        "worked_s": summary.worked_s,
+        "operators": operators,
+        "restarts": dict(summary.restarts),
+        "store_restarts": summary.store_restarts,
+        "events": [{"at_s": event.at_s, "text": event.text} for event in summary.events],
+        "slas": {sla.name: _sla(sla) for sla in summary.slas},
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _sla(sla: SlaSummary) -> dict[str, object]:
+    """Shares are of windows; the cost is `mean_tasks`, which is `mean_executors` where each has one task."""
+    return {
+        "operator": sla.operator or None,
+        "policy": sla.policy,
+        "dry_run": sla.dry_run,
+        "latency_ms": sla.bound_ms,
+        "window_ms": sla.window_ms,
+        "success_rate": sla.success,
+        "success_rate_5min": sla.success_recent,
+        "success_rate_of_shards": dict(sla.success_of_shards),
+        "mean_executors": sla.mean_executors,
+        "mean_tasks": sla.mean_tasks,
+        "decisions": dict(sla.decisions),
+        "picture": sla.picture or None,
+        "timeline": timeline_rows(sla.timeline),
+    }
+
+
+def headline(summary: RunSummary) -> str:
+    """ "word-count finished after 0:42"."""
+    text = f"{summary.topology}: {summary.result} after {figure_words.duration(summary.duration_s)}"
+    again = [f"{worker} ({_times(number)})" for worker, number in sorted(summary.restarts.items())]
+    if again:
+        text += f"; workers started again: {', '.join(again)}"
+    if summary.store_restarts:
+        text += f"; the store was started again ({_times(summary.store_restarts)})"
+    return text
+
+
+def summary_table(summary: RunSummary) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("operator", no_wrap=True)
+    for header in ("records", "records/s", "p50", "p99", "max"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for total in summary.operators:
+        has_latency = total.kind in ("keyed", "sink")
+        table.add_row(
+            total.name,
+            figure_words.count(total.records),
+            figure_words.rate(_per_s(total, summary)),
+            figure_words.latency(total.p50_ms) if has_latency else "",
+            figure_words.latency(total.p99_ms) if has_latency else "",
+            figure_words.latency(total.max_ms) if has_latency else "",
+        )
+    return table
+
+
+def _times(number: int) -> str:
+    return f"{number} time" if number == 1 else f"{number} times"
+
+
+def _per_s(total: OperatorTotal, summary: RunSummary) -> float | None:
+    if total.records is None or summary.worked_s <= 0:
+        return None
+    return total.records / summary.worked_s

@@ -1,0 +1,184 @@
+"""What the world does to a run: stops, deaths, restarts, late calls, new schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from penstock.store.port import ShardStatus
+from penstock_simulation.protocol.layout import OPERATORS
+
+if TYPE_CHECKING:
+    from penstock_simulation.protocol.task import SimulatedTask
+    from penstock_simulation.protocol.worker import SimulatedWorker
+    from penstock_simulation.protocol.world import World
+
+PAUSE_TURNS_MAX = 70
+
+
+class Chaos:
+    """Strikes a world with one event at a time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._events: tuple[tuple[float, Callable[[], None]], ...] = (
+            (0.30, self._late_call_arrives),
+            (0.08, self._task_stops_for_a_while),
+            (0.40, self._owner_is_late),
+            (0.08, self._task_dies),
+            (0.04, self._worker_dies),
+            (0.06, self._worker_is_replaced_while_it_runs),
+            (0.06, self._store_restarts),
+            (0.08, self._shard_moves),
+            (0.08, self._worker_rebalances),
+            (0.04, self._executor_goes),
+            (0.04, self._executor_is_resized),
+        )
+        if world.moves:
+            self._events += (
+                (0.2, self._move_is_taken_back),
+                (0.3, self._shard_moves),
+                (0.1, self._store_restarts),
+                (0.1, self._executor_goes),
+                (0.1, self._owner_changes_while_its_shard_is_copied),
+            )
+        if world.pressure:
+            self._events += ((0.3, self._memory_runs_out),)
+        self._upto = list(accumulate(chance for chance, _ in self._events))
+
+    def strike(self) -> None:
+        """One event."""
+        draw = self._world.rng.random() * self._upto[-1]
+        for upto, (_, event) in zip(self._upto, self._events, strict=True):
+            if draw <= upto:
+                event()
+                return
+
+    def _pick(self, count: int) -> int:
+        return int(self._world.rng.random() * count)
+
+    def _late_call_arrives(self) -> None:
+        waiting = [node for node in self._world.nodes.values() if node.late]
+        if waiting:
+            node = waiting[self._pick(len(waiting))]
+            call, answer = node.deliver_late_call()
+            self._world.trace.calls("somebody late", node.name, (call,), [answer])
+
+    def _task_stops_for_a_while(self) -> None:
+        tasks = self._world.tasks()
+        if tasks:
+            self._stop(tasks[self._pick(len(tasks))])
+
+    def _stop(self, task: SimulatedTask) -> None:
+        until = self._world.turn + 1 + self._pick(PAUSE_TURNS_MAX)
+        self._world.paused[task.name] = until
+        self._world.trace.event(task.name, f"stops until turn {until}")
+
+    def _owner_is_late(self) -> None:
+        """A task stops in the middle of its work, and the shard is given to another one meanwhile."""
+        world = self._world
+        busy = [task for task in world.tasks() if task.unfinished()]
+        if not busy:
+            return
+        task = busy[self._pick(len(busy))]
+        shards = task.unfinished()
+        self._stop(task)
+        if world.rng.random() < 0.3:
+            self._move(shards[self._pick(len(shards))])
+        else:
+            worker = next(worker for worker in world.running if task.name in worker.tasks)
+            worker.given_up.add(task.name)
+            world.hurry.append(partial(world.step_worker, worker))
+
+    def _task_dies(self) -> None:
+        world = self._world
+        tasks = world.tasks()
+        if tasks:
+            task = tasks[self._pick(len(tasks))]
+            for worker in world.running:
+                worker.tasks.pop(task.name, None)
+            world.trace.event(task.name, "dies")
+
+    def _worker_dies(self) -> None:
+        world = self._world
+        worker = world.running.pop(self._pick(len(world.running)))
+        world.trace.event(worker.name, "dies with its tasks")
+        world.replace(worker)
+
+    def _worker_is_replaced_while_it_runs(self) -> None:
+        world = self._world
+        worker = world.running[self._pick(len(world.running))]
+        world.trace.event(worker.name, "is taken for dead")
+        world.replace(worker)
+
+    def _store_restarts(self) -> None:
+        world = self._world
+        names = list(world.nodes)
+        name = names[self._pick(len(names))]
+        lost = world.nodes[name].restart()
+        world.trace.event(f"store {name}", f"restarts without its last {lost} calls")
+
+    def _memory_runs_out(self) -> None:
+        """A store comes to its memory limit, or has room again."""
+        nodes = list(self._world.nodes.values())
+        node = nodes[self._pick(len(nodes))]
+        node.fill(full=not node.is_full)
+        self._world.trace.event(f"store {node.name}", "is full" if node.is_full else "has room again")
+
+    def _shard_moves(self) -> None:
+        shards = list(self._world.schedules.homes)
+        self._move(shards[self._pick(len(shards))])
+
+    def _move_is_taken_back(self) -> None:
+        """In the middle of a shard's way to another store, the schedule says otherwise."""
+        under_way = [
+            shard
+            for name, node in self._world.nodes.items()
+            for shard, record in node.records()
+            if record.status in {ShardStatus.COPYING, ShardStatus.FROZEN}
+            and self._world.schedules.homes[shard] != name
+        ]
+        if under_way:
+            self._move(under_way[self._pick(len(under_way))])
+
+    def _move(self, shard: str) -> None:
+        self._world.schedules.move(shard)
+        self._world.shards_were_replaced()
+        self._world.trace.event(shard, "is given to another executor")
+
+    def _executor_goes(self) -> None:
+        operator = OPERATORS[self._pick(len(OPERATORS))]
+        worker = self._world.schedules.drop_executor(operator)
+        self._world.shards_were_replaced()
+        self._world.trace.event(f"{operator}@{worker}", "goes, and its shards to others")
+
+    def _executor_is_resized(self) -> None:
+        operator = OPERATORS[self._pick(len(OPERATORS))]
+        self._world.schedules.resize(operator)
+        self._world.shards_were_replaced()
+        self._world.trace.event(operator, "has an executor with another number of tasks")
+
+    def _owner_changes_while_its_shard_is_copied(self) -> None:
+        """What its commits noted is not its own."""
+        copied = {
+            record.owner.ready
+            for node in self._world.nodes.values()
+            for _, record in node.records()
+            if record.owner is not None and record.note is not None and record.note.noted
+        }
+        busy = [worker for worker in self._world.running if worker.tasks.keys() & copied]
+        if busy:
+            worker = busy[self._pick(len(busy))]
+            worker.given_up |= copied
+            self._world.hurry.appendleft(partial(self._world.step_worker, worker))
+            self._world.trace.event(worker.name, "gives shards that are being copied to other tasks")
+
+    def _worker_rebalances(self) -> None:
+        self._rebalance(self._world.running[self._pick(len(self._world.running))])
+
+    def _rebalance(self, worker: SimulatedWorker) -> None:
+        worker.rebalance_due = True
+        self._world.hurry.append(partial(self._world.step_worker, worker))
+        self._world.trace.event(worker.name, "spreads its shards anew")

@@ -1,0 +1,154 @@
+"""What must hold in every run (the architecture's promises, by number), while it goes and at the end.
+
+1 one owner, 2 exactly once, 3 order, 5 liveness, 6 bounded memory, 11 who is not owner causes no
+visible error. The checks look at what actors were told and at what the stores hold, never at how
+either comes about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from penstock.store.codec import decode_counts
+from penstock.store.memory.node import ShardRecord
+from penstock.store.port import Commit, NodeStore, ShardStatus, StateSnapshot
+from penstock_simulation.protocol.node import BOUNDS
+from penstock_simulation.protocol.workload import (
+    COUNTED,
+    SHARDS,
+    OutOfOrder,
+    Sink,
+    counts_in,
+    counts_of,
+    expected_state,
+    wrong_marks,
+)
+
+
+class PromiseBroken(Exception):
+    """A run did what must never happen."""
+
+    def __init__(self, number: int, what: str) -> None:
+        super().__init__(f"promise {number}: {what}")
+
+
+class Promises:
+    """Remembers what actors were told during one run."""
+
+    def __init__(self, partitions: dict[str, list[bytes]]) -> None:
+        self._partitions = partitions
+        self._owners: dict[tuple[str, int], str] = {}
+        self._claimed: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+        self.sinks: dict[str, Sink] = {shard: Sink() for shard in SHARDS.end}
+
+    # --- while it runs
+
+    def claimed(self, owner: str, shard: str, epoch: int) -> None:
+        """An owner was told that it has the shard: under an epoch that nobody was told before."""
+        before = self._claimed.get(shard, 0)
+        if epoch <= before:
+            raise PromiseBroken(1, f"{owner} owns {shard} under epoch {epoch} after epoch {before}")
+        self._claimed[shard] = epoch
+        self._owners[shard, epoch] = owner
+
+    def committed(self, owner: str, commit: Commit) -> None:
+        """An owner was told that its commit is applied: it owns that epoch, and no later one committed."""
+        before = self._committed.get(commit.shard, 0)
+        if self._owners[commit.shard, commit.epoch] != owner:
+            raise PromiseBroken(1, f"{owner} commits to {commit.shard} under the epoch of another owner")
+        if commit.epoch < before:
+            raise PromiseBroken(1, f"{owner} commits under epoch {commit.epoch} after one of {before}")
+        self._committed[commit.shard] = commit.epoch
+
+    def failure_counted(self, owner: str, message: str) -> None:
+        """User code only raises when its input is wrong; that of an owner never is."""
+        raise PromiseBroken(11, f"{owner} fails visibly: {message}")
+
+    def write_sink(self, shard: str, position: int, payload: bytes) -> None:
+        wrong = self.sinks[shard].write(position, payload)
+        if wrong:
+            raise PromiseBroken(2, f"sink of {shard}: {wrong}")
+
+    def check_bounds(self, records: Iterable[tuple[str, ShardRecord]]) -> None:
+        """Inboxes are within their bounds; outboxes exceed theirs by one commit at most."""
+        for shard, record in records:
+            entries, size_bytes = len(record.inbox), record.inbox_bytes
+            if entries > BOUNDS.inbox_entries_max or (entries > 1 and size_bytes > BOUNDS.inbox_bytes_max):
+                raise PromiseBroken(6, f"inbox of {shard}: {entries} entries, {size_bytes} bytes")
+            if record.outbox_entries > BOUNDS.outbox_entries_max + BOUNDS.outputs_per_commit_max:
+                raise PromiseBroken(6, f"outbox of {shard}: {record.outbox_entries} entries")
+
+    def check_homes(self, records: dict[str, Iterable[tuple[str, ShardRecord]]]) -> None:
+        """No shard is active, or can become active, in two stores. `records` is store -> its records."""
+        lives: dict[str, str] = {}
+        for store, in_store in records.items():
+            for shard, record in in_store:
+                if record.status is ShardStatus.FROZEN or not record.is_away:
+                    if shard in lives:
+                        raise PromiseBroken(1, f"{shard} lives in {lives[shard]} and in {store}")
+                    lives[shard] = store
+
+    def check_kept(
+        self, before: dict[str, list[str]], after: dict[str, list[str]], records: dict[str, ShardRecord]
+    ) -> None:
+        """A new schedule leaves each shard that a store has, or is about to, to one executor there; `before`
+        and `after` are shard -> executors."""
+        for shard, executors in after.items():
+            if len(executors) > 1:
+                raise PromiseBroken(1, f"{shard} is given to {executors}")
+        for shard in before.keys() - after.keys():
+            if shard in records and records[shard].status not in {ShardStatus.DEPARTED, ShardStatus.MOVED}:
+                raise PromiseBroken(5, f"{shard} is taken from {before[shard]} and given to nobody")
+
+    # --- at the end
+
+    def waiting(self, records: dict[str, ShardRecord]) -> str:
+        """What is not worked off behind the sources; "" for nothing."""
+        for shard, record in records.items():
+            waiting = (len(record.inbox), record.outbox_entries)
+            if waiting != (0, 0):
+                return f"{shard} is left with {waiting}, {record.readiness}, {record.owner}"
+        return ""
+
+    def left_over(self, records: dict[str, ShardRecord], owners: dict[str, list[int]]) -> str:
+        """What is not worked off, or has not one owner, after a calm; "" when liveness is kept.
+
+        `owners` holds, for each shard, the epochs of those who think they own it.
+        """
+        for shard, record in records.items():
+            waiting = (len(record.inbox), record.outbox_entries)
+            if waiting != (0, 0) or (record.source and not record.finished):
+                return f"{shard} is left with {waiting}, {record.readiness}, {record.owner}"
+            if owners.get(shard, []).count(record.epoch) != 1:
+                return f"{shard}: epoch {record.epoch}, owners under {owners.get(shard)}"
+        return ""
+
+    def check_marks(self, records: dict[str, ShardRecord]) -> None:
+        """Timers, and what came and went in the state, go with what is left in it."""
+        for shard, record in records.items():
+            if wrong := wrong_marks(record.state, record.timers):
+                raise PromiseBroken(2, f"{shard}: {wrong}")
+
+    def check_counts(self, records: dict[str, ShardRecord]) -> None:
+        """What was counted with commits is what was committed."""
+        for shard, record in records.items():
+            rows = int(record.position or b"0") if record.source else record.completed_rows
+            counted = decode_counts(record.counts).get(COUNTED, 0)
+            if counted != rows:
+                raise PromiseBroken(7, f"{shard} has {rows} rows behind it, and {counted} are counted")
+
+    def check_results(self, stores: dict[str, NodeStore]) -> None:
+        """State and sink hold each input row once. `stores` is shard -> the store that is its home."""
+        truth = expected_state(self._partitions)
+        for shard in SHARDS.mid + SHARDS.end:
+            counts = counts_of(stores[shard].call(StateSnapshot(shard)))
+            if counts != truth[shard]:
+                raise PromiseBroken(2, f"{shard} counted {dict(counts)}, not {dict(truth[shard])}")
+        for shard, sink in self.sinks.items():
+            try:
+                counts = counts_in(bytes(sink.content))
+            except OutOfOrder as error:
+                raise PromiseBroken(3, str(error)) from error
+            if counts != truth[shard]:
+                raise PromiseBroken(2, f"sink of {shard} has {dict(counts)}, not {dict(truth[shard])}")

@@ -1,0 +1,437 @@
+"""One seeded run of the store's protocol: nodes, workers, tasks and senders under faults, then calm.
+
+A run is a random sequence of steps. While it is rough, calls are lost, come late or twice, tasks and workers
+stop, go on and die, stores restart, schedules change; when it is calm nothing fails any more and everything
+must drain. What must hold is in `promises`. The same seed makes the same run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from penstock.store.memory.node import ShardRecord
+from penstock.store.memory.store import MemoryStore
+from penstock.store.moving.mover import moves_due
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import (
+    Assignment,
+    Commit,
+    NodeStore,
+    Outgoing,
+    Owner,
+    ShardStatus,
+    StoreUnreachable,
+)
+from penstock.store.sender import deliver_once
+from penstock_simulation.protocol.agent import Agent
+from penstock_simulation.protocol.chaos import Chaos
+from penstock_simulation.protocol.layout import NODES, WORKERS
+from penstock_simulation.protocol.moving import DRIVE, Drive, MovingAgent
+from penstock_simulation.protocol.node import (
+    CALM,
+    FaultRates,
+    Link,
+    SimulatedNode,
+    StoreFactory,
+)
+from penstock_simulation.protocol.promises import PromiseBroken, Promises
+from penstock_simulation.protocol.scheduling import Schedules
+from penstock_simulation.protocol.task import OwnedFactory, SimulatedTask
+from penstock_simulation.protocol.trace import Trace
+from penstock_simulation.protocol.worker import SimulatedWorker
+from penstock_simulation.protocol.workload import make_partitions
+
+DRAIN_TURNS_MAX = 600
+DRAIN_CYCLE_TURNS = 5
+"""How often agents and main processes look by themselves while everything drains."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a run is made of; a test puts a part with a planted bug in its place."""
+
+    store: StoreFactory = MemoryStore
+    owned: OwnedFactory = OwnedShard
+    task: type[SimulatedTask] = SimulatedTask
+    node: type[SimulatedNode] = SimulatedNode
+    deliver: Callable[..., object] = deliver_once
+    drive: Drive = DRIVE
+    moves: bool = False
+    """Whether shards change their home."""
+    pressure: bool = False
+    """Whether stores come to their memory limits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`broken` names the promise that a run broke, "" for none; `trace` holds its last steps then."""
+
+    seed: int
+    turns: int
+    broken: str
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roughness:
+    """How a run is made hard; drawn from its seed, so that some runs are long and others wild."""
+
+    turns: int
+    rates: FaultRates
+    event_rate: float
+    rows_max: int
+
+
+def simulate(seed: int, parts: Parts | None = None) -> Outcome:
+    """One run, whole. Answers what it broke; a bug of the simulation itself raises."""
+    world = World(seed, parts or Parts())
+    try:
+        world.run()
+    except PromiseBroken as broken:
+        world.trace.event("world", f"broken: {broken}")
+        return Outcome(seed, world.trace.turn, str(broken), world.trace.text())
+    return Outcome(seed, world.trace.turn, "", "")
+
+
+def _roughness(rng: random.Random, *, moves: bool) -> Roughness:
+    level = rng.random() * 0.06
+    return Roughness(
+        turns=80 + int(rng.random() * (300 if moves else 200)),
+        rates=FaultRates(
+            lost_call=level * rng.random(),
+            lost_reply=level * 2 * rng.random(),
+            late_call=level * rng.random(),
+            run_twice=level * rng.random(),
+            crash=0.3,
+        ),
+        event_rate=0.02 + (0.2 if moves else 0.12) * rng.random(),
+        rows_max=50 if moves else 30,
+    )
+
+
+class World:
+    """Everybody in one run. Implements what `task.Surroundings` asks."""
+
+    def __init__(self, seed: int, parts: Parts) -> None:
+        self.rng = rng = random.Random(seed)  # noqa: S311 - a seeded run
+        self.trace = Trace()
+        self.roughness = _roughness(rng, moves=parts.moves)
+        self.partitions = make_partitions(rng, self.roughness.rows_max)
+        self.promises = Promises(self.partitions)
+        self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
+        self.agents = {
+            name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
+        }
+        self.schedules = Schedules(rng, moves=parts.moves)
+        self.running: list[SimulatedWorker] = []
+        self.paused: dict[str, int] = {}
+        self.moves = parts.moves
+        self.pressure = parts.pressure
+        self._parts = parts
+        self._attempts = dict.fromkeys(WORKERS, 0)
+        self._sender_links = {
+            name: {there: self.link(f"sender {name}", there, self._interleave) for there in NODES}
+            for name in NODES
+        }
+        self._moving = {
+            name: MovingAgent(
+                name,
+                {there: self.link(f"mover {name}", there, self._interleave_move) for there in NODES},
+                rng,
+                parts.drive,
+            )
+            for name in NODES
+        }
+        self._calm = False
+        self.hurry: deque[Callable[[], None]] = deque()
+        self._interleaving = 0
+
+    # --- making
+
+    def link(self, who: str, node: str, before: Callable[[], None] | None = None) -> Link:
+        return Link(self.nodes[node], who, self.trace, before)
+
+    def start_worker(self, name: str) -> None:
+        self._attempts[name] += 1
+        node = WORKERS[name]
+        link = self.link(f"{name}.{self._attempts[name]}", node)
+        worker = SimulatedWorker(name, node, self._attempts[name], link, self.rng, self._start_task)
+        self.running.append(worker)
+        self.hurry.extend([partial(self.step_worker, worker)] * 2)
+
+    def replace(self, worker: SimulatedWorker) -> None:
+        """Start the worker anew, unless that was done before: an earlier start may still run."""
+        if worker.attempt == self._attempts[worker.worker]:
+            self.start_worker(worker.worker)
+
+    def _start_task(self, worker: SimulatedWorker, owner: Owner, operator: str) -> SimulatedTask:
+        link = self.link(owner.ready, worker.node)
+        return self._parts.task(self, owner, operator, link, self.rng, self._parts.owned)
+
+    def shards_were_replaced(self) -> None:
+        """The operator has written a schedule: the agents see it."""
+        self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
+
+    # --- what tasks tell
+
+    @property
+    def turn(self) -> int:
+        return self.trace.turn
+
+    def now_us(self, skew_us: int) -> int:
+        return 1_000_000_000 + self.trace.turn * 1000 + skew_us
+
+    def write_sink(self, shard: str, position: int, payload: bytes) -> None:
+        self.promises.write_sink(shard, position, payload)
+
+    def claimed(self, task: SimulatedTask, shard: str, epoch: int) -> None:
+        self.promises.claimed(task.name, shard, epoch)
+        self.promises.check_marks({shard: task.link.node.record(shard)})
+
+    def committed(self, task: SimulatedTask, commit: Commit) -> None:
+        self.promises.committed(task.name, commit)
+
+    def failure_counted(self, task: SimulatedTask, message: str) -> None:
+        self.promises.failure_counted(task.name, message)
+
+    # --- a run
+
+    def run(self) -> None:
+        """Rough, then calm. Raises PromiseBroken."""
+        for name in WORKERS:
+            self.start_worker(name)
+        for agent in self.agents.values():
+            agent.step(self.schedules.newest)
+        for node in self.nodes.values():
+            node.rates = self.roughness.rates
+        chaos = Chaos(self)
+        for _ in range(self.roughness.turns):
+            self.trace.turn += 1
+            if self.rng.random() < self.roughness.event_rate:
+                chaos.strike()
+            else:
+                self.anybody_steps()
+            self.check_bounds()
+        self._calm_down()
+        self._relieve()
+        self._drain(self._left_over)
+        homes = self.schedules.homes
+        self.promises.check_marks(self._records_at_home())
+        self.promises.check_counts(self._records_at_home())
+        self.promises.check_results({shard: self.nodes[home].store for shard, home in homes.items()})
+
+    def tasks(self) -> list[SimulatedTask]:
+        return [task for worker in self.running for task in worker.tasks.values()]
+
+    def can_run(self, task: SimulatedTask) -> bool:
+        """Whether a task has something to do and is not stopped."""
+        turn = self.trace.turn
+        return self.paused.get(task.name, 0) <= turn and (
+            task.is_busy(turn) or task.link.node.is_ready(task.name)
+        )
+
+    def _pick_task(self) -> SimulatedTask | None:
+        """A random one of the tasks that can run."""
+        tasks = self.tasks()
+        while tasks:
+            place = int(self.rng.random() * len(tasks))
+            if self.can_run(tasks[place]):
+                return tasks[place]
+            tasks[place] = tasks[-1]
+            tasks.pop()
+        return None
+
+    def anybody_steps(self) -> None:
+        """One step of a random actor; those that a change has just woken come first, mostly."""
+        if self.hurry and self.rng.random() < 0.5:
+            self.hurry.popleft()()
+            return
+        if self.moves and self.rng.random() < 0.3 and (due := self._nodes_with_moves()):
+            self.step_mover(due[int(self.rng.random() * len(due))])
+            return
+        draw = self.rng.random()
+        if draw < 0.82:
+            task = self._pick_task()
+            if task is not None:
+                self.step_task(task)
+                return
+        if draw < 0.94:
+            self.send(NODES[int(self.rng.random() * len(NODES))])
+        elif draw < 0.98:
+            self.step_worker(self.running[int(self.rng.random() * len(self.running))])
+        else:
+            self.step_agent(self.agents[NODES[int(self.rng.random() * len(NODES))]])
+
+    def step_agent(self, agent: Agent) -> None:
+        """Publish what is new, which wakes the node's workers."""
+        if agent.behind(self.schedules.newest):
+            node = agent.node
+            before, starts = self._assigned(node), node.starts
+            agent.step(self.schedules.newest)
+            if node.starts == starts:
+                self.promises.check_kept(before, self._assigned(node), dict(node.records()))
+            self.hurry.extend(
+                partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
+            )
+
+    def _assigned(self, node: SimulatedNode) -> dict[str, list[str]]:
+        """Shard -> executors that this node gives it to."""
+        assigned: dict[str, list[str]] = {}
+        for worker, home in WORKERS.items():
+            if home == node.name:
+                for executor in node.store.call(Assignment(worker)).executors:
+                    for shard in executor.shards:
+                        assigned.setdefault(shard, []).append(executor.executor)
+        return assigned
+
+    def _nodes_with_moves(self) -> list[str]:
+        """Nodes that have a shard to move."""
+        return [
+            name
+            for name, node in self.nodes.items()
+            if moves_due(name, self.schedules.homes, {s: record.status for s, record in node.records()})
+        ]
+
+    def step_mover(self, name: str) -> None:
+        """A part of a move, now and then by a driver that believes an old schedule."""
+        schedules = dict(self.schedules.newest)
+        if not self._calm and self.rng.random() < 0.1:
+            schedules = self.schedules.old[int(self.rng.random() * len(self.schedules.old))]
+        self._moving[name].step(schedules)
+
+    def step_task(self, task: SimulatedTask) -> None:
+        task.step()
+        if task.retired:
+            for worker in self.running:
+                worker.tasks.pop(task.name, None)
+
+    def step_worker(self, worker: SimulatedWorker) -> None:
+        if worker in self.running:
+            worker.step()
+            if worker.retired:
+                self.running.remove(worker)
+
+    def send(self, name: str) -> None:
+        """One pass of a node's sender; others take steps between its calls."""
+        links = self._sender_links[name]
+
+        homes = self.schedules.homes
+        if self.moves and not self._calm and self.rng.random() < 0.3:
+            homes = self.schedules.old_homes[int(self.rng.random() * len(self.schedules.old_homes))]
+        elif self.moves and self.rng.random() < 0.6:
+            homes = self._told_homes()
+
+        def home_of(target: str) -> NodeStore | None:
+            return links[homes[target]]
+
+        try:
+            self._parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
+        except StoreUnreachable:
+            self.trace.event(f"sender {name}", "gives up a pass")
+
+    def _told_homes(self) -> dict[str, str]:
+        """Where shards are, as a sender knows that was sent on by who does not have them."""
+        told = dict(self.schedules.homes)
+        for name, node in self.nodes.items():
+            for shard, record in node.records():
+                if record.status is ShardStatus.FROZEN or not record.is_away:
+                    told[shard] = name
+        return told
+
+    def _interleave(self) -> None:
+        """Between two calls of a sender anybody may act, another pass of the same sender too."""
+        if self._interleaving < 2 and self.rng.random() < (0.5 if self.moves else 0.3):
+            self._interleaving += 1
+            self.anybody_steps()
+            self._interleaving -= 1
+
+    def _interleave_move(self) -> None:
+        """Likewise; and the agent may die here, so that another pass goes on some time later."""
+        for _ in range(int(self.rng.random() * 4)):
+            self._interleave()
+        if not self._calm and self.rng.random() < 0.08:
+            raise StoreUnreachable("the agent dies")
+
+    def check_bounds(self) -> None:
+        records = {name: node.records() for name, node in self.nodes.items()}
+        for in_store in records.values():
+            self.promises.check_bounds(in_store)
+        if self.moves:
+            self.promises.check_homes(records)
+
+    # --- the end
+
+    def _calm_down(self) -> None:
+        """No faults from here on; what is on its way arrives, who was stopped goes on."""
+        self.trace.event("world", "calms down")
+        self._calm = True
+        self.paused.clear()
+        for node in self.nodes.values():
+            node.rates = CALM
+            while node.late:
+                call, answer = node.deliver_late_call()
+                self.trace.calls("somebody late", node.name, (call,), [answer])
+
+    def _relieve(self) -> None:
+        """Full stores work off all that waits in them; then they have room again, and sources go on."""
+        full = [node for node in self.nodes.values() if node.is_full]
+        if full and not self.moves:
+            self._drain(lambda: self.promises.waiting(self._records_at_home()))
+        for node in full:
+            node.fill(full=False)
+
+    def _drain(self, left: Callable[[], str]) -> None:
+        """Rounds of everybody's turn until nothing is left. Raises PromiseBroken when it takes too long."""
+        left_over = ""
+        for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
+            self.hurry.clear()
+            for agent in self.agents.values():
+                self.step_agent(agent)
+            for worker in list(self.running):
+                self.step_worker(worker)
+            for _ in range(DRAIN_CYCLE_TURNS):
+                self.trace.turn += 1
+                for task in self.tasks():
+                    if self.can_run(task):
+                        self.step_task(task)
+                for name, node in self.nodes.items():
+                    if node.store.call(Outgoing(1)):
+                        self.send(name)
+                if self.moves:
+                    for name in self._nodes_with_moves():
+                        self._moving[name].step(dict(self.schedules.newest))
+                self.check_bounds()
+            left_over = left()
+            if not left_over:
+                return
+        raise PromiseBroken(5, left_over)
+
+    def _left_over(self) -> str:
+        return self._moves_left() or self.promises.left_over(self._records_at_home(), self._owners())
+
+    def _records_at_home(self) -> dict[str, ShardRecord]:
+        return {shard: self.nodes[home].record(shard) for shard, home in self.schedules.homes.items()}
+
+    def _moves_left(self) -> str:
+        """A record that is not where it should be, or a copy that should be gone."""
+        for name, node in self.nodes.items():
+            records = dict(node.records())
+            for shard, home in self.schedules.homes.items():
+                if home == name and shard not in records:
+                    return f"{shard} is not in {name}, its home"
+            for shard, record in records.items():
+                home = self.schedules.homes[shard]
+                if record.status is not (ShardStatus.ACTIVE if home == name else ShardStatus.MOVED):
+                    return f"{shard} is {record.status} in {name}, its home is {home}"
+        return ""
+
+    def _owners(self) -> dict[str, list[int]]:
+        owners: dict[str, list[int]] = {}
+        for task in self.tasks():
+            for shard, held in task.held.items():
+                owners.setdefault(shard, []).append(held.owned.epoch)
+        return owners

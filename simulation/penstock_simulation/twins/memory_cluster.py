@@ -1,0 +1,363 @@
+"""The twin of the Kubernetes API in memory, kept equal to `kubernetes_api.client` by the contract suite.
+
+It has what the operator relies on: resourceVersions, uids, generations, conflicts, the status apart from the
+rest, server-side apply (`memory_apply`), label selection, garbage collection by owner, pods that stay until
+their node lets go of them, and the CRDs' defaults, schemas and rules on changes. What other parts of a
+cluster do is done by hand in the tests' worlds: `put`, `set_status`, `finish`. Watches are `subscribe`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from penstock.api.crds import crd
+from penstock.api.document import Document
+from penstock.api.latency_sla import LatencySLASpec
+from penstock.api.schedule import ScheduleSpec
+from penstock.api.topology import TopologySpec
+from penstock_operator.cluster.kubernetes_api.port import (
+    FIELD_MANAGER,
+    LATENCY_SLAS,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    ClusterUnreachable,
+    Kind,
+    Listing,
+    NotAllowed,
+    Object,
+    ObjectInvalid,
+    Refusal,
+    Why,
+)
+from penstock_simulation.twins.memory_apply import Path, fields_of, merged
+
+Watcher = Callable[[Kind, str, Object], None]
+"""Called with the kind, "ADDED", "MODIFIED" or "DELETED", and the object."""
+
+_WITH_STATUS = {TOPOLOGIES, LATENCY_SLAS, SCHEDULES, PODS, STATEFUL_SETS}
+_MODELS: Mapping[Kind, type[Document]] = {
+    TOPOLOGIES: TopologySpec,
+    LATENCY_SLAS: LatencySLASpec,
+    SCHEDULES: ScheduleSpec,
+}
+_GRACE_S = 30
+_FIXED_SCHEDULE_FIELDS = ("operator", "topology", "topologyUid")
+_GROWING_SCHEDULE_FIELDS = ("term", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    kind: Kind
+    namespace: str
+    name: str
+
+
+@dataclass
+class MemoryCluster:
+    """Keeps the port `ClusterApi`. `clock_s` gives the time of creations, in seconds since 1970."""
+
+    clock_s: Callable[[], float]
+    namespace: str = "penstock"
+    is_away: bool = False
+    """While it is, every call raises ClusterUnreachable."""
+    forbidden: set[Kind] = field(default_factory=set)
+    """Kinds that this service account must not write: NotAllowed."""
+    calls: list[tuple[str, str, str]] = field(default_factory=list)
+    """Every write: verb, kind, name."""
+    _objects: dict[_Key, Object] = field(default_factory=dict)
+    _fields: dict[tuple[_Key, str], frozenset[Path]] = field(default_factory=dict)
+    _watchers: list[Watcher] = field(default_factory=list)
+    _last_version: int = 100
+    _last_uid: int = 0
+
+    # --- the port
+
+    async def list(
+        self,
+        kind: Kind,
+        labels: Mapping[str, str] = {},
+        *,
+        everywhere: bool = False,
+        keep: Callable[[Object], Object] | None = None,
+    ) -> Listing:
+        self._check()
+        items = tuple(
+            copy.deepcopy(held)
+            for key, held in sorted(self._objects.items(), key=lambda item: (item[0].namespace, item[0].name))
+            if key.kind == kind
+            and (everywhere or key.namespace in {"", self.namespace})
+            and labels.items() <= held["metadata"].get("labels", {}).items()
+        )
+        return Listing(items if keep is None else tuple(map(keep, items)), str(self._last_version))
+
+    async def get(self, kind: Kind, name: str) -> Object | None:
+        self._check()
+        return copy.deepcopy(self._objects.get(self._key(kind, name)))
+
+    async def create(self, kind: Kind, manifest: Object) -> Object | Refusal:
+        self._check("create", kind, manifest["metadata"]["name"])
+        key = self._key(kind, manifest["metadata"]["name"])
+        if key in self._objects:
+            return Refusal(Why.EXISTS, f'{kind.plural} "{key.name}" already exists')
+        fresh = copy.deepcopy(manifest)
+        if kind in _WITH_STATUS:
+            fresh.pop("status", None)
+        return self._add(key, fresh)
+
+    async def replace(self, kind: Kind, changed: Object) -> Object | Refusal:
+        self._check("replace", kind, changed["metadata"]["name"])
+        key = self._key(kind, changed["metadata"]["name"])
+        held = self._objects.get(key)
+        if held is None:
+            return Refusal(Why.GONE, f'{kind.plural} "{key.name}" not found')
+        if changed["metadata"]["resourceVersion"] != held["metadata"]["resourceVersion"]:
+            return Refusal(Why.CHANGED, "the object has been modified; please apply your changes to it")
+        return self._change(key, _with_status_of(kind, copy.deepcopy(changed), held))
+
+    async def apply(self, kind: Kind, manifest: Object) -> Object:
+        self._check("apply", kind, manifest["metadata"]["name"])
+        manifest = {
+            name: part for name, part in manifest.items() if name != "status" or kind not in _WITH_STATUS
+        }
+        key = self._key(kind, manifest["metadata"]["name"])
+        held = self._objects.get(key)
+        if held is None:
+            self._fields[key, FIELD_MANAGER] = fields_of(manifest)
+            return self._add(key, copy.deepcopy(manifest))
+        return self._change(key, self._applied(key, held, manifest, FIELD_MANAGER))
+
+    async def apply_status(self, kind: Kind, manifest: Object) -> Object | Refusal:
+        self._check("apply_status", kind, manifest["metadata"]["name"])
+        return self.status_by(FIELD_MANAGER, kind, manifest)
+
+    async def delete(self, kind: Kind, name: str, uid: str, grace_s: int | None = None) -> Refusal | None:
+        self._check("delete", kind, name)
+        key = self._key(kind, name)
+        held = self._objects.get(key)
+        if held is None:
+            return Refusal(Why.GONE, f'{kind.plural} "{name}" not found')
+        if held["metadata"]["uid"] != uid:
+            return Refusal(Why.CHANGED, f"the uid {uid} is not that of the object")
+        self._delete(key, grace_s)
+        return None
+
+    async def resize_pod(
+        self, name: str, uid: str, container: str, requests: Mapping[str, str], limits: Mapping[str, str]
+    ) -> Object | Refusal:
+        self._check("resize", PODS, name)
+        key = self._key(PODS, name)
+        held = self._objects.get(key)
+        if held is None:
+            return Refusal(Why.GONE, f'pods "{name}" not found')
+        if held["metadata"]["uid"] != uid:
+            return Refusal(Why.CHANGED, f"the uid {uid} is not that of the object")
+        changed = copy.deepcopy(held)
+        there = next((one for one in changed["spec"]["containers"] if one["name"] == container), None)
+        if there is None:
+            raise ObjectInvalid(f"the Kubernetes API does not take this Pod: no container {container}")
+        resources = there.setdefault("resources", {})
+        resources.setdefault("requests", {}).update(requests)
+        resources.setdefault("limits", {}).update(limits)
+        return self._change(key, changed)
+
+    async def close(self) -> None:
+        pass
+
+    # --- what other parts of a cluster do
+
+    def subscribe(self, watcher: Watcher) -> None:
+        """Call `watcher` at every change from now on."""
+        self._watchers.append(watcher)
+
+    def put(self, kind: Kind, manifest: Object) -> Object:
+        """Somebody else writes the whole object, status included; in any namespace."""
+        key = self._key(kind, manifest["metadata"]["name"], manifest["metadata"].get("namespace"))
+        if key in self._objects:
+            return self._change(key, copy.deepcopy(manifest))
+        return self._add(key, copy.deepcopy(manifest))
+
+    def set_status(self, kind: Kind, name: str, status: Object) -> Object:
+        """Somebody else replaces the status."""
+        key = self._key(kind, name)
+        return self._change(key, {**copy.deepcopy(self._objects[key]), "status": copy.deepcopy(status)})
+
+    def status_by(self, manager: str, kind: Kind, manifest: Object) -> Object | Refusal:
+        """Server-side apply of a status by any field manager."""
+        key = self._key(kind, manifest["metadata"]["name"])
+        held = self._objects.get(key)
+        if held is None:
+            return Refusal(Why.GONE, f'{kind.plural} "{key.name}" not found')
+        uid = manifest["metadata"].get("uid")
+        if uid is not None and uid != held["metadata"]["uid"]:
+            return Refusal(Why.CHANGED, f"the uid {uid} is not that of the object")
+        return self._change(
+            key, self._applied(key, held, {"status": manifest["status"]}, f"{manager}/status")
+        )
+
+    def finish(self, kind: Kind, name: str) -> None:
+        """The node lets go of a pod; or somebody deletes an object by force."""
+        self._delete(self._key(kind, name), grace_s=0)
+
+    # --- inside
+
+    def _key(self, kind: Kind, name: str, namespace: str | None = None) -> _Key:
+        return _Key(kind, (namespace or self.namespace) if kind.is_namespaced else "", name)
+
+    def _check(self, verb: str = "", kind: Kind | None = None, name: str = "") -> None:
+        if self.is_away:
+            raise ClusterUnreachable("the Kubernetes API does not answer: it is away")
+        if kind in self.forbidden:
+            raise NotAllowed(f"the Kubernetes API refuses to {verb} {kind.plural}")
+        if kind is not None:
+            self.calls.append((verb, kind.kind, name))
+
+    def _applied(self, key: _Key, held: Object, manifest: Object, manager: str) -> Object:
+        fields = fields_of(manifest)
+        others = frozenset[Path]().union(
+            *(paths for (of, who), paths in self._fields.items() if of == key and who != manager)
+        )
+        dropped = self._fields.get((key, manager), frozenset()) - fields - others
+        self._fields[key, manager] = fields
+        return merged(held, manifest, dropped)
+
+    def _add(self, key: _Key, fresh: Object) -> Object:
+        fresh.setdefault("apiVersion", key.kind.api_version)
+        fresh.setdefault("kind", key.kind.kind)
+        self._last_uid += 1
+        metadata = fresh["metadata"]
+        metadata.pop("resourceVersion", None)
+        if key.namespace:
+            metadata["namespace"] = key.namespace
+        metadata["uid"] = f"00000000-0000-4000-8000-{self._last_uid:012}"
+        metadata["generation"] = 1
+        metadata["creationTimestamp"] = _time_text(self.clock_s())
+        _fill_defaults(key.kind, fresh)
+        _admit(key.kind, None, fresh)
+        self._store(key, fresh, "ADDED")
+        return copy.deepcopy(fresh)
+
+    def _change(self, key: _Key, changed: Object) -> Object:
+        held = self._objects[key]
+        for name in ("uid", "creationTimestamp", "generation", "deletionTimestamp", "namespace"):
+            if name in held["metadata"]:
+                changed["metadata"][name] = held["metadata"][name]
+        _fill_defaults(key.kind, changed)
+        changed["metadata"]["resourceVersion"] = held["metadata"]["resourceVersion"]
+        if changed == held:
+            return copy.deepcopy(held)
+        _admit(key.kind, held, changed)
+        if changed.get("spec") != held.get("spec"):
+            changed["metadata"]["generation"] += 1
+        self._store(key, changed, "MODIFIED")
+        return copy.deepcopy(changed)
+
+    def _store(self, key: _Key, thing: Object, change: str) -> None:
+        self._last_version += 1
+        thing["metadata"]["resourceVersion"] = str(self._last_version)
+        self._objects[key] = thing
+        self._tell(key.kind, change, thing)
+
+    def _tell(self, kind: Kind, change: str, thing: Object) -> None:
+        for watcher in self._watchers:
+            watcher(kind, change, copy.deepcopy(thing))
+
+    def _delete(self, key: _Key, grace_s: int | None) -> None:
+        held = self._objects[key]
+        if key.kind == PODS and held["spec"].get("nodeName"):
+            wait_s = (
+                held["spec"].get("terminationGracePeriodSeconds", _GRACE_S) if grace_s is None else grace_s
+            )
+            if wait_s > 0:
+                if "deletionTimestamp" not in held["metadata"]:
+                    leaving = copy.deepcopy(held)
+                    leaving["metadata"]["deletionTimestamp"] = _time_text(self.clock_s() + wait_s)
+                    leaving["metadata"]["deletionGracePeriodSeconds"] = wait_s
+                    self._store(key, leaving, "MODIFIED")
+                return
+        gone = self._objects.pop(key)
+        for held_by in [held_by for held_by in self._fields if held_by[0] == key]:
+            del self._fields[held_by]
+        self._last_version += 1
+        gone["metadata"]["resourceVersion"] = str(self._last_version)
+        self._tell(key.kind, "DELETED", gone)
+        self._collect_garbage()
+
+    def _collect_garbage(self) -> None:
+        """Delete what has owners, none of which is there any more."""
+        uids = {held["metadata"]["uid"] for held in self._objects.values()}
+        orphans = [
+            key
+            for key, held in self._objects.items()
+            if (owners := held["metadata"].get("ownerReferences"))
+            and not any(owner["uid"] in uids for owner in owners)
+            and "deletionTimestamp" not in held["metadata"]
+        ]
+        for key in orphans:
+            if key in self._objects:
+                self._delete(key, None)
+
+
+def _time_text(now_s: float) -> str:
+    return datetime.fromtimestamp(now_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _with_status_of(kind: Kind, changed: Object, held: Object) -> Object:
+    if kind in _WITH_STATUS:
+        changed.pop("status", None)
+        if "status" in held:
+            changed["status"] = copy.deepcopy(held["status"])
+    return changed
+
+
+# --- what the CRDs demand
+
+
+@cache
+def _schema(kind: str) -> Mapping[str, Any]:
+    schema: Mapping[str, Any] = crd(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _fill_defaults(kind: Kind, thing: Object) -> None:
+    if kind in _MODELS:
+        _default(_schema(kind.kind), thing)
+
+
+def _default(schema: Mapping[str, Any], value: Any) -> None:
+    if isinstance(value, dict):
+        for name, part in schema.get("properties", {}).items():
+            if name not in value and "default" in part:
+                value[name] = copy.deepcopy(part["default"])
+            if name in value:
+                _default(part, value[name])
+    elif isinstance(value, list):
+        for item in value:
+            _default(schema.get("items", {}), item)
+
+
+def _admit(kind: Kind, held: Object | None, thing: Object) -> None:
+    """Raises ObjectInvalid for what the API server's schema and CEL rules refuse."""
+    if kind in _MODELS:
+        try:
+            _MODELS[kind].model_validate(thing.get("spec"), by_alias=True, by_name=False)
+        except ValidationError as error:
+            raise ObjectInvalid(f"the Kubernetes API does not take this {kind.kind}: {error}") from error
+    if kind == SCHEDULES and held is not None:
+        before, after = held["spec"], thing["spec"]
+        for name in _GROWING_SCHEDULE_FIELDS:
+            if after[name] < before[name]:
+                raise ObjectInvalid(
+                    f"the Kubernetes API does not take this Schedule: spec: {name} only grows"
+                )
+        for name in _FIXED_SCHEDULE_FIELDS:
+            if after[name] != before[name]:
+                raise ObjectInvalid(f"the Kubernetes API does not take this Schedule: spec: {name} is fixed")

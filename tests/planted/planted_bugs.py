@@ -1,0 +1,234 @@
+"""Faults of the protocol that the simulation must catch, each a part of a run with one thing done wrong.
+
+`BUGS` names them. Nothing in the product can be switched to behave so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from penstock.store.memory.node import Budget, Readiness, ShardRecord, Waiting
+from penstock.store.memory.store import MemoryStore
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import (
+    Acknowledge,
+    Answer,
+    Append,
+    Claim,
+    Claimed,
+    Commit,
+    Fetch,
+    Fetched,
+    Moved,
+    NodeStore,
+    Outgoing,
+    ReadOutbox,
+    ShardCounters,
+)
+from penstock.store.stranding import StrandingWatch
+from penstock_simulation.protocol.node import BOUNDS, SimulatedNode
+from penstock_simulation.protocol.task import Held, SimulatedTask
+from penstock_simulation.protocol.workload import SINK
+from penstock_simulation.protocol.world import Parts
+from planted.planted_move_bugs import MOVE_BUGS
+
+A = TypeVar("A")
+
+
+class ClockNumbers(MemoryStore):
+    """Inbox entries are numbered by the producer's clock instead of the shard's own counter."""
+
+    def _put(self, target: str, there: ShardRecord, producer: str, entry: Waiting) -> None:
+        there.placed = entry.placed_us
+        super()._put(target, there, producer, entry)
+
+
+class NoCommitNumber(MemoryStore):
+    """A commit carries no number: one that comes twice is applied twice."""
+
+    def _commit(self, call: Commit) -> Answer:
+        record = self._data.shards[call.shard]
+        return super()._commit(replace(call, number=record.commit + 1))
+
+
+class EqualEpoch(MemoryStore):
+    """A claim does not raise the epoch: the owner before is not fenced."""
+
+    def _claim(self, call: Claim) -> Claimed | Answer | Moved:
+        answer = super()._claim(call)
+        record = self._data.shards[call.shard]
+        if isinstance(answer, Claimed) and record.epoch > 1:
+            record.epoch -= 1
+            return replace(answer, epoch=record.epoch)
+        return answer
+
+
+class NoDuplicateRemoval(MemoryStore):
+    """An append that comes again is taken again."""
+
+    def _append(self, call: Append) -> Answer | Moved:
+        record = self._data.shards[call.target]
+        last = record.taken_from.get(call.producer, 0)
+        if call.number <= last and record.has_room(len(call.payload), self._bounds):
+            entry = Waiting(call.number, call.placed_us, call.rows, call.payload)
+            self._put(call.target, record, call.producer, entry)
+            record.taken_from[call.producer] = last
+            return Answer.OK
+        return super()._append(call)
+
+
+class ForgetfulClaim(MemoryStore):
+    """A claim does not list a shard that the owner before had taken off its list."""
+
+    def _claim(self, call: Claim) -> Claimed | Answer | Moved:
+        record = self._data.shards[call.shard]
+        was_taken = record.readiness is Readiness.TAKEN
+        answer = super()._claim(call)
+        if isinstance(answer, Claimed) and was_taken and record.readiness is Readiness.QUEUED:
+            self._data.ready[call.owner.ready].remove(call.shard)
+            record.readiness = Readiness.TAKEN
+        return answer
+
+
+class TrimByLength(MemoryStore):
+    """A commit trims the inbox to the length that it had at the fetch, less what was worked on."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._lengths: dict[str, int] = {}
+
+    def _fetch(self, call: Fetch) -> Fetched:
+        fetched = super()._fetch(call)
+        for one in fetched.shards:
+            self._lengths[one.shard] = len(self._data.shards[one.shard].inbox)
+        return fetched
+
+    def _commit(self, call: Commit) -> Answer:
+        record = self._data.shards[call.shard]
+        consumed = sum(entry.number <= call.offset for entry in record.inbox)
+        kept = self._lengths.get(call.shard, len(record.inbox)) - consumed
+        answer = super()._commit(call)
+        if answer is Answer.OK and consumed:
+            while len(record.inbox) > kept:
+                entry = record.inbox.popleft()
+                record.inbox_bytes -= len(entry.payload)
+                record.offset = entry.number
+        return answer
+
+
+class WaitingOvertaken(MemoryStore):
+    """Of two entries of a pair that wait for room the younger one comes in first. Nothing is lost by that."""
+
+    def _move(
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
+    ) -> bool:
+        waiting = source.lanes[target].waiting
+        if len(waiting) > 1 and waiting[0].number > there.taken_from.get(producer, 0):
+            first, second = waiting[0], waiting[1]
+            waiting[0] = second._replace(number=first.number)
+            waiting[1] = first._replace(number=second.number)
+        return super()._move(producer, source, target, there, budget)
+
+
+class EverySecond(SimulatedNode):
+    """A store that rejoins by itself without the last calls that it had acknowledged."""
+
+    def kept_length(self) -> int:
+        return max(0, super().kept_length() - int(self._rng.random() * 6))
+
+
+class OutputsAgainOnDone(SimulatedTask):
+    """DONE is taken for "not applied": the same work is committed under the next number."""
+
+    def settle(self, held: Held, commit: Commit, answer: object) -> None:
+        if answer is Answer.DONE:
+            again = replace(commit, number=commit.number + 1)
+            super().settle(held, again, self.link.call(again))
+        else:
+            super().settle(held, commit, answer)
+
+
+class CachedStateAfterFenced(SimulatedTask):
+    """After FENCED the shard is claimed again, and the same work is committed from the same cache."""
+
+    def settle(self, held: Held, commit: Commit, answer: object) -> None:
+        if answer is not Answer.FENCED:
+            super().settle(held, commit, answer)
+            return
+        claimed = self.link.call(Claim(commit.shard, self.owner, self._version))
+        if isinstance(claimed, Claimed):
+            self.claimed(commit.shard, claimed)
+            now_held = self.held[commit.shard]
+            now_held.cache = held.cache
+            again = replace(
+                commit, number=claimed.commit + 1, epoch=claimed.epoch, generation=claimed.generation
+            )
+            super().settle(now_held, again, self.link.call(again))
+        else:
+            self.lost(commit.shard)
+
+
+class NoLookForStranded(SimulatedTask):
+    """A task never looks whether a call that came late took a shard off its list."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._watch = _BlindWatch(BOUNDS, source=False)
+
+
+class _BlindWatch(StrandingWatch):
+    def is_stranded(
+        self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool, pressed: bool = False
+    ) -> bool:
+        return False
+
+
+class SinkFromAnOldCursor(SimulatedTask):
+    """What an earlier owner left for the sink is looked for behind the cursor that came with the claim,
+    though that owner may have written and acknowledged it since."""
+
+    def _catch_up(self, held: Held) -> None:
+        waiting = self.link.call(ReadOutbox(held.owned.shard, SINK, 20))
+        if not waiting:
+            self._report(held, "the outbox lacks an entry")
+        for number, _, _, payload in waiting:
+            self._write(held, SINK, number, payload)
+
+
+def acknowledge_first(
+    source: NodeStore, home_of: Callable[[str], NodeStore | None], *, bytes_max: int
+) -> None:
+    """A sender that trims the outbox before the target has the entries."""
+    for producer, target in source.call(Outgoing(100)):
+        home = home_of(target)
+        waiting = source.call(ReadOutbox(producer, target, bytes_max))
+        if home is not None and waiting:
+            source.call(Acknowledge(producer, target, waiting[-1][0]))
+            home.pipeline([Append(producer, target, n, p, rows, us) for n, us, rows, p in waiting])
+
+
+class RefusesWhenFull(MemoryStore):
+    """A full store takes nothing from others, whatever is in the inbox."""
+
+    def _append(self, call: Append) -> Answer | Moved:
+        return Answer.BUSY if call.pressed else super()._append(call)
+
+
+BUGS = {
+    "a full store takes nothing": Parts(store=RefusesWhenFull, pressure=True),
+    "inbox numbers by the clock": Parts(store=ClockNumbers),
+    "no commit number": Parts(store=NoCommitNumber),
+    "claim at an equal epoch": Parts(store=EqualEpoch),
+    "no duplicate removal in append": Parts(store=NoDuplicateRemoval),
+    "everysec rejoin": Parts(node=EverySecond),
+    "claim forgets a taken shard": Parts(store=ForgetfulClaim),
+    "trim by length": Parts(store=TrimByLength),
+    "overtaken while it waits": Parts(store=WaitingOvertaken),
+    "outputs again on DONE": Parts(task=OutputsAgainOnDone),
+    "cached state after FENCED": Parts(task=CachedStateAfterFenced),
+    "no look for stranded shards": Parts(task=NoLookForStranded),
+    "sink from an old cursor": Parts(task=SinkFromAnOldCursor),
+    "acknowledged before it is delivered": Parts(deliver=acknowledge_first),
+} | MOVE_BUGS

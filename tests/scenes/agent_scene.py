@@ -1,0 +1,155 @@
+"""Nodes for tests of the node agent: real redis-servers, agents as processes, and simple tasks as threads.
+
+Neighbours: `node_processes` has the processes, `counting_worker` says what is computed.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from backends.schedule_api_server import ScheduleApiServer
+from penstock.api.schedule_object import to_spec
+from penstock.errors import PenstockError
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
+from penstock.store.port import Measure, ShardCounters, StateSnapshot
+from penstock.store.redis.store import RedisStore
+from processes.counting_worker import UID, CountingWorker, Row, row_of
+from processes.free_ports import free_port
+from processes.node_processes import AgentProcess, Server, eventually
+
+
+class AgentScene:
+    """Two nodes (or more) with their stores, agents and workers, and the API server. `stop` ends all."""
+
+    def __init__(self, folder: Path, nodes: Sequence[str] = ("a", "b"), rows: int = 300) -> None:
+        self.folder = folder
+        self.api = ScheduleApiServer()
+        self.servers = {node: Server(folder, node, free_port()) for node in nodes}
+        self.homes: dict[str, str] = {}
+        self.version = 1
+        self.born: dict[str, int] = {}
+        """Shard -> version that it is fresh since; once they are applied, nobody need say so any more."""
+        self.rows = {f"src/{n}": _rows(f"src/{n}", rows) for n in range(2)}
+        self.targets = {
+            "mid": [f"mid/{n}" for n in range(4)],
+            "end": [f"end/{n}" for n in range(4)],
+        }
+        self.api.start()
+        self.kubeconfig = self.api.kubeconfig(folder)
+        self.agents = {
+            node: AgentProcess(folder, server, self.kubeconfig) for node, server in self.servers.items()
+        }
+        self.workers = {
+            node: CountingWorker(f"worker-{node}", server.url, self.rows, self.targets)
+            for node, server in self.servers.items()
+        }
+        for shard in [*self.rows, *self.targets["mid"], *self.targets["end"]]:
+            # neighbours in the flow are on different nodes
+            operator, part = shard.split("/")
+            self.homes[shard] = nodes[(int(part) + (operator == "mid")) % len(nodes)]
+        self.born = dict.fromkeys(self.homes, 1)
+
+    def start(self) -> AgentScene:
+        for server in self.servers.values():
+            server.start()
+        for agent in self.agents.values():
+            agent.start()
+        return self
+
+    def stop(self) -> None:
+        for worker in self.workers.values():
+            worker.stop()
+        for agent in self.agents.values():
+            agent.stop()
+        for server in self.servers.values():
+            server.kill(signal.SIGCONT, wait=False)
+            server.kill(signal.SIGTERM)
+        self.api.stop()
+
+    def work(self) -> None:
+        for worker in self.workers.values():
+            worker.start()
+
+    def schedule(self, operator: str) -> OperatorSchedule:
+        nodes = list(self.servers)
+        return OperatorSchedule(
+            operator=operator,
+            version=self.version,
+            term=1,
+            workers=tuple(
+                WorkerPlace(self.workers[node].name, node, "127.0.0.1", self.workers[node].uid)
+                for node in nodes
+            ),
+            executors=tuple(
+                ExecutorPlace(f"{operator}-{node}", self.workers[node].name, 1) for node in nodes
+            ),
+            shards={
+                shard: ShardPlace(f"{operator}-{home}", home, self.born.get(shard, 0))
+                for shard, home in self.homes.items()
+                if shard.startswith(f"{operator}/")
+            },
+            stores=tuple(StorePlace(node, node, server.address) for node, server in self.servers.items()),
+            is_source=operator == "src",
+        )
+
+    def publish(self, **extra: Any) -> None:
+        """Write the Schedules as they should be now."""
+        for operator in ("src", "mid", "end"):
+            self.api.put(f"words-{operator}", to_spec(self.schedule(operator), "words", UID, **extra))
+
+    def wait_applied(self) -> None:
+        """Until every node has reported the newest version of every Schedule."""
+
+        def applied() -> bool:
+            return all(
+                self.api.applied(f"words-{operator}").get(node, {}).get("version") == self.version
+                for operator in ("src", "mid", "end")
+                for node in self.servers
+            )
+
+        eventually(applied, "all nodes have applied the schedules")
+
+    def store(self, node: str) -> RedisStore:
+        return RedisStore(self.servers[node].url, UID)
+
+    def counters(self, shard: str, node: str = "") -> ShardCounters | None:
+        store = self.store(node or self.homes[shard])
+        try:
+            return store.call(Measure((shard,)))[0]
+        finally:
+            store.close()
+
+    def counts(self, operator: str) -> Counter[str]:
+        """Key -> rows that arrived at this operator, over all stores."""
+        counts: Counter[str] = Counter()
+        for shard in self.targets[operator]:
+            store = self.store(self.homes[shard])
+            try:
+                for (_, name), value in store.call(StateSnapshot(shard)).items():
+                    if name.startswith(b"count "):
+                        counts[name.decode().removeprefix("count ")] += int(value)
+            except PenstockError:
+                return Counter()
+            finally:
+                store.close()
+        return counts
+
+    def expected(self) -> Counter[str]:
+        return Counter(key for rows in self.rows.values() for _, key, _ in rows)
+
+    def wait_done(self) -> None:
+        """Until everything has arrived, and exactly once."""
+        expected = self.expected()
+        total = expected.total()
+        eventually(lambda: self.counts("end").total() >= total, "all rows have arrived")
+        assert self.counts("mid") == expected
+        assert self.counts("end") == expected
+        assert [fault for worker in self.workers.values() for fault in worker.faults] == []
+
+
+def _rows(source: str, count: int) -> list[Row]:
+    return [row_of(source, number) for number in range(1, count + 1)]

@@ -1,0 +1,42 @@
+"""What leaves for Redis: small commits that follow each other are one command, everything else one each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.store.keys import Keys
+from penstock.store.limits import check_limits
+from penstock.store.port import Bounds, Commit, Fetch, Output, Request, StateWrite
+from penstock.store.redis.calls import RedisCalls
+
+BOUNDS = Bounds()
+
+
+def commit(shard: str, value_bytes: int = 1, outputs: int = 0) -> Commit:
+    state = (StateWrite(b"", b"f", b"v" * value_bytes),)
+    return Commit(shard, 1, 1, 1, 0, 0, state=state, outputs=(Output("end/0", b"x", 1),) * outputs)
+
+
+def counts(calls: Sequence[Request[Any]]) -> list[int]:
+    sizes_bytes = [check_limits(call, BOUNDS) for call in calls]
+    return [count for _, count in RedisCalls(Keys("uid"), BOUNDS).encode(calls, sizes_bytes)]
+
+
+def test_commits_in_a_row_are_one_command() -> None:
+    assert counts([commit("a/0"), commit("a/1"), commit("a/2"), Fetch("a@w1", 1000, 8)]) == [3, 1]
+
+
+def test_the_order_of_calls_is_kept_around_commits() -> None:
+    fetch = Fetch("a@w1", 1000, 8)
+    assert counts([fetch, commit("a/0"), fetch, commit("a/1"), commit("a/2")]) == [1, 1, 1, 2]
+
+
+def test_large_commits_travel_alone() -> None:
+    large = commit("a/1", value_bytes=60_000)
+    assert counts([commit("a/0"), large, large, commit("a/2")]) == [2, 2]
+
+
+def test_commits_with_many_outputs_are_not_gathered_without_bound() -> None:
+    assert counts([commit(f"a/{at}", outputs=100) for at in range(4)]) == [1, 1, 1, 1]
+    assert max(counts([commit(f"a/{at}") for at in range(500)])) < 100

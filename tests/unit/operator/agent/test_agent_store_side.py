@@ -1,0 +1,132 @@
+"""What a turn of the agent asks its store, in how few round trips, on the store's twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.store.memory.node import MemoryNode
+from penstock.store.memory.store import MemoryStore
+from penstock.store.moving.mover import MoveKind
+from penstock.store.port import Bounds, Create, OpenStore, Request
+from penstock_operator.agent.schedule_feed import ScheduleCache
+from penstock_operator.agent.store_keeper import OpenedStore
+from penstock_operator.agent.store_side import DueMove, StoreSide, Turn
+from scenes.task_scene import Between
+from worlds.schedule_objects import UID, item
+
+OPENED = OpenedStore("run", 1)
+
+
+class Asked(Between):
+    """Keeps the calls of each round trip, by name."""
+
+    def __init__(self, store: MemoryStore, sent: list[list[str]], name: str, lines: list[str]) -> None:
+        super().__init__(store)
+        self._sent = sent
+        self._name, self._lines = name, lines
+        self._lines.append(name)
+
+    def close(self) -> None:
+        self._lines.remove(self._name)
+
+    def call(self, call: Request[Any]) -> Any:
+        return self.pipeline([call])[0]
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        self._sent.append([type(call).__name__ for call in calls])
+        return super().pipeline(calls)
+
+
+class Side:
+    """The side of store "a", of which the schedules say that it holds mid/0."""
+
+    def __init__(self) -> None:
+        self.node = MemoryNode()
+        self.store = MemoryStore(self.node, UID, Bounds())
+        self.store.call(OpenStore("a"))
+        self.store.call(Create("mid/0"))
+        self.sent: list[list[str]] = []
+        self.open: list[str] = []
+        """Stores to which there is a connection, each as often as there is one."""
+        self.cache = ScheduleCache()
+        self._side = StoreSide(
+            "a",
+            "a",
+            lambda store, uid: Asked(MemoryStore(self.node, uid, Bounds()), self.sent, store, self.open),
+        )
+
+    def turn(self, *items: dict[str, Any]) -> Turn:
+        self.sent.clear()
+        for one in items:
+            self.cache.changed(one)
+        return self._side.turn(self.cache.snapshot(), OPENED, 0.0)
+
+
+@pytest.fixture
+def side() -> Side:
+    side = Side()
+    side.cache.listed([item(1)])
+    side.turn()
+    return side
+
+
+def test_what_has_to_move_is_known_in_the_round_trip_that_publishes(side: Side) -> None:
+    turn = side.turn(item(2, homes={"0": "b", "1": "b"}))
+    assert turn.moves == (DueMove(UID, "mid/0", MoveKind.MOVE, "b", 2),)
+    assert side.sent == [["Publish", "Measure"]]
+
+
+def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:
+    side.turn(item(2))
+    assert ["Topologies"] not in side.sent
+    assert not side.turn().must_list
+    assert ["Topologies"] in side.sent
+    assert side.turn().retracted == ()
+    side.cache.listed([])
+    assert side.turn().must_list
+    side.cache.listed([])
+    assert side.turn().retracted == (UID,)
+
+
+def test_records_of_a_topology_with_many_shards_are_asked_for_in_parts(side: Side) -> None:
+    turn = side.turn(item(2, homes={str(number): "b" for number in range(600)}))
+    assert [move.shard for move in turn.moves] == ["mid/0"]
+    assert side.sent[0] == ["Publish"]
+    assert side.sent.count(["Measure"]) == 2
+
+
+def test_a_topology_is_alive_while_it_has_schedules_or_something_in_the_store(side: Side) -> None:
+    assert side.turn().alive == {UID}
+    side.cache.listed([])
+    assert side.turn().alive == {UID}, "its state is there still"
+    side.cache.listed([])
+    assert side.turn().retracted == (UID,)
+    assert side.turn().alive == frozenset()
+
+
+def test_a_topology_that_left_nothing_here_is_not_alive_once_its_schedules_are_gone(side: Side) -> None:
+    other = item(1, name="other-mid", uid="object-2", homes={})
+    other["spec"]["topologyUid"] = other["metadata"]["labels"]["penstock.dev/topology-uid"] = "state-2"
+    side.node.topologies.clear()
+    side.cache.listed([other])
+    side.turn()
+    side.node.topologies.clear()
+    side.cache.listed([])
+    assert side.turn().alive == frozenset()
+
+
+def test_another_store_is_connected_to_only_while_something_is_missing_here(side: Side) -> None:
+    side.turn(item(2, homes={"0": "a", "5": "a"}))
+    side.turn()
+    assert "b" in side.open
+    side.store.call(Create("mid/5"))
+    side.turn()
+    assert set(side.open) == {"a"}
+    side.cache.listed([])
+    side.turn()
+    side.cache.listed([])
+    assert side.turn().retracted == (UID,)
+    assert side.open == ["a"], "the one for what is asked of a store as a whole"

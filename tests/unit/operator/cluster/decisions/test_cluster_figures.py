@@ -1,0 +1,119 @@
+"""Figures are differences; what is not known is None, never zero."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.metrics.latency import LatencyHistogram
+from penstock.metrics.rows import TaskRow
+from penstock.store.codec import encode_counts
+from penstock.store.port import ShardCounters
+from penstock_operator.cluster.decisions.figures import (
+    WINDOW_S,
+    Figures,
+    Sample,
+    figures_of_fused,
+    figures_of_stage,
+    with_sample,
+)
+from penstock_operator.cluster.observing.observed import Observed
+from worlds.cluster_world import World
+
+
+def histogram(*milliseconds: float) -> dict[int, int]:
+    found = LatencyHistogram()
+    for value in milliseconds:
+        found.record(value * 1000)
+    return found.counts
+
+
+def row(rows: int, counts: dict[int, int], *, pid: int = 1, batches: int = 1) -> TaskRow:
+    return TaskRow("e", "count", 0, "r", pid, 0, {"totals": counts}, {"totals": rows}, batches, 0)
+
+
+def sample(
+    at_s: float, done: dict[str, tuple[str, int, int]], *rows: TaskRow, **out: dict[str, int]
+) -> Sample:
+    """`out` is what came out of shards of count, by part."""
+    counts = {f"count/{part.removeprefix('p')}": encode_counts(totals) for part, totals in out.items()}
+    tasks = {("node-a", f"task:{number}"): one for number, one in enumerate(rows)}
+    return Sample(at_s, done, counts, tasks)
+
+
+def test_a_stages_rate_is_the_rows_of_all_its_shards_over_the_time() -> None:
+    samples = (
+        sample(0.0, {"count/0": ("a", 1, 10), "count/1": ("b", 1, 0)}),
+        sample(2.0, {"count/0": ("a", 1, 30), "count/1": ("b", 1, 10)}),
+    )
+    assert figures_of_stage(samples, "count", ["count/0", "count/1"]).rate_per_s == 15.0
+
+
+def test_no_difference_reaches_across_a_generation_a_move_or_a_gap() -> None:
+    before = sample(0.0, {"count/0": ("a", 1, 10)})
+    for after in ({"count/0": ("a", 2, 30)}, {"count/0": ("b", 1, 30)}, {}):
+        assert figures_of_stage((before, sample(2.0, after)), "count", ["count/0"]) == Figures()
+    assert figures_of_stage((before,), "count", ["count/0"]) == Figures()
+
+
+def test_a_sinks_latency_is_that_of_the_window_only() -> None:
+    first = sample(0.0, {}, row(3, histogram(500, 500, 500)))
+    last = sample(2.0, {}, row(7, histogram(500, 500, 500, 10, 10, 10, 20), batches=5))
+    found = figures_of_fused((first, last), "totals", ["count/0"])
+    assert found.p50_ms is not None
+    assert abs(found.p50_ms - 10) < 0.2
+    assert found.p99_ms is not None
+    assert abs(found.p99_ms - 20) < 0.4
+
+
+def test_another_writer_of_a_row_has_a_latency_of_its_own() -> None:
+    first = sample(0.0, {}, row(100, histogram(*[9.0] * 100)))
+    last = sample(2.0, {}, row(4, histogram(1, 1, 1, 1), pid=2))
+    found = figures_of_fused((first, last), "totals", ["count/0"])
+    assert found.p99_ms is not None
+    assert found.p99_ms < 2
+    assert figures_of_fused((first, last), "nobody", ["count/0"]) == Figures()
+
+
+def test_a_sinks_rate_is_what_was_committed_to_it_by_all_shards_before_it() -> None:
+    places = {"count/0": ("a", 1, 10), "count/1": ("b", 1, 0)}
+    first = sample(0.0, places, p0={"totals": 7, "other": 1})
+    last = sample(2.0, places, p0={"totals": 10, "other": 9}, p1={"totals": 3})
+    assert figures_of_fused((first, last), "totals", places).rate_per_s == 3.0
+    moved = sample(2.0, {**places, "count/1": ("a", 1, 0)}, p0={"totals": 10}, p1={"totals": 3})
+    assert figures_of_fused((first, moved), "totals", places).rate_per_s is None
+
+
+def seen_with(world: World, rows: int) -> Observed:
+    observed = world.observed()
+    counters = ShardCounters(1, 1, 1, 0, rows, 0, 0, 0, 0, "e", False)
+    readings = {
+        name: replace(reading, shards=dict.fromkeys(reading.shards, counters))
+        for name, reading in observed.readings.items()
+        if reading is not None
+    }
+    return replace(observed, readings=readings)
+
+
+def test_samples_are_taken_once_a_second_and_kept_for_the_window() -> None:
+    world = World()
+    world.run(15)
+    schedules = [seen.schedule for seen in world.schedules.values()]
+    samples: tuple[Sample, ...] = ()
+    for tick in range(60):
+        samples = with_sample(samples, seen_with(world, tick), schedules, tick / 2)
+    assert samples[-1].at_s - samples[0].at_s >= WINDOW_S
+    assert len(samples) <= WINDOW_S + 2
+    found = figures_of_stage(samples, "count", world.schedules["words.count"].schedule.shards)
+    assert found.rate_per_s == 16.0, "eight shards of two rows a second"
+
+
+def test_a_store_that_does_not_answer_leaves_no_figure_and_is_told() -> None:
+    world = World()
+    world.run(20)
+    world.step(look=lambda seen: replace(seen, readings={**seen.readings, "node-a": None}))
+    assert world.condition("MetricsUnavailable") == ("True", "StoreUnanswered")
+    entry = next(one for one in world.status["operators"] if one["name"] == "count")
+    assert "ratePerSecond" not in entry
+    assert "backlog" not in entry
+    assert world.status["phase"] == "Running"
+    assert world.deleted == []

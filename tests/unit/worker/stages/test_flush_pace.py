@@ -1,0 +1,119 @@
+"""When a paced source flushes: by itself, and in its stage on the store's twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.api.compile import compile_topology
+from penstock.api.load import load_topology
+from penstock.dataflow.plan import ZipfSource
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Answer, Bounds, Claimed, FetchedShard
+from penstock_worker.sources.zipf import ZipfReader
+from penstock_worker.stages.flush_pace import GATHER_US_MAX, GATHER_US_MIN, FlushPace
+from penstock_worker.stages.source_stage import READ_ROWS_MAX, SourceStage
+from penstock_worker.stages.steps import FanoutRunner
+from penstock_worker.stages.work import Work
+from scenes.task_scene import TurnedClock
+
+SHARD = "records/0"
+AT_START = FetchedShard(SHARD, 1, 0, ())
+MANIFEST = """
+apiVersion: penstock.dev/v1alpha1
+kind: Topology
+metadata: {name: paced}
+spec:
+  code: {module: unused}
+  operators:
+  - name: records
+    source: {zipf: {keys: 10, ratePerSecond: 100000, seed: 1}}
+  - name: out
+    inputs: [records]
+    sink: {files: {path: out/, format: jsonl}}
+"""
+
+
+def paced(round_trip_us: int, flushes: int = 100) -> FlushPace:
+    pace = FlushPace()
+    for flush in range(flushes):
+        pace.flushed(flush * 1_000_000, behind=False)
+        pace.answered(flush * 1_000_000 + round_trip_us)
+    pace.flushed(0, behind=False)
+    return pace
+
+
+def test_the_first_flush_is_due_at_once() -> None:
+    assert FlushPace().due_us == 0
+
+
+@pytest.mark.parametrize(
+    ("round_trip_us", "gathers_us"),
+    [(100, GATHER_US_MIN), (700, GATHER_US_MIN), (2_000, 4_000), (9_000, GATHER_US_MAX)],
+)
+def test_a_slower_store_is_gathered_for_longer_within_bounds(round_trip_us: int, gathers_us: int) -> None:
+    assert paced(round_trip_us).due_us == pytest.approx(gathers_us, abs=10)
+
+
+def test_one_slow_answer_changes_little_and_a_clock_that_is_set_back_or_forth_no_more() -> None:
+    for answered_us in (50_000, -3_600_000_000, 3_600_000_000):
+        pace = paced(1_000)
+        pace.answered(answered_us)
+        pace.flushed(0, behind=False)
+        assert GATHER_US_MIN <= pace.due_us <= 5_000
+
+
+def test_a_source_that_is_behind_does_not_gather() -> None:
+    pace = paced(5_000)
+    pace.flushed(123, behind=True)
+    assert pace.due_us == 0
+    pace.flushed(123, behind=False)
+    assert pace.due_us > 0
+
+
+@pytest.fixture
+def clock() -> TurnedClock:
+    return TurnedClock()
+
+
+@pytest.fixture
+def source(tmp_path: Path, clock: TurnedClock) -> SourceStage:
+    (tmp_path / "topology.yaml").write_text(MANIFEST)
+    stage = compile_topology(load_topology(tmp_path / "topology.yaml")).stage("records")
+    assert isinstance(stage.head, ZipfSource)
+    reader = ZipfReader("records", stage.head)
+    return SourceStage(stage, reader, FanoutRunner(stage.out, tmp_path), Bounds(), clock)
+
+
+@pytest.fixture
+def owned(source: SourceStage) -> OwnedShard:
+    shard = OwnedShard(SHARD, Claimed(1, 1, 0, 0, b"", 0, {}, False))
+    source.adopt(shard)
+    return shard
+
+
+def test_a_stage_reads_full_batches_until_it_has_caught_up_and_then_rests(
+    source: SourceStage, owned: OwnedShard, clock: TurnedClock
+) -> None:
+    clock.sleep_us(25_000)  # 2 500 records are due
+    rows = []
+    while isinstance(worked := source.work(owned, AT_START), Work):
+        rows.append(worked.commit.consumed_rows)
+        owned.settle(worked.commit, Answer.OK)
+        source.settled(owned, worked)
+    assert rows[:2] == [READ_ROWS_MAX, READ_ROWS_MAX]
+    assert sum(rows) == pytest.approx(2_500, abs=20)
+    assert 0 < worked.until_us - clock.time_us <= GATHER_US_MIN
+
+
+def test_an_answer_that_comes_when_the_shard_is_gone_is_no_error(
+    source: SourceStage, owned: OwnedShard, clock: TurnedClock
+) -> None:
+    clock.sleep_us(1_000)
+    worked = source.work(owned, AT_START)
+    assert isinstance(worked, Work)
+    source.release(SHARD)
+    source.settled(owned, worked)
+    source.adopt(owned)
+    assert isinstance(source.work(owned, AT_START), Work), "a new owner begins at once"

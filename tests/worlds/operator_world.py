@@ -1,0 +1,184 @@
+"""What surrounds the operator in a cluster, on the twin: kubelets, schedulers, agents and workers, by hand.
+
+Nodes' stores are real redis-servers. Node agents are played by what they do: make the shards, publish, say
+so in the status. Workers are played by their rows. Everything happens when the twin tells of a change.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.api.operator_config import OperatorConfig
+from penstock.api.schedule_object import from_object, owner_of
+from penstock.metrics.rows import (
+    PartitionsRow,
+    WorkerRow,
+    pack,
+    partitions_row_name,
+    worker_row_name,
+)
+from penstock.store.port import Create, NodeStore, OpenStore, PutMetrics
+from penstock.store.publishing import to_publish
+from penstock_operator.cluster.kubernetes_api.names import LABEL_NODE, store_address
+from penstock_operator.cluster.kubernetes_api.port import (
+    NODES,
+    PODS,
+    SCHEDULES,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    Kind,
+    Object,
+    name_of,
+    uid_of,
+)
+from penstock_simulation.twins.memory_cluster import MemoryCluster
+
+NAMESPACE = "streams"
+NODE_NAMES = ("n1", "n2")
+
+
+def operator_config(metrics_port: int) -> OperatorConfig:
+    return OperatorConfig.model_validate(
+        {
+            "fullname": "pen",
+            "namespace": NAMESPACE,
+            "images": {"operator": "pen/operator:1", "worker": "pen/worker:1", "store": "pen/store:1"},
+            "metricsPorts": {"operator": metrics_port},
+            "store": {
+                "durability": "Process",
+                "authSecret": "pen-store-auth",
+                "serviceAccount": "pen-agent",
+                "headlessService": "pen-stores",
+                "localService": "pen-store-local",
+            },
+        }
+    )
+
+
+def topology(name: str = "words", records_per_second: int = 100, **spec: Any) -> Object:
+    """A generator of four partitions whose rows go to the console."""
+    source = {"zipf": {"keys": 100, "partitions": 4, "ratePerSecond": records_per_second}}
+    return {
+        "apiVersion": TOPOLOGIES.api_version,
+        "kind": TOPOLOGIES.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "durability": "Process",
+            "operators": [
+                {"name": "numbers", "source": source, "tasks": {"initial": 2}},
+                {"name": "out", "inputs": ["numbers"], "sink": {"console": {}}},
+            ],
+            **spec,
+        },
+    }
+
+
+@dataclass
+class OperatorWorld:
+    """`stores` opens a client of a node's store: (node, topology uid)."""
+
+    cluster: MemoryCluster
+    stores: Callable[[str, str], NodeStore]
+    lazy_kubelets: bool = False
+    """While they are, new pods stay as they are."""
+    _uids: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in NODE_NAMES:
+            self.cluster.put(NODES, _node(name))
+            self.stores(name, "nobody").call(OpenStore(name))
+        self.cluster.subscribe(self._changed)
+
+    def open_store(self, address: str, topology_uid: str) -> NodeStore:
+        """As the operator opens one, by its address in the cluster."""
+        node = next(n for n in NODE_NAMES if address == store_address("pen", n, "pen-stores", NAMESPACE))
+        return self.stores(node, topology_uid)
+
+    def _changed(self, kind: Kind, change: str, thing: Object) -> None:
+        if kind == STATEFUL_SETS and change == "ADDED":
+            self._start_store(thing)
+        elif kind == PODS and change == "ADDED" and not self.lazy_kubelets:
+            self.run_pod(thing)
+        elif kind == PODS and "deletionTimestamp" in thing["metadata"] and change == "MODIFIED":
+            self.cluster.finish(PODS, name_of(thing))
+        elif kind == SCHEDULES and change != "DELETED":
+            self._apply(thing)
+
+    def _start_store(self, stateful_set: Object) -> None:
+        template = copy.deepcopy(stateful_set["spec"]["template"])
+        name = f"{name_of(stateful_set)}-0"
+        self.cluster.put(PODS, {**template, "metadata": {**template["metadata"], "name": name}})
+
+    def run_pod(self, pod: Object) -> None:
+        """Its node starts it: bound, running, ready; a worker announces itself."""
+        node = pod["metadata"]["labels"][LABEL_NODE]
+        present = copy.deepcopy(pod)
+        present["spec"]["nodeName"] = node
+        present["status"] = {
+            "phase": "Running",
+            "podIP": "10.0.0.1",
+            "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
+        }
+        self.cluster.put(PODS, present)
+        settings = _environment(pod, "worker")
+        if settings:
+            self._announce(node, name_of(pod), uid_of(pod), settings["PENSTOCK_TOPOLOGY_UID"])
+
+    def _announce(self, node: str, worker: str, uid: str, topology_uid: str) -> None:
+        now_us = time.time_ns() // 1000
+        shards = tuple(f"numbers/{part}" for part in range(4))
+        row = WorkerRow(worker, uid, 0, 1, "ready", "", now_us, {}, ("numbers",))
+        found = PartitionsRow("numbers", worker, uid, 1, now_us, shards)
+        rows = ((worker_row_name(worker), pack(row)), (partitions_row_name("numbers"), pack(found)))
+        self.stores(node, topology_uid).call(PutMetrics(rows))
+        self._uids[worker] = topology_uid
+
+    def _apply(self, thing: Object) -> None:
+        """What the agent of each store in it does."""
+        schedule = from_object(thing)
+        applied = {one["node"]: one["version"] for one in (thing.get("status") or {}).get("applied") or ()}
+        for place in schedule.stores:
+            if applied.get(place.node, -1) >= schedule.version:
+                continue
+            store = self.stores(place.node, owner_of(thing).topology_uid)
+            for shard, home in schedule.shards.items():
+                if home.home == place.id and home.fresh_since > applied.get(place.node, 0):
+                    store.call(Create(shard, source=schedule.is_source))
+            store.call(to_publish(schedule))
+            self._report(place.node, store, thing)
+            told = {"node": place.node, "version": schedule.version, "generation": 1}
+            status = {"metadata": {"name": name_of(thing)}, "status": {"applied": [told]}}
+            self.cluster.status_by(f"penstock-agent-{place.node}", SCHEDULES, status)
+
+    def _report(self, node: str, store: NodeStore, thing: Object) -> None:
+        """Its workers on the node run what they are given."""
+        schedule = from_object(thing)
+        now_us = time.time_ns() // 1000
+        for worker in schedule.workers:
+            if worker.node != node:
+                continue
+            tasks = {one.name: one.tasks for one in schedule.executors if one.worker == worker.name}
+            row = WorkerRow(worker.name, worker.uid, 0, 1, "ready", "", now_us, tasks, ("numbers",))
+            store.call(PutMetrics(((worker_row_name(worker.name), pack(row)),)))
+
+
+def _node(name: str) -> Object:
+    return {
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "spec": {},
+        "status": {
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
+    }
+
+
+def _environment(pod: Mapping[str, Any], container: str) -> dict[str, str]:
+    for one in pod["spec"]["containers"]:
+        if one["name"] == container:
+            return {entry["name"]: entry["value"] for entry in one["env"] if "value" in entry}
+    return {}

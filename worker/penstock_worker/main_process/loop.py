@@ -1,0 +1,396 @@
+"""The worker's main process: one session, and the executors that the schedule assigns to it.
+
+Every cycle (the control stream's message, a task that ended, or T_W = 300 ms) it reads its
+assignment from its node's store, compares it with what runs (thread-level update, N-Storm III.C),
+starts and retires resident tasks, and every 0.5 s balances the shards of each executor over
+its tasks (Elasticutor 3.1). It decides nothing else, and nothing waits for it: while it is away, tasks go on.
+
+In a cluster it outlives what ends a local worker, since its pod would only start it again: without a store,
+or while the schedule names another start of it, it runs nothing and asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+
+from penstock.api.worker_launch import WorkerLaunch
+from penstock.dataflow.plan import Plan
+from penstock.errors import PenstockError
+from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, unpack, worker_row_name
+from penstock.schedule.diff import update
+from penstock.store.failure_names import failures_of
+from penstock.store.port import (
+    Answer,
+    AssignedExecutor,
+    Assignment,
+    Bounds,
+    Enroll,
+    Failures,
+    Measure,
+    MintStart,
+    NodeStore,
+    Owner,
+    PutMetrics,
+    ReadMetrics,
+    SetTasks,
+    ShardCounters,
+    StoreUnreachable,
+    Tasks,
+    WorkerAssignment,
+    told_here,
+)
+from penstock_worker.clock import Clock
+from penstock_worker.main_process.control_watch import ControlWatch
+from penstock_worker.main_process.prometheus import WorkerCollector
+from penstock_worker.main_process.resident_task import ResidentTask, TaskStarter
+from penstock_worker.main_process.running_executor import RunningExecutor
+from penstock_worker.main_process.shard_loads import ShardLoads
+from penstock_worker.main_process.source_announcer import SourceAnnouncer
+from penstock_worker.main_process.vitals import Vitals
+from penstock_worker.main_process.worker_counts import WorkerReading
+from penstock_worker.task.launch import TaskLaunch
+
+_LOG = logging.getLogger(__name__)
+
+WORKER_CYCLE_S = 0.3
+"""T_W of N-Storm: the safety net under the control stream."""
+STARTING_CYCLE_S = 0.02
+"""While a task starts, its shards wait for the map that names it."""
+BALANCE_US = 500_000
+REPORT_US = 1_000_000
+RETIRE_US_MAX = 5_000_000
+TASK_FAILURES_MAX = 5
+
+
+class Replaced(Exception):
+    """The schedule names another start of this worker, or none: there is nothing to do here any more."""
+
+
+class MainProcess:
+    """`store` is the main thread's connection. `run` returns after `request_stop`. A local worker raises
+    Replaced, or what the store's first call raises; one in a cluster raises neither."""
+
+    def __init__(
+        self,
+        launch: WorkerLaunch,
+        plan: Plan,
+        store: NodeStore,
+        resident: TaskStarter,
+        watch: ControlWatch,
+        collector: WorkerCollector,
+        clock: Clock,
+        vitals: Vitals,
+        announcer: SourceAnnouncer | None = None,
+        spark_master: str = "",
+    ) -> None:
+        self._launch = launch
+        self._plan = plan
+        self._store = store
+        self._resident = resident
+        self._watch = watch
+        self._collector = collector
+        self._clock = clock
+        self._vitals = vitals
+        self._announcer = announcer
+        self._spark_master = spark_master
+        self._stays = launch.runtime == "cluster"
+        self._start = 0
+        self._enrolled = False
+        self._resting = ""
+        self._executors: dict[str, RunningExecutor] = {}
+        self._assigned: dict[str, AssignedExecutor] = {}
+        self._loads = ShardLoads()
+        self._told: dict[str, str] = {}
+        self._trouble = ""
+        self._starts = 0
+        self._balance_us = 0
+        self._report_us = 0
+        self._stopping = False
+
+    def request_stop(self) -> None:
+        """From a signal handler: retire all tasks, then return from `run`."""
+        self._stopping = True
+        self._watch.wake()
+
+    def run(self) -> None:
+        while not self._stopping:
+            self.turn()
+            self._vitals.turned()
+            starting = any(executor.starting for executor in self._executors.values())
+            self._watch.wait(STARTING_CYCLE_S if starting else WORKER_CYCLE_S)
+        self._retire()
+
+    def turn(self) -> None:
+        """Enrol where that is still to be done, and go through one cycle; `run` does so again and again."""
+        try:
+            if not self._enrolled:
+                self._enroll()
+            self._cycle()
+        except Replaced as replaced:
+            if not self._stays:
+                raise
+            self._rest(str(replaced))
+        except StoreUnreachable as error:
+            if not (self._enrolled or self._stays):
+                raise
+            self._miss(error)
+        except PenstockError as error:
+            # The agent may be about to load the library, or somebody to mend a login.
+            if not self._stays:
+                raise
+            self._miss(error)
+        else:
+            self._resting = ""
+            self._vitals.worked()
+
+    def _enroll(self) -> None:
+        launch = self._launch
+        answer: int | Answer = self._start
+        if not self._start:
+            # Once in its life: one that another start has replaced must not come before that again.
+            answer = self._store.call(MintStart(launch.worker))
+        if isinstance(answer, int):
+            self._start = answer
+            answer = self._store.call(Enroll(launch.worker, launch.uid, self._start, launch.attempt))
+        if answer is not Answer.OK:
+            raise Replaced(f"enrolling worker {launch.worker} was answered {answer}")
+        self._clock.share(self._store)
+        self._enrolled = True
+        _LOG.info("enrolled as %s", self._incarnation)
+
+    def _miss(self, error: PenstockError) -> None:
+        """A turn without the store: tasks go on by what they know."""
+        if str(error) != self._resting:
+            _LOG.warning("store away: %s", error)
+        self._resting = str(error)
+        if not self._enrolled:
+            self._vitals.resting(self._resting)
+
+    def _rest(self, why: str) -> None:
+        """Run nothing, and go on asking: this start may be the one that is named next."""
+        if why != self._resting:
+            _LOG.warning("resting: %s", why)
+        self._resting = why
+        self._vitals.resting(why)
+        self._enrolled = False
+        self._assigned = {}
+        now_us = self._clock.monotonic_us()
+        for executor in self._executors.values():
+            executor.stop()
+            executor.turn(now_us, set(), {})
+        self._forget_idle()
+
+    @property
+    def _incarnation(self) -> str:
+        return f"{self._launch.uid}/{self._start}/{self._launch.attempt}"
+
+    # --- one cycle ------------------------------------------------------------------------------
+
+    def _cycle(self) -> None:
+        now_us = self._clock.monotonic_us()
+        assignment, failures, rows = self._store.pipeline(
+            [Assignment(self._launch.worker), Failures(), ReadMetrics()]
+        )
+        self._follow(assignment, failures_of(failures, self._launch.template))
+        if self._announcer is not None:
+            self._announcer.under(assignment.generation)
+        tasks, shard_rows = self._own_rows(rows)
+        self._loads.observe(shard_rows, now_us)
+        balancing = now_us >= self._balance_us
+        if balancing:
+            self._balance_us = now_us + BALANCE_US
+        up = {row.ready for row in tasks}
+        busy_share = 0.0
+        for name, executor in self._executors.items():
+            loads = self._loads.last_second(self._shards_of(name), now_us)
+            executor.turn(now_us, up, loads, balance=balancing)
+            if self._may_grow(executor.operator):
+                busy_share = max(busy_share, executor.busy_share(loads))
+        self._tell_tasks()
+        self._resident.prepare(busy_share)
+        self._forget_idle()
+        if now_us >= self._report_us:
+            self._report_us = now_us + REPORT_US
+            self._report(tasks)
+
+    def _may_grow(self, operator: str) -> bool:
+        """Whether another task of an operator may come to this worker, and find a shard there."""
+        here = [executor for executor in self._assigned.values() if executor.operator == operator]
+        shards = sum(len(executor.shards) for executor in here)
+        return sum(executor.tasks for executor in here) < min(self._plan.stage(operator).tasks.max, shards)
+
+    def _forget_idle(self) -> None:
+        for name in [name for name, executor in self._executors.items() if executor.idle]:
+            if name not in self._assigned:
+                del self._executors[name]
+
+    def _follow(self, assignment: WorkerAssignment, failures: dict[str, str]) -> None:
+        """Bring the set of executors to the assignment; operators that failed run nothing."""
+        # One that nobody names is warm: in a cluster it enrols first, and the schedules follow.
+        named = assignment.uid or (self._launch.uid if self._stays else "")
+        if named != self._launch.uid and not assignment.retracted:
+            raise Replaced("the schedule names another start of this worker")
+        assigned = {executor.executor: executor for executor in assignment.executors}
+        change = update(self._assigned, assigned, topology_gone=assignment.retracted)
+        if change.turn_off:
+            raise Replaced("the topology is gone")
+        if change:
+            _LOG.info("schedule: %s", change)
+        self._assigned = assigned
+        for name in change.start:
+            # One that was stopped a moment ago may still have tasks that leave.
+            if name not in self._executors:
+                self._executors[name] = self._new_executor(assigned[name])
+        for name, executor in self._executors.items():
+            now = assigned.get(name)
+            if now is None or executor.operator in failures:
+                executor.stop()
+            else:
+                executor.assign(now.tasks, now.shards, now.remote)
+
+    def _new_executor(self, executor: AssignedExecutor) -> RunningExecutor:
+        stage = self._plan.stage(executor.operator)
+
+        def start(index: int, node: str) -> ResidentTask:
+            self._starts += 1
+            ready = f"{executor.executor}.{index}.{self._starts}.{self._incarnation}"
+            return self._resident.start(
+                TaskLaunch(
+                    topology_uid=self._launch.topology_uid,
+                    store_url=(node and self._launch.remote_store_url) or self._launch.store_url,
+                    worker=self._launch.worker,
+                    owner=Owner(executor.executor, self._incarnation, ready),
+                    task=index,
+                    stage=stage,
+                    base_dir=self._launch.base_dir,
+                    durable=self._plan.durability != "Process",
+                    bounds=Bounds(),
+                    template=self._launch.template,
+                    prints=self._stays,
+                    node=node,
+                    careful=self._has_crashed(stage.operator),
+                    topology=self._plan.topology,
+                    anchor=self._clock.anchor,
+                )
+            )
+
+        resident = self._resident
+        return RunningExecutor(
+            executor.executor,
+            executor.operator,
+            start,
+            resident.cancel,
+            resident.can_start,
+            resident.is_standing,
+        )
+
+    def _has_crashed(self, operator: str) -> bool:
+        """A task of the operator's, here and not long ago."""
+        return any(e.has_crashed for e in self._executors.values() if e.operator == operator)
+
+    def _shards_of(self, executor: str) -> tuple[str, ...]:
+        assigned = self._assigned.get(executor)
+        return assigned.shards if assigned else ()
+
+    def _own_rows(self, rows: dict[str, bytes]) -> tuple[list[TaskRow], dict[str, ShardRow]]:
+        mine = {shard for executor in self._assigned.values() for shard in executor.shards}
+        tasks = []
+        shard_rows = {}
+        for name, data in rows.items():
+            if not name.startswith(("task:", "shard:")):
+                continue
+            row = unpack(name, data)
+            if isinstance(row, TaskRow) and row.executor in self._executors:
+                tasks.append(row)
+            elif isinstance(row, ShardRow):
+                shard = name.removeprefix("shard:")
+                if shard in mine:
+                    shard_rows[shard] = row
+        return tasks, shard_rows
+
+    def _tell_tasks(self) -> None:
+        """Write the shard-to-task maps that differ from the store's; it wakes the tasks concerned.
+
+        The store's are read anew each time: a write of ours that came late may have put an old one there.
+        """
+        executors = list(self._executors.values())
+        maps = self._store.pipeline([Tasks(executor.name, executor.operator) for executor in executors])
+        for executor, there in zip(executors, maps, strict=True):
+            mapping, idle = executor.mapping(), executor.without_shards()
+            if (there.incarnation, there.mapping, there.idle) == (self._incarnation, mapping, idle):
+                continue
+            answer = self._store.call(
+                SetTasks(
+                    self._launch.worker,
+                    self._incarnation,
+                    executor.name,
+                    tuple(sorted(mapping.items())),
+                    tuple(sorted(idle)),
+                )
+            )
+            if answer is Answer.STALE:
+                raise Replaced("another start of this worker has enrolled")
+
+    # --- what others see --------------------------------------------------------------------------
+
+    def _report(self, tasks: Iterable[TaskRow]) -> None:
+        executors = self._executors.values()
+        failures = {e.operator: why for e in executors if (why := e.failure(TASK_FAILURES_MAX))}
+        if failures:
+            operator, why = min(failures.items())
+            self._put_status("failed", f"operator {operator}: {why}")
+        else:
+            self._put_status("ready", self._news())
+        shards: dict[str, dict[str, ShardCounters]] = {}
+        for executor in self._assigned.values():
+            counters = self._store.call(Measure(executor.shards))
+            found = zip(executor.shards, told_here(counters), strict=True)
+            shards.setdefault(executor.operator, {}).update({s: c for s, c in found if c is not None})
+        # Rows of an earlier start stay until a task of this one overwrites them.
+        own = tuple(task for task in tasks if task.ready.endswith(f".{self._incarnation}"))
+        self._collector.read(WorkerReading(own, shards))
+
+    def _news(self) -> str:
+        """The last trouble with a task that was not told before, for as long as there is no newer one."""
+        for name, executor in self._executors.items():
+            if executor.trouble != self._told.get(name, ""):
+                self._told[name] = self._trouble = executor.trouble
+        return self._trouble
+
+    def _put_status(self, state: str, message: str) -> None:
+        row = WorkerRow(
+            worker=self._launch.worker,
+            uid=self._launch.uid,
+            attempt=self._launch.attempt,
+            pid=os.getpid(),
+            state=state,
+            message=message,
+            at_us=self._clock.now_us(),
+            tasks={name: executor.running for name, executor in self._executors.items()},
+            sources=self._announcer.announced if self._announcer is not None else (),
+            spark_master=self._spark_master,
+        )
+        self._store.call(PutMetrics(((worker_row_name(self._launch.worker), pack(row)),)))
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def _retire(self) -> None:
+        """Let every task finish its batch and go; bounded, because the session's end kills the rest."""
+        deadline_us = self._clock.monotonic_us() + RETIRE_US_MAX
+        try:
+            if self._enrolled:
+                self._put_status("stopping", "")
+            for executor in self._executors.values():
+                executor.stop()
+            while not all(e.idle for e in self._executors.values()):
+                now_us = self._clock.monotonic_us()
+                if now_us > deadline_us:
+                    break
+                for executor in self._executors.values():
+                    executor.turn(now_us, set(), {})
+                self._tell_tasks()
+                self._watch.wait(STARTING_CYCLE_S)
+        except (PenstockError, Replaced) as error:
+            _LOG.warning("stopping without the store: %s", error)

@@ -1,0 +1,153 @@
+"""Writes a shard's committed outputs into its sinks (files; in a cluster the console), then tells the store.
+
+The committed outbox entry is the durable intent (`docs/decisions/0004`): it cannot change any
+more, so writing it twice, or late from an old owner, puts the same bytes in the same place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Sink, Stage
+from penstock.dataflow.schema import Schema
+from penstock.dataflow.sink_folder import FolderOwner
+from penstock.errors import PermanentError
+from penstock.store.codec import decode_timestamps
+from penstock.store.fragments import Gathering
+from penstock.store.ownership import OwnedShard, OwnershipLost
+from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
+from penstock_worker.sinks.console import ConsoleSinkWriter
+from penstock_worker.sinks.jsonl import JsonlSinkWriter
+from penstock_worker.sinks.sync import SinkSync
+from penstock_worker.stages.work import WorkFailed
+
+_LEFTOVER_BYTES_MAX = 1 << 20
+
+
+class SinkWriter(Protocol):
+    """Writes one sink, for all shards that feed it in this task. Raises PermanentError."""
+
+    def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes: ...
+    def check(self, shard: str, position: bytes) -> None: ...
+    def sync(self, shard: str) -> None: ...
+    def close(self) -> None: ...
+
+
+def _sinks(fanout: Fanout) -> Iterator[tuple[Sink, Schema]]:
+    """All sinks fused behind a stage, with the schema of their rows."""
+    for sink in fanout.sinks:
+        yield sink, fanout.schema
+    for step in fanout.steps:
+        yield from _sinks(step.out)
+
+
+class SinkDelivery:
+    """The sinks of one task, of the topology called `topology` whose state is `uid`. With `prints` the
+    console's too; else somebody else delivers these."""
+
+    def __init__(
+        self, stage: Stage, base_dir: Path, uid: str, topology: str, *, durable: bool, prints: bool
+    ) -> None:
+        self._writers: dict[str, SinkWriter] = {}
+        for sink, schema in _sinks(stage.out):
+            match sink:
+                case JsonlSink():
+                    owner = FolderOwner(uid, topology, sink.name)
+                    self._writers[sink.name] = JsonlSinkWriter(sink, schema, base_dir, owner, durable=durable)
+                case ConsoleSink() if prints:
+                    self._writers[sink.name] = ConsoleSinkWriter(sink, schema)
+        self._gathering: dict[tuple[str, str], Gathering] = {}
+        """By shard and sink: what came of rows in fragments."""
+        self._sync = SinkSync(self._sync_file) if durable and self._writers else None
+
+    def write(
+        self, owned: OwnedShard, placed: Iterable[tuple[str, int, bytes]]
+    ) -> Iterator[tuple[Acknowledge, list[bytes]]]:
+        """Write (sink, pair number, payload) entries that follow those before.
+
+        Of a row in fragments all or nothing. Yields what to acknowledge and the payloads behind it.
+        Raises WorkFailed.
+        """
+        by_sink: dict[str, list[tuple[int, bytes]]] = {}
+        for target, number, payload in placed:
+            if target in self._writers:
+                by_sink.setdefault(target, []).append((number, payload))
+        for target, pieces in by_sink.items():
+            entries = list(self._gathering_of(owned, target).whole(pieces))
+            if not entries:
+                continue
+            try:
+                position = self._writers[target].write(owned.shard, owned.sink_position(target), entries)
+            except PermanentError as error:
+                raise WorkFailed(f"sink {target}: {error}") from error
+            yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
+
+    def release(self, shard: str) -> None:
+        """Ownership went: what came of rows in fragments comes again, to whoever owns the shard next."""
+        for target in self._writers:
+            self._gathering.pop((shard, target), None)
+
+    def _gathering_of(self, owned: OwnedShard, target: str) -> Gathering:
+        gathering = self._gathering.get((owned.shard, target))
+        if gathering is None:
+            gathering = self._gathering[owned.shard, target] = Gathering()
+        return gathering
+
+    def catch_up(self, owned: OwnedShard, target: str, store: NodeStore) -> Iterator[list[bytes]]:
+        """Write what an earlier owner committed for `target` and did not get to; acknowledges as it goes.
+
+        That owner may still acknowledge some of it meanwhile. Then the position that was claimed with is
+        an old one, and only another claim tells the new one: raises OwnershipLost.
+        """
+        if target not in self._writers:
+            return
+        cursor = owned.cursor(target)
+        read = cursor.acknowledged
+        while read < cursor.issued:
+            waiting = store.call(ReadOutbox(owned.shard, target, _LEFTOVER_BYTES_MAX, after=read))
+            if not waiting or waiting[0][0] != read + 1:
+                raise OwnershipLost(owned.shard, "an earlier owner acknowledged after the claim")
+            entries = [(target, number, payload) for number, _, _, payload in waiting]
+            read = waiting[-1][0]
+            for acknowledge, payloads in self.write(owned, entries):
+                if self._sync is not None:
+                    self._sync_file(target, owned.shard)
+                store.call(acknowledge)
+                yield payloads
+
+    def check(self, owned: OwnedShard) -> None:
+        """See that the sinks still hold what was written for a shard, and nothing else. Raises WorkFailed."""
+        for target, writer in self._writers.items():
+            try:
+                writer.check(owned.shard, owned.sink_position(target))
+            except PermanentError as error:
+                raise WorkFailed(f"sink {target}: {error}") from error
+
+    def tellable(self, written: Iterable[Acknowledge]) -> list[Acknowledge]:
+        """What may be acknowledged now: `written`, or in mode Disk what has been synced of this and earlier.
+
+        Raises PermanentError when a file cannot be synced.
+        """
+        if self._sync is None:
+            return list(written)
+        self._sync.submit(written)
+        return self._sync.take_synced()
+
+    @property
+    def is_syncing(self) -> bool:
+        """`tellable` has more to tell soon."""
+        return self._sync is not None and self._sync.is_busy
+
+    def _sync_file(self, sink: str, shard: str) -> None:
+        self._writers[sink].sync(shard)
+
+    def timestamps(self, payloads: Iterable[bytes]) -> list[int]:
+        return [t for payload in payloads for t in decode_timestamps(payload)]
+
+    def close(self) -> None:
+        if self._sync is not None:
+            self._sync.close()
+        for writer in self._writers.values():
+            writer.close()

@@ -1,0 +1,125 @@
+"""The entry of a resident task: what Spark's Python process runs.
+
+Puts the parts of one task together from its launch and runs the loop. Neighbours: `task.loop` (the
+loop), `keyed_stage` and `source_stage` (the work), `resident_tasks` (who starts this).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+from penstock.dataflow.plan import FilesSource, Processor, ZipfSource
+from penstock.errors import PermanentError
+from penstock.store.port import NodeStore
+from penstock.store.redis.store import RedisStore
+from penstock_worker.clock import Clock, SystemClock
+from penstock_worker.sinks.delivery import SinkDelivery
+from penstock_worker.sources import open_reader
+from penstock_worker.spark.places import check_place
+from penstock_worker.stages.failed_stage import FailedStage
+from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.source_stage import SourceStage
+from penstock_worker.stages.steps import FanoutRunner
+from penstock_worker.stages.work import StageWork
+from penstock_worker.state.cache import StateCache
+from penstock_worker.task.launch import TaskLaunch
+from penstock_worker.task.loop import TaskLoop
+from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.note import TaskNote
+from penstock_worker.task.noted_work import NotedRunner, NotedStage
+from penstock_worker.user_code.recent_output import RecentOutput, install
+from penstock_worker.user_code.running import ProcessorRunner, UserCodeError, load_attribute
+
+_LOG = logging.getLogger(__name__)
+
+
+def run_resident_task(launch: TaskLaunch) -> None:
+    """Run one task until it retires. Raises PermanentError when it cannot work at all, Misplaced when it is
+    not where it should be."""
+    check_place(launch.node)
+    written = RecentOutput()
+    install(written)
+    if launch.base_dir not in sys.path:
+        sys.path.insert(0, launch.base_dir)
+    clock = SystemClock(launch.anchor)
+    note = TaskNote(launch.note, careful=launch.careful)
+    store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
+    waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
+    try:
+        assemble(launch, store, waiter, clock, note, written).run()
+    except PermanentError as error:
+        _LOG.error("%s: %s", launch.name, error)
+        raise
+    finally:
+        store.close()
+        waiter.close()
+        note.close()
+
+
+def assemble(
+    launch: TaskLaunch,
+    store: NodeStore,
+    waiter: NodeStore,
+    clock: Clock,
+    note: TaskNote | None = None,
+    written: RecentOutput | None = None,
+) -> TaskLoop:
+    """The task's loop with everything it works with; with code that cannot be used it reports just that.
+
+    `written` is what user code writes."""
+    note = note or TaskNote(None)
+    return TaskLoop(
+        launch,
+        store,
+        waiter,
+        NotedStage(_stage_work(launch, store, clock, note), note),
+        SinkDelivery(
+            launch.stage,
+            Path(launch.base_dir),
+            launch.topology_uid,
+            launch.topology,
+            durable=launch.durable,
+            prints=launch.prints,
+        ),
+        TaskMetrics(launch, os.getpid()),
+        clock,
+        written,
+    )
+
+
+def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) -> StageWork:
+    try:
+        return _made(launch, store, clock, note)
+    except PermanentError as error:
+        return FailedStage(str(error) if isinstance(error, UserCodeError) else f"{_of(launch)}: {error}")
+
+
+def _of(launch: TaskLaunch) -> str:
+    kind = "operator" if isinstance(launch.stage.head, Processor) else "source"
+    return f"{kind} {launch.stage.operator}"
+
+
+def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) -> StageWork:
+    stage = launch.stage
+    base_dir = Path(launch.base_dir)
+    fanout = FanoutRunner(stage.out, base_dir)
+    match stage.head:
+        case Processor() as head:
+            kind = NotedRunner if note.careful else ProcessorRunner
+            runner = kind(
+                load_attribute(head.target, base_dir),
+                head.input,
+                head.key_columns,
+                stage.out.schema,
+                stage.operator,
+            )
+            if isinstance(runner, NotedRunner):
+                runner.note = note
+            cache = StateCache(runner.variables, runner.key_types, store.call)
+            return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
+        case FilesSource() | ZipfSource():
+            reader = open_reader(stage.operator, stage.head, base_dir)
+            return SourceStage(stage, reader, fanout, launch.bounds, clock)

@@ -1,0 +1,297 @@
+"""A keyed stage's work: entries -> groups by key -> the user's processor -> one commit.
+
+Rows of one key are handed over together and in the order of the inbox. Outputs are as old as the
+oldest row of the group they came from, so that latency is never flattered.
+
+A commit may end in the middle of an entry: it then notes how many rows of it are done (`within`). So what is
+worked on at once is any number of rows from the inbox's start on, as many as `part_size` thinks fit a commit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any
+
+from penstock.dataflow.plan import Processor
+from penstock.store.codec import UnreadableEntry, decode_batch
+from penstock.store.fragments import is_fragment
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Bounds, Entry, FetchedShard, Load, StateWrite
+from penstock_worker import within
+from penstock_worker.clock import Clock
+from penstock_worker.part_size import Held, PartSize, TooMuch, fill_of
+from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.stages.work import Rest, Work, WorkFailed
+from penstock_worker.state.cache import ShardState, StateCache
+from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
+
+Key = tuple[Any, ...]
+
+LOOK_GROUPS = 16
+"""After so many keys, and then after twice as many, what they came to so far is looked at."""
+
+
+class Group:
+    """Rows of one key in one batch, oldest source timestamp beside them."""
+
+    __slots__ = ("oldest_us", "rows")
+
+    def __init__(self, oldest_us: int) -> None:
+        self.oldest_us = oldest_us
+        self.rows: list[Any] = []
+
+
+def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
+    """Row -> key tuple. NaN becomes one object, so that rows with NaN in their key are handed over together;
+    Spark calls once for each of them, on one state. A struct becomes a tuple."""
+    if any(types[column].startswith("struct<") for column in columns):
+        return lambda row: tuple(_hashable(row[column]) for column in columns)
+    if any(types[column] in ("double", "float") for column in columns):
+
+        def floats(row: Any) -> Key:
+            values = (row[column] for column in columns)
+            return tuple(math.nan if value != value else value for value in values)
+
+        return floats
+    if len(columns) == 1:
+        column = columns[0]
+        return lambda row: (row[column],)
+    return itemgetter(*columns)
+
+
+def _hashable(value: Any) -> Any:
+    """A wire value of a key: structs are lists there."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_hashable, value))
+    return math.nan if value != value else value
+
+
+class Part:
+    """What is worked on at once: groups by key in order of first appearance, and all source timestamps.
+
+    `rows_placed_us` is the sum over rows of when they were placed in the inbox. `entries` are done with it,
+    `within` says what is to be noted of the one behind them (None: nothing new).
+    """
+
+    __slots__ = ("entries", "groups", "rows_placed_us", "timestamps_us", "within", "writes")
+
+    def __init__(self) -> None:
+        self.groups: dict[Key, Group] = {}
+        self.timestamps_us: list[int] = []
+        self.rows_placed_us = 0
+        self.entries: Sequence[Entry] = ()
+        self.within: bytes | None = None
+        self.writes: tuple[StateWrite, ...] = ()
+        """State changes that are not user code's."""
+
+
+class KeyedStage:
+    """`runner` holds the user's processor; `cache` the state of the shards that the task owns."""
+
+    def __init__(
+        self,
+        operator: str,
+        head: Processor,
+        runner: ProcessorRunner,
+        cache: StateCache,
+        fanout: FanoutRunner,
+        bounds: Bounds,
+        clock: Clock,
+    ) -> None:
+        self._operator = operator
+        self._runner = runner
+        self._cache = cache
+        self._fanout = fanout
+        self._bounds = bounds
+        self._clock = clock
+        self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
+        self._states: dict[str, ShardState] = {}
+        self._parts: dict[str, Part] = {}
+        self._refusal = ""
+        self._unreadable: dict[str, str] = {}
+        self._size = PartSize()
+        # What certainly fits a commit needs no reckoning.
+        self._easy_bytes = bounds.commit_bytes_max // 4
+        self._easy_count = bounds.outputs_per_commit_max // 4
+        self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
+
+    def adopt(self, owned: OwnedShard) -> None:
+        self._states[owned.shard] = self._cache.shard(owned)
+
+    def release(self, shard: str) -> None:
+        self._states.pop(shard, None)
+        self._parts.pop(shard, None)
+        self._unreadable.pop(shard, None)
+        self._cache.drop(shard)
+
+    def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        entries = fetched.entries
+        if entries and is_fragment(entries[0].payload):
+            return None
+        shard = owned.shard
+        try:
+            part = self._parts[shard] = self._part(owned, entries)
+        except UnreadableEntry as unreadable:
+            self._unreadable[shard] = str(unreadable)
+            return None
+        return self._states[shard].missing(part.groups)
+
+    def _part(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part:
+        """The rows from the inbox's start on that are not done, as many as are worked on at once."""
+        part = Part()
+        left = self._size.rows
+        done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
+        for taken, (number, placed_us, payload) in enumerate(entries):
+            if not left or is_fragment(payload):
+                part.entries = entries[:taken]
+                return part
+            batch = decode_batch(payload)
+            rows, deltas_us = batch.rows, batch.deltas_us
+            if done or len(rows) > left:
+                end = min(len(rows), done + left)
+                if end < len(rows):
+                    part.within = within.encode(within.Rows(number, end))
+                rows, deltas_us = rows[done:end], deltas_us[done:end]
+                done = 0
+            self._add(part, placed_us, batch.base_us, deltas_us, rows)
+            left -= len(rows)
+            if part.within is not None:
+                part.entries = entries[:taken]
+                return part
+        part.entries = entries
+        return part
+
+    def _add(
+        self, part: Part, placed_us: int, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
+    ) -> None:
+        part.rows_placed_us += placed_us * len(rows)
+        groups, timestamps = part.groups, part.timestamps_us
+        key_of = self._key_of
+        for delta_us, row in zip(deltas_us, rows, strict=True):
+            timestamp_us = base_us + delta_us
+            timestamps.append(timestamp_us)
+            key = key_of(row)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(timestamp_us)
+            elif timestamp_us < group.oldest_us:
+                group.oldest_us = timestamp_us
+            group.rows.append(row)
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        state = self._states[owned.shard]
+        state.loaded(load, answer)
+        # What is fetched together is loaded together: one refusal stops all of it before a row is worked.
+        self._refusal = self._refusal or state.refusal
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        if unreadable := self._unreadable.pop(owned.shard, ""):
+            raise WorkFailed(f"operator {self._operator}: in the inbox of {owned.shard}, {unreadable}")
+        part = self._parts.pop(owned.shard, None)
+        if part is None:
+            kept = gathered(fetched.entries)
+            if kept.entries:
+                return self._keep(owned, kept.entries, kept.writes)
+            part = self._fragmented(owned, fetched.entries[0])
+        state = self._states[owned.shard]
+        if refusal := self._refusal or state.refusal:
+            raise WorkFailed(f"operator {self._operator}: {refusal}")
+        while True:
+            rows = len(part.timestamps_us)
+            try:
+                return self._work(owned, part, in_hand=bool(fetched.entries))
+            except TooMuch as much:
+                state.rollback()
+                if rows < 2:
+                    raise WorkFailed(f"operator {self._operator}: one row {much}") from much
+                self._size.given_up(rows)
+                part = self._part(owned, fetched.entries)
+            except OutputRefused as refused:
+                state.rollback()
+                raise WorkFailed(f"operator {self._operator}: {refused}") from refused
+            except UserCodeError as error:
+                state.rollback()
+                raise WorkFailed(str(error)) from error
+
+    def _keep(self, owned: OwnedShard, entries: Sequence[Entry], writes: tuple[StateWrite, ...]) -> Work:
+        """Pieces of a row came, and the last one did not yet."""
+        note = b"" if owned.within else None
+        commit = owned.commit(self._clock.now_us(), entries=entries, within=note, in_hand=True, state=writes)
+        return Work(commit, (), {}, 0, 0)
+
+    def _fragmented(self, owned: OwnedShard, entry: Entry) -> Part:
+        """The row whose last piece has come, its key's state loaded."""
+        last = last_fragment(owned, entry, self._cache.load)
+        batch = decode_batch(last.payload)
+        part = Part()
+        part.entries, part.writes = (entry,), (last.forget,)
+        self._add(part, entry.placed_us, batch.base_us, batch.deltas_us, batch.rows)
+        state = self._states[owned.shard]
+        load = state.missing(part.groups)
+        if load is not None:
+            state.loaded(load, self._cache.load(load))
+        return part
+
+    def _work(self, owned: OwnedShard, part: Part, *, in_hand: bool) -> Work:
+        began_us = self._clock.monotonic_us()
+        now_us = self._clock.now_us()
+        state = self._states[owned.shard]
+        rows = len(part.timestamps_us)
+        state.alone = rows == 1
+        held = self._alone if state.alone else self._several
+        out_rows: list[Any] = []
+        out_stamps: list[int] = []
+        run = self._runner.run
+        wall_ms = self._clock.wall_us() // 1000
+        look_at = LOOK_GROUPS
+        for done, (key, group) in enumerate(part.groups.items()):
+            if done == look_at:
+                held.check(out_rows)
+                held.check_bytes(state.changed_bytes(), "changes")
+                look_at *= 2
+            produced = run(state, key, group.rows, wall_ms, held)
+            if produced:
+                out_rows.extend(produced)
+                out_stamps.extend([group.oldest_us] * len(produced))
+        outputs = OutputBatch(self._bounds, owned.shard, held)
+        rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
+        # Drained first: what it refuses can still be rolled back.
+        drained = outputs.drain()
+        writes = state.take_writes()
+        size_bytes = outputs.drained_bytes + state.taken_bytes
+        fill = 0.0
+        count = len(drained) + len(writes)
+        if size_bytes > self._easy_bytes or count > self._easy_count or self._size.is_limited:
+            held.check_total(size_bytes)
+            fill = fill_of(self._bounds, len(drained), size_bytes, len(writes))
+            self._size.worked(rows, fill)
+        note = part.within
+        if note is None and owned.within and part.entries:
+            note = b""
+        rows_out[self._operator] = len(out_rows)
+        commit = owned.commit(
+            now_us,
+            entries=part.entries,
+            rows=rows,
+            within=note,
+            counted=rows_out if out_rows else None,
+            in_hand=in_hand,
+            state=(*part.writes, *writes) if part.writes else writes,
+            outputs=drained,
+        )
+        waited_us = max(0, now_us * rows - part.rows_placed_us)
+        busy_us = self._clock.monotonic_us() - began_us
+        return Work(commit, part.timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+
+    def grew(self, owned: OwnedShard) -> bool:
+        return False
+
+    def settled(self, owned: OwnedShard, work: Work) -> None:
+        """The writes are durable: the cache may let clean keys go now."""
+        self._states[owned.shard].committed()
+
+    def close(self) -> None:
+        self._runner.close()

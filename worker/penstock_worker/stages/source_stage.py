@@ -1,0 +1,121 @@
+"""A source stage's work: read what is due of one partition, and commit position and outputs together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.dataflow.plan import Stage
+from penstock.errors import PermanentError
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Bounds, FetchedShard, Load, Output
+from penstock_worker.clock import Clock
+from penstock_worker.part_size import Held, PartSize, TooMuch, fill_of
+from penstock_worker.sources import SourceBatch, SourceReader
+from penstock_worker.stages.flush_pace import FlushPace
+from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.stages.work import Rest, Work, WorkFailed
+from penstock_worker.user_code.running import UserCodeError
+
+READ_ROWS_MAX = 1024
+READ_BYTES_MAX = 256 << 10
+
+
+class SourceStage:
+    """`reader` knows the partitions by their shard names."""
+
+    def __init__(
+        self, stage: Stage, reader: SourceReader, fanout: FanoutRunner, bounds: Bounds, clock: Clock
+    ) -> None:
+        self._operator = stage.operator
+        self._reader = reader
+        self._fanout = fanout
+        self._bounds = bounds
+        self._clock = clock
+        self._paces: dict[str, FlushPace] = {}
+        self._size = PartSize(READ_ROWS_MAX)
+        self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
+
+    def adopt(self, owned: OwnedShard) -> None:
+        self._reader.open(owned.shard, owned.position, self._clock.now_us())
+        self._paces[owned.shard] = FlushPace()
+
+    def release(self, shard: str) -> None:
+        self._paces.pop(shard, None)
+        self._reader.release(shard)
+
+    def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        return None
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        raise AssertionError("a source shard has no state to load")
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        now_us = self._clock.now_us()
+        rested_us = self._paces[owned.shard].due_us
+        if self._reader.paced and now_us < rested_us:
+            return Rest(rested_us)
+        while True:
+            began_us = self._clock.monotonic_us()
+            try:
+                batch = self._reader.read(
+                    owned.shard, owned.position, self._size.rows, READ_BYTES_MAX, now_us
+                )
+                if not batch.rows and not batch.finished:
+                    return Rest(max(batch.next_due_us or 0, rested_us))
+                outputs = OutputBatch(
+                    self._bounds, owned.shard, self._several if len(batch.rows) > 1 else self._alone
+                )
+                rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
+                drained = outputs.drain()
+                outputs.held.check_total(outputs.drained_bytes)
+            except TooMuch as much:
+                if len(batch.rows) < 2:
+                    raise WorkFailed(f"source {self._operator}: one row {much}") from much
+                self._size.given_up(len(batch.rows))
+                continue
+            except OutputRefused as refused:
+                raise WorkFailed(f"source {self._operator}: {refused}") from refused
+            except UserCodeError as error:
+                raise WorkFailed(str(error)) from error
+            except PermanentError as error:
+                raise WorkFailed(f"source {self._operator}: {error}") from error
+            fill = fill_of(self._bounds, len(drained), outputs.drained_bytes)
+            self._size.worked(len(batch.rows), fill)
+            work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
+            return replace(work, large=True) if fill > 1 else work
+
+    def _committed(
+        self,
+        owned: OwnedShard,
+        batch: SourceBatch,
+        rows_out: dict[str, int],
+        outputs: tuple[Output, ...],
+        now_us: int,
+        began_us: int,
+    ) -> Work:
+        behind = batch.next_due_us is not None and batch.next_due_us <= now_us
+        self._paces[owned.shard].flushed(now_us, behind=behind)
+        rows_out[self._operator] = len(batch.rows)
+        commit = owned.commit(
+            now_us,
+            rows=len(batch.rows),
+            counted=rows_out if batch.rows else None,
+            position=batch.position,
+            finished=batch.finished,
+            again=not batch.finished,
+            in_hand=True,
+            outputs=outputs,
+        )
+        return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
+
+    def grew(self, owned: OwnedShard) -> bool:
+        return self._reader.grew(owned.shard, owned.position)
+
+    def settled(self, owned: OwnedShard, work: Work) -> None:
+        """The position is the owned shard's; how long the store took tells how long to gather."""
+        pace = self._paces.get(owned.shard)
+        if pace is not None:
+            pace.answered(self._clock.now_us())
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,260 @@
+"""What is fused behind a stage: stateless steps, routing to keyed stages, and the outputs of one commit.
+
+`FanoutRunner` takes a stage's rows through its map steps and hands them to an `OutputBatch`, which gathers
+them by target and packs them into entries. Rows are wire rows (`rows`), each with its source timestamp.
+Neighbours: `source_stage` and `keyed_stage` call both; `user_code.running` loads the steps' functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from penstock.dataflow.plan import Fanout, KeyedEdge, Step
+from penstock.dataflow.routing import Router
+from penstock.dataflow.schema import Schema
+from penstock.dataflow.type_names import nested, struct_fields
+from penstock.errors import PermanentError
+from penstock.store.codec import encode_batch
+from penstock.store.fragments import fragments_of
+from penstock.store.port import Bounds, Output
+from penstock_worker.part_size import Held, TooMuch
+from penstock_worker.user_code.running import (
+    UserCodeMissing,
+    listed_rows,
+    load_attribute,
+    raised,
+)
+from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
+from penstock_worker.values.wire_values import shown
+
+ENTRY_ROWS_MAX = 256
+"""A task downstream works on an entry at a time at the least; what its rows come to should fit a commit."""
+
+_Gathered = tuple[list[int], list[WireRow]]
+"""Timestamps and rows for one target, equally long."""
+
+
+class OutputRefused(PermanentError):
+    """A row cannot be put out: it is too large, or holds what is no text; the message says which."""
+
+
+class OutputBatch:
+    """The outputs of one commit of `shard`: rows by target, packed into entries by `drain`.
+
+    `held` says how many rows may be held on the way here.
+    """
+
+    def __init__(self, bounds: Bounds, shard: str, held: Held) -> None:
+        self.held = held
+        self.drained_bytes = 0
+        """What `drain` answered last came to."""
+        self._bounds = bounds
+        self._shard = shard
+        self._targets: dict[str, _Gathered] = {}
+        self._columns: dict[str, Sequence[str]] = {}
+        self._external: set[str] = set()
+
+    def target(self, name: str, columns: Sequence[str]) -> _Gathered:
+        """The lists that rows for the shard `name` are to be appended to; `columns` are their names."""
+        gathered = self._targets.get(name)
+        if gathered is None:
+            gathered = self._targets[name] = ([], [])
+            self._columns[name] = columns
+        return gathered
+
+    def external(self, sink: str, columns: Sequence[str]) -> _Gathered:
+        """The same for a sink outside."""
+        self._external.add(sink)
+        return self.target(sink, columns)
+
+    def drain(self) -> tuple[Output, ...]:
+        """Everything gathered as entries, and nothing is left here. Raises OutputRefused."""
+        outputs = [
+            output
+            for name, (timestamps, rows) in self._targets.items()
+            if rows
+            for output in self._entries(name, timestamps, rows)
+        ]
+        self._targets.clear()
+        self.drained_bytes = sum(len(output.payload) for output in outputs)
+        return tuple(outputs)
+
+    def _entries(self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow]) -> Iterable[Output]:
+        if len(rows) > ENTRY_ROWS_MAX and name not in self._external:
+            for start in range(0, len(rows), ENTRY_ROWS_MAX):
+                end = start + ENTRY_ROWS_MAX
+                yield from self._entries(name, timestamps[start:end], rows[start:end])
+            return
+        try:
+            payload = encode_batch(timestamps, rows)
+        except UnicodeEncodeError:
+            raise OutputRefused(f"a row for {name}: {no_unicode(rows, self._columns[name])}") from None
+        if len(payload) <= self._bounds.entry_bytes_max:
+            yield Output(name, payload, len(rows), name in self._external)
+            return
+        if len(rows) == 1:
+            yield from self._fragments(name, payload, rows[0])
+            return
+        # A little more pieces than bytes ask for, since rows differ in size.
+        pieces = min(len(rows), len(payload) * 5 // (self._bounds.entry_bytes_max * 4) + 1)
+        step = -(-len(rows) // pieces)
+        for start in range(0, len(rows), step):
+            yield from self._entries(name, timestamps[start : start + step], rows[start : start + step])
+
+    def _fragments(self, name: str, payload: bytes, row: WireRow) -> Iterable[Output]:
+        """The entries of a row that is larger than one."""
+        if len(payload) > self._bounds.row_bytes_max:
+            raise OutputRefused(
+                f"a row for {name} takes {len(payload)} bytes; {self._bounds.row_bytes_max} are the most for "
+                f"one row. Put out several smaller ones; the row is {shown(tuple(row))}"
+            )
+        pieces = fragments_of(self._shard, payload, self._bounds.entry_bytes_max)
+        for number, piece in enumerate(pieces, 1):
+            yield Output(name, piece, int(number == len(pieces)), name in self._external)
+
+
+class FanoutRunner:
+    """Runs everything behind one schema's rows. Raises UserCodeMissing when a step's code is not there."""
+
+    def __init__(self, fanout: Fanout, base_dir: Path) -> None:
+        self._columns = fanout.schema.names
+        self._sinks = [sink.name for sink in fanout.sinks]
+        self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
+        self._steps = [_StepRunner(step, fanout.schema, base_dir) for step in fanout.steps]
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
+    ) -> dict[str, int]:
+        """Take rows and their source timestamps (equally long) to every target.
+
+        Answers how many rows each fused step put out, and each sink was given. Raises UserCodeError,
+        OutputRefused.
+        """
+        counts: dict[str, int] = {}
+        self.feed_counting(rows, timestamps_us, into, counts)
+        return counts
+
+    def feed_counting(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        """As `feed`, adding to `counts`."""
+        if not rows:
+            return
+        for sink in self._sinks:
+            counts[sink] = counts.get(sink, 0) + len(rows)
+            gathered_us, gathered = into.external(sink, self._columns)
+            gathered_us.extend(timestamps_us)
+            gathered.extend(rows)
+        for edge in self._edges:
+            edge.feed(rows, timestamps_us, into)
+        for step in self._steps:
+            step.feed(rows, timestamps_us, into, counts)
+
+
+class _EdgeRunner:
+    """Puts rows to the shards of one keyed stage."""
+
+    def __init__(self, edge: KeyedEdge, schema: Schema) -> None:
+        types = [schema.columns[column].type for column in edge.key_columns]
+        self._route = Router(types, edge.shards).route
+        self._operator = edge.operator
+        self._columns = schema.names
+        self._names = [f"{edge.operator}/{shard}" for shard in range(edge.shards)]
+        self._keys_of = routing_keys(edge.key_columns, types)
+
+    def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
+        """Raises OutputRefused for a key that is no Unicode."""
+        try:
+            self._feed(rows, timestamps_us, into)
+        except UnicodeEncodeError:
+            raise OutputRefused(f"a row for {self._operator}: {no_unicode(rows, self._columns)}") from None
+
+    def _feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
+        route, names = self._route, self._names
+        slots: dict[int, _Gathered] = {}
+        for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
+            shard = route(key)
+            slot = slots.get(shard)
+            if slot is None:
+                slot = slots[shard] = into.target(names[shard], self._columns)
+            slot[0].append(timestamp_us)
+            slot[1].append(row)
+
+
+def routing_keys(
+    columns: Sequence[int], types: Sequence[str]
+) -> Callable[[Sequence[WireRow]], Iterable[tuple[Any, ...]]]:
+    """Rows -> their keys, as the router takes them."""
+    if any("decimal" in type_ for type_ in types):
+        made = [_with_decimals(type_) for type_ in types]
+
+        def with_decimals(row: WireRow) -> tuple[Any, ...]:
+            return tuple(
+                make(row[column]) if make is not None and row[column] is not None else row[column]
+                for column, make in zip(columns, made, strict=True)
+            )
+
+        return lambda rows: map(with_decimals, rows)
+    if len(columns) == 1:
+        column = columns[0]
+        return lambda rows: [(row[column],) for row in rows]
+    return lambda rows: map(itemgetter(*columns), rows)
+
+
+def _with_decimals(type_: str) -> Callable[[Any], Any] | None:
+    """What to make of a wire value that is a decimal or has some; None for other types."""
+    if type_.startswith("decimal"):
+        return Decimal
+    kind, inner = nested(type_)
+    if kind != "struct" or "decimal" not in inner:
+        return None
+    made = [_with_decimals(field) for _, field in struct_fields(inner)]
+    return lambda values: [
+        make(value) if make is not None and value is not None else value
+        for make, value in zip(made, values, strict=True)
+    ]
+
+
+class _StepRunner:
+    """One map step: calls the user's function on each row and hands on what it returns."""
+
+    def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
+        self._name = step.name
+        self._called = step.function
+        self._function = load_attribute(step.function, base_dir)
+        if not callable(self._function):
+            raise UserCodeMissing(f"{step.function!r} is no function; a map takes a row and returns rows")
+        self._reader = RowReader(schema)
+        self._shape = OutputShape(step.out.schema)
+        self._out = FanoutRunner(step.out, base_dir)
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        produced: list[Any] = []
+        produced_us: list[int] = []
+        function, held = self._function, into.held
+        look_at = 1
+        for row, timestamp_us in zip(self._reader.rows(rows), timestamps_us, strict=True):
+            try:
+                made = listed_rows(function(row), held)
+            except TooMuch:
+                raise
+            except BaseException as error:
+                raise raised(self._name, function, self._called, f"on {shown(row)}", error) from error
+            produced.extend(made)
+            produced_us.extend([timestamp_us] * len(made))
+            if len(produced) >= look_at:
+                held.check(produced)
+                look_at = 2 * len(produced)
+        try:
+            wire_rows = self._shape.wire_rows(produced)
+        except BaseException as error:
+            what = "in what it returned"
+            raise raised(self._name, function, self._called, what, error) from error
+        counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
+        self._out.feed_counting(wire_rows, produced_us, into, counts)

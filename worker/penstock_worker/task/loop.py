@@ -1,0 +1,541 @@
+"""The hot path: one task's loop over the shards that it owns.
+
+One round trip sends the commits of the last batches and fetches the next ones; the only other
+calls are loads of state that the cache lacks, and claims when the assignment changed. When nothing waits,
+the task blocks on its ready list. After any doubt (store away, FENCED) ownership is dropped and
+claimed again (`penstock.store.ownership`).
+
+Life of a task: it starts, looks at the executor's task map until it is named there, claims, works, waits
+while it is named without a shard, and retires by itself once the map names it no longer or names another
+incarnation. What another task is to run is worked on until that one claims it (N-Storm's delayed kill: the
+batch at hand is committed or fenced, never cut).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from penstock.dataflow.plan import Processor
+from penstock.errors import RetryError
+from penstock.store.failure_names import failure_name
+from penstock.store.ownership import OwnedShard, OwnershipLost
+from penstock.store.port import (
+    Acknowledge,
+    Answer,
+    Claim,
+    Claimed,
+    Fetch,
+    Fetched,
+    FetchedShard,
+    Measure,
+    NodeStore,
+    Reopen,
+    ReportFailure,
+    Tasks,
+    WaitReady,
+)
+from penstock.store.stranding import StrandingWatch
+from penstock_worker.clock import Clock
+from penstock_worker.sinks.delivery import SinkDelivery
+from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.task.batch_size import BatchSize
+from penstock_worker.task.large_commit import LargeCommits, Placed
+from penstock_worker.task.launch import TaskLaunch
+from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.store_pressure import REST_US, StorePressure
+from penstock_worker.task.tellings import Tellings
+from penstock_worker.user_code.recent_output import RecentOutput
+
+_LOG = logging.getLogger(__name__)
+
+CHECKED_MAX = 64
+"""So many shards' files are looked at with each refresh."""
+WAIT_MS_MAX = 500
+"""Longest block on the ready list: also how soon a task sees that its worker was replaced."""
+REFRESH_US = 1_000_000
+"""The task map is read this often even when no control token came."""
+NAMED_WITHIN_US = 600_000_000
+"""A task that no map names within this time retires: its main process has no use for it."""
+RECLAIM_US = 50_000
+AWAITED_MAX = 16
+"""So many shards that are on their way here are claimed along with a fetch."""
+LINGER_US = 900_000
+"""A shard that another task is to run is worked on until that one claims it, at most so long."""
+AWAY_US = 50_000
+AWAY_TOLD_US = 5_000_000
+"""A store that stays away is logged so often; it is tried every `AWAY_US`."""
+POST_COMMITS = 4
+"""So many commits are sent together, while work on the other fetched shards goes on."""
+POSTS_AHEAD = 2
+"""So many posts are on their way before the first of them is settled: by then its answers have come."""
+HELD_US_MAX = 5_000
+"""Work is sent, and what was sent is settled, after so long also where less has gathered: what the first
+shards put out does not wait for user code that takes its time over the others."""
+POST_COMMITS_DURABLE = 64
+"""In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
+
+
+class _Posted:
+    """Commits on their way, behind `told` other calls and before a fetch, if there is one."""
+
+    __slots__ = ("_answers", "_told", "done", "fetch", "sent_us")
+
+    def __init__(
+        self,
+        done: list[tuple[OwnedShard, Work]],
+        told: int,
+        answers: Callable[[], list[Any]],
+        *,
+        fetch: Fetch | None,
+        sent_us: int,
+    ) -> None:
+        self.sent_us = sent_us
+        self.done = done
+        self.fetch = fetch
+        self._told = told
+        self._answers = answers
+
+    def answers(self) -> list[Any]:
+        """Wait for the answers to the commits, and to the fetch behind them."""
+        return self._answers()[self._told :]
+
+
+class TaskLoop:
+    """`store` and `waiter` are two connections: the second one only blocks."""
+
+    def __init__(
+        self,
+        launch: TaskLaunch,
+        store: NodeStore,
+        waiter: NodeStore,
+        stage: StageWork,
+        sinks: SinkDelivery,
+        metrics: TaskMetrics,
+        clock: Clock,
+        written: RecentOutput | None = None,
+    ) -> None:
+        self._launch = launch
+        self._written = written
+        self._operator = launch.stage.operator
+        self._store = store
+        self._waiter = waiter
+        self._stage = stage
+        self._sinks = sinks
+        self._metrics = metrics
+        self._clock = clock
+        self._large = LargeCommits(store, launch.bounds, clock)
+        self._size = BatchSize()
+        self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
+        self._owned: dict[str, OwnedShard] = {}
+        is_source = not isinstance(launch.stage.head, Processor)
+        self._stranding = StrandingWatch(launch.bounds, source=is_source)
+        self._pressure = StorePressure(launch.name, source=is_source)
+        self._awaited: list[Claim] = []
+        """Claims of shards that were on their way here when they were last tried."""
+        self._leaving: dict[str, int] = {}
+        """Owned shards that others are to run, and until when they are worked on here."""
+        self._resting: dict[str, tuple[FetchedShard, int]] = {}
+        self._tellings = Tellings(sinks, metrics)
+        self._unchecked: list[str] = []
+        self._is_token_kept = False
+        self._refresh_us = 0
+        self._away_told_us = 0
+        self._started_us = clock.monotonic_us()
+        self._named = False
+        self._halted = False
+        self.retired = False
+
+    def run(self) -> None:
+        """Work until retired. Raises PermanentError when the store cannot be worked with."""
+        try:
+            while not self.retired:
+                self.turn()
+        finally:
+            self._stage.close()
+            self._sinks.close()
+
+    def turn(self) -> None:
+        """One turn; a store that is away, or a sink without room, costs what is owned and cached, no more."""
+        try:
+            self._turn()
+        except RetryError as error:
+            now_us = self._clock.monotonic_us()
+            if now_us >= self._away_told_us:
+                self._away_told_us = now_us + AWAY_TOLD_US
+                _LOG.warning("%s waits: %s", self._launch.name, error)
+            self._drop_all()
+            self._clock.sleep_us(AWAY_US)
+
+    def _turn(self) -> None:
+        """Refresh when due, then work until the ready list is empty, then block."""
+        if self._clock.monotonic_us() >= self._refresh_us:
+            self.refresh()
+            if self.retired:
+                return
+            self._look_outside()
+        if self._halted or not self._named:
+            # The row says that this task is up: only then is it given shards.
+            self._send_told()
+            if self._wait() and not self._named:
+                self._look_for_name()
+            return
+        fetched: Fetched | None = self._exchange()
+        while fetched is not None and not self.retired:
+            has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
+            work = self._take_rested()
+            work.extend(shard for shard in fetched.shards if self._is_mine(shard))
+            if work:
+                fetched = self._work_through(work)
+            elif has_more:
+                fetched = self._exchange()
+            else:
+                break
+        if not self.retired and not self._halted:
+            self._send_told()
+            self._wait()
+
+    def _look_for_name(self) -> None:
+        """The map names this task now, most likely, and its shards wait."""
+        self.refresh()
+        if not self._named and not self.retired:
+            self._clock.sleep_us(RECLAIM_US)
+
+    # --- batches ----------------------------------------------------------------------------
+
+    def _work_through(self, work: list[FetchedShard]) -> Fetched | None:
+        """Work all shards; answers the next fetch, with which the last commits travel.
+
+        The others are posted a few at a time: the store applies them while the next shards are worked. They
+        are settled soon after: what the first shards put out does not wait for the work of the last.
+        """
+        self._load(work)
+        began_us = self._clock.monotonic_us()
+        done: list[tuple[OwnedShard, Work]] = []
+        posted: deque[_Posted] = deque()
+        sent_us = began_us
+        for fetched in work:
+            owned = self._owned.get(fetched.shard)
+            if owned is None or self._halted:
+                continue
+            worked = self._work(owned, fetched)
+            if worked is not None:
+                done.append((owned, worked))
+            now_us = self._clock.monotonic_us()
+            if len(done) >= self._post_commits or (done and now_us - sent_us >= HELD_US_MAX):
+                posted.append(self._post(done))
+                done, sent_us = [], now_us
+            while posted and (len(posted) > POSTS_AHEAD or now_us - posted[0].sent_us >= HELD_US_MAX):
+                self._settle_first(posted)
+        read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
+        self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
+        last = self._post(done, fetch=not self._halted)
+        while posted:
+            self._settle_first(posted)
+        return self._finish(last)
+
+    def _settle_first(self, posted: deque[_Posted]) -> None:
+        first = posted.popleft()
+        self._settle(first.done, first.answers())
+
+    def _load(self, work: list[FetchedShard]) -> None:
+        """Fill the caches for all of `work` in one round trip, when they lack something."""
+        wanted = []
+        for fetched in work:
+            owned = self._owned.get(fetched.shard)
+            load = None if owned is None else self._stage.wanted(owned, fetched)
+            if load is not None and owned is not None:
+                wanted.append((owned, load))
+        if not wanted:
+            return
+        answers = self._store.pipeline([load for _, load in wanted])
+        for (owned, load), answer in zip(wanted, answers, strict=True):
+            try:
+                self._stage.loaded(owned, load, answer)
+            except OwnershipLost:
+                self._lost(owned.shard)
+
+    def _work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | None:
+        try:
+            worked = self._stage.work(owned, fetched)
+        except OwnershipLost:
+            self._lost(owned.shard)
+            return None
+        except WorkFailed as error:
+            self._failed(owned, str(error))
+            return None
+        if isinstance(worked, Rest):
+            self._resting[owned.shard] = (fetched, worked.until_us)
+            return None
+        if worked.large:
+            self._carry_out(owned, worked)
+            return None
+        return worked
+
+    def _carry_out(self, owned: OwnedShard, work: Work) -> None:
+        """Commit what takes several commits, at once: nobody else waits for that often."""
+        try:
+            if not self._write_all(owned, self._large.carry_out(owned, work.commit)):
+                return
+        except OwnershipLost:
+            self._lost(owned.shard)
+            return
+        self._count(owned, work, self._clock.now_us())
+
+    def _exchange(self) -> Fetched:
+        """One round trip without commits: what is to be told, claims of shards that may have come by now, and
+        the next fetch, which brings what waits for them."""
+        claims, self._awaited = self._awaited[:AWAITED_MAX], []
+        posted = self._post([], claims, fetch=True)
+        answers = posted.answers()
+        fetched = cast("Fetched", answers.pop())
+        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
+        if self._take_up(claims, answers) and fetched.shards and fetched.control:
+            # The token told of them, most likely: the map is read when their first batch is done.
+            self._is_token_kept = True
+            return replace(fetched, control=False)
+        return fetched
+
+    def _post(
+        self, done: list[tuple[OwnedShard, Work]], claims: Sequence[Claim] = (), *, fetch: bool = False
+    ) -> _Posted:
+        """Send what is to be told, claims, the commits, and a fetch if that is wanted."""
+        told = self._tellings.take(self._clock.now_us())
+        calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
+        sent_us = self._clock.monotonic_us()
+        ready, size = self._launch.owner.ready, self._size
+        fetching = self._pressure.fetch(ready, size.bytes, size.shards, sent_us) if fetch else None
+        if fetching is not None:
+            calls.append(fetching)
+        answers = self._store.post(calls)
+        return _Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
+
+    def _finish(self, posted: _Posted) -> Fetched | None:
+        """Settle what was posted last; answers what it fetched."""
+        answers = posted.answers()
+        fetched: Fetched | None = answers.pop() if posted.fetch else None
+        if fetched is not None:
+            self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
+        self._settle(posted.done, answers)
+        if fetched is not None and self._is_token_kept:
+            self._is_token_kept = False
+            return replace(fetched, control=True)
+        return fetched
+
+    def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
+        now_us = self._clock.now_us()
+        for (owned, work), answer in zip(done, answers, strict=True):
+            try:
+                placed = owned.settle(work.commit, answer)
+            except OwnershipLost:
+                self._lost(owned.shard)
+                continue
+            self._count(owned, work, now_us)
+            self._write(owned, placed)
+
+    def _write_all(self, owned: OwnedShard, placed: Iterable[Placed]) -> bool:
+        """Write what a large commit puts out as it goes; False when a sink failed: the next owner goes on."""
+        for some in placed:
+            self._write(owned, some)
+            if self._halted:
+                return False
+        return True
+
+    def _count(self, owned: OwnedShard, work: Work, now_us: int) -> None:
+        self._stage.settled(owned, work)
+        self._metrics.settled(owned, work, self._operator, now_us)
+
+    def _write(self, owned: OwnedShard, placed: Placed) -> None:
+        if not placed:
+            return
+        try:
+            for acknowledge, payloads in self._sinks.write(owned, placed):
+                self._tellings.written(acknowledge)
+                self._count_written(acknowledge, payloads)
+        except WorkFailed as error:
+            self._failed(owned, str(error))
+
+    def _look_outside(self) -> None:
+        """At some shards' files: sinks that others changed are told soon, also while nothing is written, and
+        what sources grew by is read."""
+        if not self._unchecked:
+            self._unchecked = list(self._owned)
+        for shard in [self._unchecked.pop() for _ in range(min(CHECKED_MAX, len(self._unchecked)))]:
+            owned = self._owned.get(shard)
+            if owned is None or self._halted:
+                continue
+            try:
+                self._sinks.check(owned)
+            except WorkFailed as error:
+                self._failed(owned, str(error))
+                continue
+            if owned.finished and self._stage.grew(owned):
+                owned.finished = False
+                self._store.call(Reopen(shard))
+
+    def _count_written(self, acknowledge: Acknowledge, payloads: list[bytes]) -> None:
+        stamps = self._sinks.timestamps(payloads)
+        self._metrics.written(acknowledge.target, stamps, self._clock.now_us())
+
+    def _send_told(self) -> None:
+        told = self._tellings.take(self._clock.now_us())
+        if told:
+            self._store.pipeline(told)
+
+    def _take_rested(self) -> list[FetchedShard]:
+        if not self._resting or self._pressure.holds_source:
+            return []
+        now_us = self._clock.now_us()
+        due = [shard for shard, (_, until_us) in self._resting.items() if until_us <= now_us]
+        return [self._resting.pop(shard)[0] for shard in due]
+
+    def _is_mine(self, fetched: FetchedShard) -> bool:
+        """A fetch under an epoch that is not ours took the shard off the list for nobody: claim again."""
+        owned = self._owned.get(fetched.shard)
+        if owned is None:
+            self._refresh_soon()
+            return False
+        if owned.epoch != fetched.epoch:
+            self._lost(fetched.shard)
+            return False
+        self._stranding.handed_out(fetched.shard)
+        return True
+
+    def _wait(self) -> bool:
+        """Block until the ready list has something, a source's record is due, or a row of metrics is.
+
+        True when the list may have something.
+        """
+        wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
+        now_us = self._clock.now_us()
+        untold_us = self._tellings.wait_us(now_us)
+        if untold_us is not None:
+            wait_us = min(wait_us, untold_us)
+        if self._pressure.holds_source:
+            self._clock.sleep_us(max(0, min(wait_us, REST_US)))
+            return True
+        if self._resting:
+            wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
+        if wait_us <= 0:
+            return False
+        return self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
+
+    # --- ownership --------------------------------------------------------------------------
+
+    def refresh(self, in_hand: Collection[str] = ()) -> bool:
+        """Read the task map; claim what is ours, release what fell off the ready list or is another task's.
+
+        The latter only when that one has claimed it, or `LINGER_US` have passed: nobody waits for a handover.
+        `in_hand` names shards that were fetched and not worked yet. True when some were claimed.
+        """
+        now_us = self._clock.monotonic_us()
+        self._refresh_us = now_us + REFRESH_US
+        shards = tuple(self._owned)
+        answer, counters = self._store.pipeline(
+            [Tasks(self._launch.executor, self._operator), Measure(shards)]
+        )
+        ready = self._launch.owner.ready
+        is_current = answer.incarnation == self._launch.owner.incarnation
+        mapping = answer.mapping if is_current else {}
+        mine = {shard for shard, owner in mapping.items() if owner == ready}
+        is_named = bool(mine) or (is_current and ready in answer.idle)
+        # One that nobody is named for, while this task has to go, is to be left alone.
+        given = {shard for shard in shards if shard not in mine and (is_named or shard in mapping)}
+        self._linger(set() if self._halted else given, now_us)
+        if not is_named and not self._leaving:
+            replaced = answer.incarnation not in ("", self._launch.owner.incarnation)
+            if self._named or replaced or now_us - self._started_us > NAMED_WITHIN_US:
+                self._retire()
+            return False
+        self._named = True
+        for shard, seen in zip(shards, counters, strict=True):
+            held = shard in in_hand or shard in self._resting or self._pressure.holds_source
+            is_ours = shard in mine or shard in self._leaving
+            if not is_ours or self._stranding.is_stranded(
+                self._owned[shard], seen, in_hand=held, pressed=self._pressure.is_on
+            ):
+                self._release(shard)
+        if not is_named and not self._leaving:
+            self._retire()
+            return False
+        if self._halted:
+            return False
+        owner = self._launch.owner
+        claims = [Claim(shard, owner, answer.version) for shard in sorted(mine - self._owned.keys())]
+        return self._take_up(claims, self._store.pipeline(claims))
+
+    def _linger(self, given: Collection[str], now_us: int) -> None:
+        """Note since when owned shards are others'; forget those that have waited long enough."""
+        until_us = {shard: self._leaving.get(shard, now_us + LINGER_US) for shard in given}
+        self._leaving = {shard: at_us for shard, at_us in until_us.items() if at_us > now_us}
+
+    def _take_up(self, claims: Sequence[Claim], answers: Sequence[Any]) -> bool:
+        """Adopt what was granted; True when something was."""
+        self._awaited = []
+        for claim, answer in zip(claims, answers, strict=True):
+            if isinstance(answer, Claimed):
+                self._adopt(OwnedShard(claim.shard, answer))
+                continue
+            # The schedule or a move is ahead of the map that we read; the next one will fit.
+            self._refresh_soon()
+            if answer is not Answer.STALE:
+                self._awaited.append(claim)
+        return any(isinstance(answer, Claimed) for answer in answers)
+
+    def _adopt(self, owned: OwnedShard) -> None:
+        self._metrics.adopted(owned, self._clock.now_us())
+        self._owned[owned.shard] = owned
+        try:
+            for target in owned.unwritten():
+                for payloads in self._sinks.catch_up(owned, target, self._store):
+                    self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
+            if self._write_all(owned, self._large.finish(owned)):
+                self._stage.adopt(owned)
+        except OwnershipLost:
+            self._lost(owned.shard)
+        except WorkFailed as error:
+            self._failed(owned, str(error))
+
+    def _refresh_soon(self) -> None:
+        self._refresh_us = min(self._refresh_us, self._clock.monotonic_us() + RECLAIM_US)
+
+    def _lost(self, shard: str) -> None:
+        """Not an error: somebody else owns the shard, or the store started anew."""
+        self._metrics.fenced()
+        self._release(shard)
+        self._refresh_us = 0
+
+    def _release(self, shard: str) -> None:
+        self._owned.pop(shard, None)
+        self._leaving.pop(shard, None)
+        self._resting.pop(shard, None)
+        self._stage.release(shard)
+        self._sinks.release(shard)
+        self._metrics.released(shard)
+
+    def _drop_all(self) -> None:
+        for shard in list(self._owned):
+            self._release(shard)
+        self._awaited = []
+        self._tellings.forget()
+        self._refresh_us = 0
+
+    def _failed(self, owned: OwnedShard, message: str) -> None:
+        """Report through the fence, then touch nothing more: the main process stops the operator."""
+        name = failure_name(self._operator, self._launch.template)
+        if self._written is not None:
+            message += self._written.told(self._launch.worker)
+        answer = self._store.call(ReportFailure(owned.shard, owned.generation, owned.epoch, name, message))
+        if answer is Answer.FENCED or answer is Answer.UNKNOWN:
+            self._lost(owned.shard)
+            return
+        self._halted = True
+
+    def _retire(self) -> None:
+        self.retired = True
+        self._store.pipeline(self._tellings.take_all(self._clock.now_us()))
+        for shard in list(self._owned):
+            self._release(shard)

@@ -1,0 +1,114 @@
+"""What a task counts, and the rows it leaves in the store every 100 ms.
+
+Everything is cumulative: a row that is lost or overwritten costs nothing (`penstock.metrics.rows`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.metrics.latency import LatencyHistogram, bucket_of, buckets_of
+from penstock.metrics.rows import ShardRow, TaskRow, pack, shard_row_name, task_row_name
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import PutMetrics
+from penstock_worker.stages.work import Work
+from penstock_worker.task.launch import TaskLaunch
+
+INTERVAL_US = 100_000
+_VECTOR_ROWS_MIN = 64
+
+
+class TaskMetrics:
+    """One per task. `pid` is the task's process."""
+
+    def __init__(self, launch: TaskLaunch, pid: int) -> None:
+        self._launch = launch
+        self._pid = pid
+        self._latency: dict[str, LatencyHistogram] = {}
+        self._rows: dict[str, int] = {}
+        self._shards: dict[str, ShardRow] = {}
+        self._changed: set[str] = set()
+        self._batches = 0
+        self._fenced = 0
+        self._due_us = 0
+
+    def adopted(self, owned: OwnedShard, now_us: int) -> None:
+        """A row under a new epoch begins at zero; readers see the epoch."""
+        self._shards[owned.shard] = ShardRow(owned.epoch, owned.generation, now_us, 0, 0, 0)
+        self._changed.add(owned.shard)
+
+    def released(self, shard: str) -> None:
+        self._shards.pop(shard, None)
+        self._changed.discard(shard)
+
+    def fenced(self) -> None:
+        self._fenced += 1
+
+    def settled(self, owned: OwnedShard, work: Work, operator: str, now_us: int) -> None:
+        """A commit was applied: its rows are at `operator` now."""
+        before = self._shards[owned.shard]
+        self._shards[owned.shard] = ShardRow(
+            before.epoch,
+            before.generation,
+            now_us,
+            before.rows + len(work.timestamps_us),
+            before.busy_us + work.busy_us,
+            before.waited_us + work.waited_us,
+            before.served_us + len(work.timestamps_us) * max(0, now_us - work.commit.now_us),
+        )
+        self._changed.add(owned.shard)
+        self._batches += 1
+        for name, rows in work.rows_out.items():
+            self._rows[name] = self._rows.get(name, 0) + rows
+        self._record(operator, work.timestamps_us, now_us)
+
+    def written(self, sink: str, timestamps_us: Sequence[int], now_us: int) -> None:
+        """Rows are in the sink; they were counted as they were committed to it."""
+        self._record(sink, timestamps_us, now_us)
+
+    def _record(self, name: str, timestamps_us: Sequence[int], now_us: int) -> None:
+        histogram = self._latency.setdefault(name, LatencyHistogram())
+        counts = histogram.counts
+        if len(timestamps_us) < _VECTOR_ROWS_MIN:
+            for timestamp in timestamps_us:
+                bucket = bucket_of(now_us - timestamp)
+                counts[bucket] = counts.get(bucket, 0) + 1
+            return
+        ages: npt.NDArray[np.float64] = now_us - np.asarray(timestamps_us, dtype=np.float64)
+        found, times = np.unique(buckets_of(ages), return_counts=True)
+        for bucket, count in zip(found.tolist(), times.tolist(), strict=True):
+            counts[bucket] = counts.get(bucket, 0) + count
+
+    def due(self, now_us: int) -> PutMetrics | None:
+        """The rows to write, at most every 100 ms."""
+        if now_us < self._due_us:
+            return None
+        return self.rows(now_us)
+
+    def wait_us(self, now_us: int) -> int | None:
+        """How long until rows are due that nobody has seen yet; None where all is told."""
+        return max(0, self._due_us - now_us) if self._changed else None
+
+    def rows(self, now_us: int) -> PutMetrics:
+        """The rows as they stand."""
+        self._due_us = now_us + INTERVAL_US
+        launch = self._launch
+        task = TaskRow(
+            executor=launch.executor,
+            operator=launch.stage.operator,
+            task=launch.task,
+            ready=launch.owner.ready,
+            pid=self._pid,
+            at_us=now_us,
+            latency={name: histogram.counts for name, histogram in self._latency.items()},
+            rows=self._rows,
+            batches=self._batches,
+            fenced=self._fenced,
+        )
+        rows = [(task_row_name(launch.worker, launch.executor, launch.task), pack(task))]
+        rows.extend((shard_row_name(shard), pack(self._shards[shard])) for shard in self._changed)
+        self._changed.clear()
+        return PutMetrics(tuple(rows))

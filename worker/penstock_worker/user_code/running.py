@@ -1,0 +1,218 @@
+"""User code in a task: loading it by name, running a processor on one key's rows, wording what it raises.
+
+Whatever user code raises is its failure, `KeyboardInterrupt` and `asyncio.CancelledError` too: nobody else
+raises them in a task. `ProcessorRunner` is what Spark's own worker is to a `StatefulProcessor`: it calls
+`init` once, then `handleInputRows` for each key of a batch, and `close` at the end. Neighbours: `keyed_stage`
+drives it, `steps` runs the stateless functions, `state.handle` is what the processor sees of its state.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import GeneratorType, ModuleType, TracebackType
+from typing import Any
+
+import pyspark
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
+from pyspark.sql.types import Row
+
+from penstock.dataflow.schema import Schema
+from penstock.errors import PermanentError
+from penstock_worker.part_size import LOOK_ROWS, ONE_ROW, Held, TooMuch
+from penstock_worker.state.cache import Key, ShardState, Variable
+from penstock_worker.state.handle import TaskHandle
+from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, key_reader
+from penstock_worker.values.wire_values import shown
+
+_TEXT_CHARACTERS_MAX = 8000
+_NOT_THE_USERS = (
+    str(Path(__file__).parents[1]),
+    *(str(Path(file).parent) for file in (pyspark.__file__, importlib.__file__)),
+    "<frozen importlib",
+)
+
+
+class UserCodeMissing(PermanentError):
+    """What a manifest names cannot be imported or is not there; the message says which and why."""
+
+
+class UserCodeError(PermanentError):
+    """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback."""
+
+    def __init__(self, operator: str, doing: str, text: str) -> None:
+        super().__init__(_writable(f"operator {operator}: {doing}\n{text}"))
+        self.operator = operator
+
+
+def raised(operator: str, function: Any, called: str, what: str, error: BaseException) -> UserCodeError:
+    """`error`, which a call of the user's `function` led to, in words: `called` names it, `what` its input
+    ("on Row(...)"). Rows that do not fit need no traceback, only the place where they were made."""
+    if isinstance(error, RowMismatch):
+        doing, text = f"{called}, {what}:", str(error)
+    else:
+        doing, text = f"{called} raised {what}", users_traceback(error)
+    if "  File " not in text and (place := _place(function)):
+        text = f"{text}\n  {place}"
+    return UserCodeError(operator, doing, text)
+
+
+def _place(function: Any) -> str:
+    """Where a function of the user's stands; "" when it is none that Python knows the place of."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}' if code else ""
+
+
+def _writable(text: str) -> str:
+    """What user code says may be no Unicode; the report of it has to be."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def load_module(name: str, base_dir: Path) -> ModuleType:
+    """The module `name`, looked for in `base_dir` first. Raises UserCodeMissing."""
+    if str(base_dir) not in sys.path:
+        sys.path.insert(0, str(base_dir))
+    try:
+        return importlib.import_module(name)
+    except BaseException as error:
+        raise UserCodeMissing(f"module {name!r} cannot be imported:\n{users_traceback(error)}") from error
+
+
+def load_attribute(target: str, base_dir: Path) -> Any:
+    """What "module:attribute" names; modules are looked for in `base_dir` first. Raises UserCodeMissing."""
+    module_name, _, attribute = target.partition(":")
+    found: Any = load_module(module_name, base_dir)
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise UserCodeMissing(f"module {module_name!r} has no {attribute!r}")
+        found = getattr(found, name)
+    return found
+
+
+def users_traceback(error: BaseException) -> str:
+    """The traceback of `error` from the user's first frame to their last, cut in the middle if very long."""
+    lines = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__)).format()
+    text = "".join(lines).rstrip()
+    if len(text) > _TEXT_CHARACTERS_MAX:
+        half = _TEXT_CHARACTERS_MAX // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters ...\n{text[-half:]}"
+    return _writable(text)
+
+
+def _users_frames(frames: TracebackType | None) -> TracebackType | None:
+    """The frames without those of Penstock and Spark at their beginning and end."""
+    listed = []
+    while frames is not None:
+        listed.append(frames)
+        frames = frames.tb_next
+    while listed and _foreign(listed[0]):
+        del listed[0]
+    while listed and _foreign(listed[-1]):
+        del listed[-1]
+    kept: TracebackType | None = None
+    for frame in reversed(listed):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return kept
+
+
+def _foreign(frame: TracebackType) -> bool:
+    return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
+
+
+def listed_rows(result: Any, held: Held) -> list[Any]:
+    """What user code returned, as a list of its rows; runs a generator to its end.
+
+    Raises RowMismatch, and TooMuch for more rows than should be held.
+    """
+    kind = type(result)
+    if kind is GeneratorType:
+        rows = list(islice(result, LOOK_ROWS))
+        return rows if len(rows) < LOOK_ROWS else held.listed(result, rows)
+    if kind is list:
+        if len(result) > LOOK_ROWS:
+            held.check(result)
+        return list(result)
+    # Most of these can be iterated over too, but what comes out would be no rows.
+    is_one = isinstance(result, Row | dict | str | bytes | bytearray) or type(result).__name__ == "DataFrame"
+    if is_one or not isinstance(result, Iterable):
+        raise RowMismatch(
+            f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
+        )
+    return held.listed(iter(result), [])
+
+
+class ProcessorRunner:
+    """One instance of a StatefulProcessor and what it needs to run on rows. `init` has been called.
+
+    `input_schema`, `key_columns` (positions in it) and `output_schema` are the operator's. Raises
+    UserCodeError when construction or `init` raises.
+    """
+
+    def __init__(
+        self,
+        processor_class: type[StatefulProcessor],
+        input_schema: Schema,
+        key_columns: Sequence[int],
+        output_schema: Schema,
+        operator: str,
+    ) -> None:
+        self._operator = operator
+        self._reader = RowReader(input_schema)
+        self._shape = OutputShape(output_schema)
+        self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
+        self._read_key = key_reader(self.key_types)
+        self._timer_values = TimerValues(-1, -1)
+        self._now_ms = -1
+        handle = TaskHandle()
+        self._cursor = handle.cursor
+        self._processor = self._call(processor_class, f"{processor_class.__name__}()")
+        self._call(partial(self._processor.init, handle), "init")
+        handle.seal()
+        self.variables: tuple[Variable, ...] = tuple(handle.variables)
+
+    def run(
+        self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
+    ) -> list[tuple[Any, ...]]:
+        """Hand `rows` (wire rows of `key`, in order) to the processor; what it yields, as wire rows.
+
+        `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError and TooMuch, after
+        which the batch is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
+        """
+        if now_ms != self._now_ms:
+            self._now_ms = now_ms
+            self._timer_values = TimerValues(now_ms, -1)
+        self._cursor.at(state, state.begin(key))
+        users_key = key if self._read_key is None else self._read_key(key)
+        try:
+            result = self._processor.handleInputRows(users_key, self._reader.rows(rows), self._timer_values)
+            wire_rows = self._shape.wire_rows(listed_rows(result, held))
+        except TooMuch:
+            raise
+        except BaseException as error:
+            if state.failure is not None:
+                raise state.failure from None
+            what = f"for key {shown(users_key)}"
+            function = self._processor.handleInputRows
+            raise raised(self._operator, function, "handleInputRows", what, error) from error
+        finally:
+            self._cursor.leave()
+        if state.failure is not None:
+            raise state.failure
+        return wire_rows
+
+    def close(self) -> None:
+        """Call the processor's `close`. Raises UserCodeError."""
+        self._cursor.doing = "close"
+        self._call(self._processor.close, "close")
+
+    def _call(self, function: Callable[[], Any], called: str) -> Any:
+        try:
+            return function()
+        except BaseException as error:
+            raise UserCodeError(self._operator, f"{called} raised", users_traceback(error)) from error
