@@ -78,22 +78,51 @@ class SteadyClock:
         """What people and user code are shown; it may go back."""
         return self._wall_ns() // 1000
 
+    def hear(self, store: NodeStore) -> None:
+        """Go by the anchor that this node's processes go by, if there is one; lay none.
+
+        Raises what the store's calls raise.
+        """
+        self._anchor = self._laid(store.call(ReadMetrics())) or self._anchor
+
     def share(self, store: NodeStore) -> None:
         """Go by the anchor that this node's other processes go by, or lay one for them.
 
         Raises what the store's calls raise.
         """
         rows = store.call(ReadMetrics())
-        name = clock_row_name(self._anchor.boot)
-        known = unpack(name, rows[name]) if name in rows else None
-        if isinstance(known, ClockRow):
-            laid = ClockAnchor(self._anchor.boot, known.offset_us)
+        laid = self._laid(rows)
+        if laid is not None:
             now_us = self._monotonic_ns() // 1000 + laid.offset_us
             was_set = abs(self.wall_us() - now_us) > SET_US
             if not was_set or any(now_us - row.at_us < KEPT_US for row in _workers(rows)):
                 self._anchor = laid
                 return
+        name = clock_row_name(self._anchor.boot)
         store.call(PutMetrics(((name, pack(ClockRow(self._anchor.offset_us))),)))
+
+    def _laid(self, rows: dict[str, bytes]) -> ClockAnchor | None:
+        name = clock_row_name(self._anchor.boot)
+        row = unpack(name, rows[name]) if name in rows else None
+        return ClockAnchor(self._anchor.boot, row.offset_us) if isinstance(row, ClockRow) else None
+
+
+class HeardClock:
+    """A topology's clock at one node, for who has no part in it: it goes by the anchor that lies in the
+    node's store, looked for now and then, and lays none. The agent tells ages of rows by it."""
+
+    def __init__(self, clock: SteadyClock | None = None, *, look_every_us: int = 10_000_000) -> None:
+        self._clock = clock or SteadyClock()
+        self._look_every_us = look_every_us
+        self._look_due_us: int | None = None
+
+    def now_us(self, store: NodeStore) -> int:
+        """Raises what the store's calls raise."""
+        monotonic_us = self._clock.monotonic_us()
+        if self._look_due_us is None or monotonic_us >= self._look_due_us:
+            self._clock.hear(store)
+            self._look_due_us = monotonic_us + self._look_every_us
+        return self._clock.now_us()
 
 
 def _workers(rows: dict[str, bytes]) -> list[WorkerRow]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.errors import PenstockError
+from penstock.store.node_clock import HeardClock
 from penstock.store.port import Answer, Moved, NodeStore, Outgoing, OutgoingTargets
 from penstock.store.sender import (
     PAIRS_A_LOOK,
@@ -88,6 +89,7 @@ class Link:
         self.peer = peer
         self.count = DeliveryCount()
         self._exchange = exchange
+        self._clock = HeardClock()
         self._condition = threading.Condition()
         self._offered: dict[Pair, None] = {}
         self._targets: dict[str, None] = {}
@@ -294,7 +296,7 @@ class Link:
             self.count.entries += entries
             if delivered.oldest_us:
                 self._said = ""
-                self.count.lag_us = max(0, time.time_ns() // 1000 - delivered.oldest_us)
+                self.count.lag_us = max(0, self._clock.now_us(source) - delivered.oldest_us)
         for pair in pairs:
             self._stuck.pop(pair, None)
         self._stuck.update(obstacles)

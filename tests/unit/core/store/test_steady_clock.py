@@ -13,8 +13,8 @@ from penstock.metrics.rows import WorkerRow, pack, worker_row_name
 from penstock.store.codec import encode_batch
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
-from penstock.store.node_clock import KEPT_US, SteadyClock
-from penstock.store.port import Answer, Append, Bounds, Measure, OpenStore, PutMetrics
+from penstock.store.node_clock import KEPT_US, HeardClock, SteadyClock
+from penstock.store.port import Answer, Append, Bounds, Measure, OpenStore, PutMetrics, ReadMetrics
 from penstock_worker.sources.pace import pace_of
 from scenes.task_scene import CODE, Scene
 
@@ -62,6 +62,19 @@ def test_a_clock_that_was_set_is_taken_once_the_topology_has_rested_at_the_node(
     third = TurnedWall(passed_us=KEPT_US)
     third.share(store)
     assert third.now_us() == later.now_us()
+
+
+def test_who_has_no_part_in_a_topology_tells_its_time_and_lays_no_anchor(store: MemoryStore) -> None:
+    wall = TurnedWall(ahead_us=-HOUR_US)
+    heard = HeardClock(wall, look_every_us=10)
+    alone_us = heard.now_us(store)
+    assert store.call(ReadMetrics()) == {}
+    worker = TurnedWall()
+    worker.share(store)
+    assert heard.now_us(store) == alone_us
+    wall.sleep_us(10)
+    worker.sleep_us(10)
+    assert heard.now_us(store) == worker.now_us() == alone_us + 10 + HOUR_US
 
 
 def test_a_task_goes_by_its_workers_anchor_but_not_on_another_machine() -> None:

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from turned_wall import HOUR_US
 
+from penstock.metrics.rows import ClockRow, clock_row_name, pack
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import move_once
+from penstock.store.node_clock import ClockAnchor, SteadyClock, boot_id
 from penstock.store.port import (
     Answer,
     Append,
@@ -29,6 +32,7 @@ from penstock.store.port import (
     Output,
     Owner,
     Publish,
+    PutMetrics,
     Request,
     StoreUnreachable,
     WaitOutgoing,
@@ -128,7 +132,7 @@ class Scene:
             assert isinstance(claimed, Claimed)
             self._claims[shard] = claimed
 
-    def send(self, producer: str, *targets: str) -> None:
+    def send(self, producer: str, *targets: str, now_us: int = 1) -> None:
         """An entry for each of the targets."""
         claim = self._claims[producer]
         self._numbers[producer] = number = self._numbers.get(producer, 0) + 1
@@ -140,7 +144,7 @@ class Scene:
                     epoch=claim.epoch,
                     number=number,
                     table_version=0,
-                    now_us=1,
+                    now_us=now_us,
                     again=True,
                     outputs=tuple(Output(target, b"%d" % number, 1) for target in targets),
                 )
@@ -258,6 +262,23 @@ def test_a_link_that_a_bug_ended_goes_on_and_says_so(scene: Scene) -> None:
     assert scene.faults.counts == {"link": 1}
     assert "attempt to index a nil value" in scene.faults.last
     assert sorted(scene.lines) == ["b", "c", "c"]
+
+
+@pytest.mark.parametrize("set_by_us", [HOUR_US, -HOUR_US])
+def test_the_lag_of_a_link_is_told_by_the_clock_that_stamped_what_it_delivers(
+    scene: Scene, set_by_us: int
+) -> None:
+    worker = SteadyClock(ClockAnchor(boot_id(), SteadyClock().anchor.offset_us + set_by_us))
+    scene.at["c"].call(PutMetrics(((clock_row_name(boot_id()), pack(ClockRow(worker.anchor.offset_us))),)))
+    scene.produce_with("p/0")
+    scene.learn({"p/0": "c", "q/0": "a"})
+    scene.publish("a", "q", 1, {"q/0": "a"})
+    scene.at["a"].call(Create("q/0"))
+    scene.delivery.start()
+    scene.send("p/0", "q/0", now_us=worker.now_us() - 1_000_000)
+    scene.await_that(lambda: scene.entries("a", "q/0") == 1, "the entry arrives")
+    scene.await_that(lambda: scene.delivery.counts()["a"].lag_us > 0, "its lag is told")
+    assert 1_000_000 <= scene.delivery.counts()["a"].lag_us < 1_000_000 + WAIT_S * 1_000_000
 
 
 def test_a_link_to_a_store_that_no_schedule_names_ends_with_its_connections(scene: Scene) -> None:
