@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from turned_wall import HOUR_US
 
+from clocks.turned_wall import HOUR_US
 from penstock.metrics.rows import ClockRow, clock_row_name, pack
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
