@@ -1,7 +1,7 @@
 """Each call of the port as one command to Redis, and its reply as the call's answer.
 
 Nothing here talks to a server. The arguments are those that the heads of the functions in
-`functions/penstock.lua` name, in their order. Neighbours: `keys` names what plain commands touch,
+`functions/*.lua` name, in their order. Neighbours: `keys` names what plain commands touch,
 `redis.store` sends the commands, `limits` has been asked before.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -64,11 +64,9 @@ from penstock.store.port import (
 )
 from penstock.store.redis.assignments import RedisPublish, paired, published, worker_assignment
 from penstock.store.redis.connection import Command
+from penstock.store.redis.library import PROTOCOL_VERSION
 from penstock.store.redis.move_calls import FUNCTIONS as MOVE_FUNCTIONS
 from penstock.store.redis.move_calls import STATUSES, RedisMoves
-
-PROTOCOL_VERSION = 6
-"""The one of the function library; every function's name ends in it."""
 
 _TOGETHER_ARGUMENTS_MAX = 600
 _TOGETHER_BYTES_MAX = 64 * 1024
@@ -153,6 +151,11 @@ class RedisCalls:
         }
         moves = RedisMoves(self._heads, bounds, self._bounds)
         self._forms.update({call: _CallForm(*form) for call, form in moves.forms.items()})
+
+    @property
+    def functions(self) -> dict[str, bytes]:
+        """The functions that are called by name under the topology's prefix, and the command for each."""
+        return {name: cast("bytes", head[0]) for name, head in self._heads.items()}
 
     def encode(self, calls: Sequence[Request[Any]], sizes_bytes: Sequence[int]) -> list[tuple[Command, int]]:
         """The commands of calls, in order, each with how many of them it is. KeyError for one that blocks.
