@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from penstock.store.memory.node import Readiness, ShardRecord, TopologyData
 from penstock.store.memory.queues import MemoryQueues
-from penstock.store.memory.topology import Handlers, not_here
-from penstock.store.memory.workers import enrolled_incarnation
+from penstock.store.memory.topology import Handlers, enrolled_incarnation, not_here
 from penstock.store.port import Answer, Claim, Claimed, Create, ExternalCursor, Moved, Reopen
 
 

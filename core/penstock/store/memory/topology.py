@@ -77,3 +77,15 @@ class MemoryTopology:
 def not_here(record: ShardRecord) -> Answer | Moved:
     """What a shard that is not active answers to who looks for it."""
     return Moved(record.home) if record.home else Answer.MOVING
+
+
+def enrolled_incarnation(data: TopologyData, worker: str) -> str:
+    """The incarnation of `worker` that counts here: enrolled, and of the uid that the map names."""
+    enrolled = data.enrolled.get(worker)
+    if enrolled is None:
+        return ""
+    uid, start, attempt = enrolled
+    named = data.workers.get(worker)
+    if named is not None and named[2] != uid:
+        return ""
+    return f"{uid}/{start}/{attempt}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.store.memory.node import NO_TASKS, TopologyData
-from penstock.store.memory.topology import Handlers, MemoryTopology
+from penstock.store.memory.node import NO_TASKS
+from penstock.store.memory.topology import Handlers, MemoryTopology, enrolled_incarnation
 from penstock.store.port import Answer, Enroll, MintStart, SetTasks, TaskMap, Tasks
 
 
@@ -55,15 +55,3 @@ class MemoryWorkers(MemoryTopology):
         incarnation, mapping, idle = self._data.tasks.get(call.executor, NO_TASKS)
         schedule = self._data.schedules.get(call.operator)
         return TaskMap(incarnation, dict(mapping), schedule.version if schedule else 0, idle)
-
-
-def enrolled_incarnation(data: TopologyData, worker: str) -> str:
-    """The incarnation of `worker` that counts here: enrolled, and of the uid that the map names."""
-    enrolled = data.enrolled.get(worker)
-    if enrolled is None:
-        return ""
-    uid, start, attempt = enrolled
-    named = data.workers.get(worker)
-    if named is not None and named[2] != uid:
-        return ""
-    return f"{uid}/{start}/{attempt}"

@@ -26,9 +26,10 @@ from penstock.store.port import (
     WaitOutgoing,
     WaitReady,
 )
-from penstock.store.redis.calls import RedisCalls, memory_use
+from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import Command, ServerError, Wire, is_out_of_memory, translate
 from penstock.store.redis.library import PROTOCOL_VERSION, function_library
+from penstock.store.redis.measures import memory_use
 
 A = TypeVar("A")
 
