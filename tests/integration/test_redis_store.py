@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,9 @@ from penstock.store.port import (
     WaitReady,
     Wake,
 )
-from penstock.store.redis.calls import PROTOCOL_VERSION
-from penstock.store.redis.connection import PASSWORD_FILE, ServerError
-from penstock.store.redis.store import RedisStore, function_library, load_functions
+from penstock.store.redis.connection import PASSWORD_FILE, ServerError, Wire, translate
+from penstock.store.redis.library import PROTOCOL_VERSION, function_library
+from penstock.store.redis.store import RedisStore, load_functions
 from penstock_operator.local.store.private_store import PrivateStore
 from scenes.store_scenario import SHARDS, SMALL, Scene, incarnation, out
 
@@ -529,6 +530,19 @@ def test_a_store_without_the_library_is_a_mismatch(backend: RedisBackend) -> Non
             load_functions(url)
         admin.function_flush()
         load_functions(url)
+
+
+def test_a_fault_of_the_library_is_told_with_its_part_and_line(
+    backend: RedisBackend, admin: redis.Redis
+) -> None:
+    wire = Wire(f"unix://{admin.connection_pool.connection_kwargs['path']}", 5.0)
+    (reply,) = wire.exchange([(b"FCALL", f"penstock_claim_{PROTOCOL_VERSION}", b"0")])
+    wire.close()
+    told = str(translate(str(reply)))
+    found = re.search(r"penstock_claim_\d+, on @shared/records\.lua:(\d+)", told)
+    assert found, told
+    part = files("penstock.store.redis") / "functions" / "shared" / "records.lua"
+    assert "redis.call('HEXISTS', STORE, p)" in part.read_text().split("\n")[int(found[1]) - 1]
 
 
 def test_a_malformed_commit_is_refused_before_it_writes(scene: Scene) -> None:

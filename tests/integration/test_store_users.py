@@ -52,7 +52,8 @@ from penstock.store.port import (
 )
 from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import PASSWORD_FILE
-from penstock.store.redis.store import RedisStore, function_library, load_functions
+from penstock.store.redis.library import function_library
+from penstock.store.redis.store import RedisStore, load_functions
 from penstock_operator.local.store.private_store import find_server
 from scenes.store_scenario import SMALL, Scene, incarnation, out
 
@@ -333,5 +334,6 @@ def test_nobody_enters_without_a_password(server: Store) -> None:
 def test_the_libraries_reads_are_called_as_reads() -> None:
     library = function_library().decode()
     registered = set(re.findall(r"register\('(\w+)', \w+, READS\)", library))
-    called = {name for name, head in RedisCalls(Keys("t1"), SMALL)._heads.items() if head[0] == b"FCALL_RO"}
+    functions = RedisCalls(Keys("t1"), SMALL).functions
+    called = {name for name, command in functions.items() if command == b"FCALL_RO"}
     assert called == registered

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.store.codec import decode_counts
-from penstock.store.memory import store as memory_store
+from penstock.store.memory import state as memory_state
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import move_once
@@ -132,7 +132,7 @@ class LargeScene(Scene):
         patch.setattr(encoding, "PART_BYTES", PART_BYTES)
         patch.setattr(keyed_stage, "PartSize", lambda: PartSize(PART_ROWS))
         patch.setattr(sink_delivery, "_LEFTOVER_BYTES_MAX", 700)
-        patch.setattr(memory_store, "LOAD_BYTES", 2_000)
+        patch.setattr(memory_state, "LOAD_BYTES", 2_000)
         patch.syspath_prepend(str(folder))
         patch.delitem(__import__("sys").modules, "loop_code", raising=False)
         super().__init__(folder, bounds=bounds)

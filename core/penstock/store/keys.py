@@ -2,8 +2,8 @@
 
 `penstock:store` belongs to the store itself, everything else to one topology, below
 `penstock:<topology uid>:`. The function library is given that prefix as its one key and adds the same
-words to it (its section "names"); a test holds the two together. Neighbours: `functions/penstock.lua`
-reads and writes the keys, `redis.store` uses the few that need no function.
+words to it; a test holds the two together. Neighbours: the library's parts in `redis/functions` read and
+write the keys, `redis.store` uses the few that need no function.
 
 Names of shards, workers and collections may hold any character, so a name that is followed by
 another is preceded by its length.

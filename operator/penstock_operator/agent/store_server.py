@@ -11,7 +11,8 @@ from typing import Any
 from penstock.errors import PermanentError
 from penstock.store.port import OpenStore
 from penstock.store.redis.connection import ServerError, Wire, translate
-from penstock.store.redis.store import RedisStore, function_library, load_functions
+from penstock.store.redis.library import function_library
+from penstock.store.redis.store import RedisStore, load_functions
 
 _TIMEOUT_S = 5.0
 _LIBRARY = b"penstock"

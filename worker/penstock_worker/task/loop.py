@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -28,7 +28,6 @@ from penstock.store.port import (
     Answer,
     Claim,
     Claimed,
-    Fetch,
     Fetched,
     FetchedShard,
     Measure,
@@ -46,6 +45,7 @@ from penstock_worker.task.batch_size import BatchSize
 from penstock_worker.task.large_commit import LargeCommits, Placed
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.posted import Posted
 from penstock_worker.task.store_pressure import REST_US, StorePressure
 from penstock_worker.task.tellings import Tellings
 from penstock_worker.user_code.recent_output import RecentOutput
@@ -77,31 +77,6 @@ HELD_US_MAX = 5_000
 shards put out does not wait for user code that takes its time over the others."""
 POST_COMMITS_DURABLE = 64
 """In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
-
-
-class _Posted:
-    """Commits on their way, behind `told` other calls and before a fetch, if there is one."""
-
-    __slots__ = ("_answers", "_told", "done", "fetch", "sent_us")
-
-    def __init__(
-        self,
-        done: list[tuple[OwnedShard, Work]],
-        told: int,
-        answers: Callable[[], list[Any]],
-        *,
-        fetch: Fetch | None,
-        sent_us: int,
-    ) -> None:
-        self.sent_us = sent_us
-        self.done = done
-        self.fetch = fetch
-        self._told = told
-        self._answers = answers
-
-    def answers(self) -> list[Any]:
-        """Wait for the answers to the commits, and to the fetch behind them."""
-        return self._answers()[self._told :]
 
 
 class TaskLoop:
@@ -215,7 +190,7 @@ class TaskLoop:
         self._load(work)
         began_us = self._clock.monotonic_us()
         done: list[tuple[OwnedShard, Work]] = []
-        posted: deque[_Posted] = deque()
+        posted: deque[Posted] = deque()
         sent_us = began_us
         for fetched in work:
             owned = self._owned.get(fetched.shard)
@@ -237,7 +212,7 @@ class TaskLoop:
             self._settle_first(posted)
         return self._finish(last)
 
-    def _settle_first(self, posted: deque[_Posted]) -> None:
+    def _settle_first(self, posted: deque[Posted]) -> None:
         first = posted.popleft()
         self._settle(first.done, first.answers())
 
@@ -301,7 +276,7 @@ class TaskLoop:
 
     def _post(
         self, done: list[tuple[OwnedShard, Work]], claims: Sequence[Claim] = (), *, fetch: bool = False
-    ) -> _Posted:
+    ) -> Posted:
         """Send what is to be told, claims, the commits, and a fetch if that is wanted."""
         told = self._tellings.take(self._clock.now_us())
         calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
@@ -311,9 +286,9 @@ class TaskLoop:
         if fetching is not None:
             calls.append(fetching)
         answers = self._store.post(calls)
-        return _Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
+        return Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
 
-    def _finish(self, posted: _Posted) -> Fetched | None:
+    def _finish(self, posted: Posted) -> Fetched | None:
         """Settle what was posted last; answers what it fetched."""
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None

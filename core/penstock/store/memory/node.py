@@ -2,7 +2,7 @@
 
 The pieces mirror what `redis.store` keeps in Redis: one `MemoryNode` is one Redis process, one
 `TopologyData` all keys of one topology, one `ShardRecord` all keys of one shard. This module
-only keeps and counts; the rules of the protocol are in `memory.store`.
+only keeps and counts; the rules of the protocol are in the roles beside it, joined by `memory.store`.
 """
 
 from __future__ import annotations
@@ -141,6 +141,11 @@ class ShardRecord:
     def is_away(self) -> bool:
         """It is stopped for a move, or gone: nobody owns it here and it takes no entries."""
         return self.status is not ShardStatus.ACTIVE and self.status is not ShardStatus.COPYING
+
+    def stop_noting(self) -> None:
+        """The copy to another store is given up. The token stays: the next one is newer."""
+        if self.note is not None:
+            self.status, self.note = ShardStatus.ACTIVE, MoveNote(self.note.move)
 
     def weight_bytes(self) -> int:
         """What it holds, and something for itself."""

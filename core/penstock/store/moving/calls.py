@@ -24,7 +24,7 @@ later call carries and each store compares. `Freeze` raises the shard's own epoc
 fences the owner. Whatever comes twice, late or from a driver that others have overtaken meets another token,
 another round or another step, and does nothing. `mover` drives these calls;
 `docs/decisions/0011-moves-between-stores.md` and `0018-live-moves.md` have the reasons. Neighbours: `port`
-has the answers and all other calls, `memory.moves` and `redis.move_calls` carry these out.
+has the answers and all other calls, `memory.moves` and `redis.moves` carry these out.
 """
 
 from __future__ import annotations

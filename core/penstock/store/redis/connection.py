@@ -27,6 +27,7 @@ from redis.retry import Retry
 
 from penstock.errors import PenstockError, PermanentError
 from penstock.store.port import ProtocolMismatch, StoreDiskFull, StoreFull, StoreUnreachable
+from penstock.store.redis.library import with_parts
 
 Command = tuple[bytes | str | int, ...]
 
@@ -222,7 +223,8 @@ def is_out_of_memory(error: ServerError) -> bool:
 
 
 def translate(message: str) -> PenstockError | ServerError:
-    """The port's error for a server's error reply; ServerError when it has none."""
+    """The port's error for a server's error reply; ServerError when it has none, with the lines of
+    the library as they are in its parts."""
     code = message.split(" ", 1)[0]
     if code == "OOM":
         return StoreFull(
@@ -247,4 +249,4 @@ def translate(message: str) -> PenstockError | ServerError:
             "the store does not hold the function library of this version of Penstock:"
             " run the same version on both sides, or load the library"
         )
-    return ServerError(message)
+    return ServerError(with_parts(message))

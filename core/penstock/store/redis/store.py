@@ -1,7 +1,7 @@
 """The node store in Redis: the port's calls over one connection, and a second one for those that block.
 
-Every call is one command, most of them a function of `functions/penstock.lua`; `redis.calls` knows which,
-`wire` carries them. Nothing is retried here. The twin is `memory.store`; `tests/contract` runs
+Every call is one command, most of them a function of the library in `functions/`; `redis.calls` knows which,
+`connection` carries them. Nothing is retried here. The twin is `memory.store`; `tests/contract` runs
 one suite on both.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from typing import Any, TypeVar, cast
 
 from penstock.store.keys import Keys
@@ -27,8 +26,10 @@ from penstock.store.port import (
     WaitOutgoing,
     WaitReady,
 )
-from penstock.store.redis.calls import PROTOCOL_VERSION, RedisCalls, memory_use
+from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import Command, ServerError, Wire, is_out_of_memory, translate
+from penstock.store.redis.library import PROTOCOL_VERSION, function_library
+from penstock.store.redis.measures import memory_use
 
 A = TypeVar("A")
 
@@ -185,11 +186,6 @@ class RedisStore:
             return last
         reply = _reply(self._blocking, (b"XREAD", b"BLOCK", timeout_ms, b"STREAMS", key, f"{last}-0"))
         return int(reply[key][-1][0].split(b"-")[0]) if reply else last
-
-
-def function_library() -> bytes:
-    """The source of the function library of this version."""
-    return files("penstock.store.redis").joinpath("functions", "penstock.lua").read_bytes()
 
 
 def load_functions(url: str) -> None:

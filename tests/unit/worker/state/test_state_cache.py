@@ -160,7 +160,7 @@ def test_loads_that_are_answered_in_parts_fill_the_cache_all_the_same(
             c.update((f"{key}c" * 100,))
     owned.commit()
     for answer_bytes in (1, 350, 700, 1_500):
-        monkeypatch.setattr("penstock.store.memory.store.LOAD_BYTES", answer_bytes)
+        monkeypatch.setattr("penstock.store.memory.state.LOAD_BYTES", answer_bytes)
         owned.new_owner()
         owned.calls.clear()
         owned.prefetch(*keys)

@@ -1,7 +1,4 @@
-"""What is assigned to a worker, as a publication packs it for Redis and a worker reads it back.
-
-Neighbour: `redis.calls`, which has all other calls.
-"""
+"""Schedules as a publication packs them for Redis, and as a worker reads back what it is assigned."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from penstock.store.port import (
     WorkerAssignment,
 )
 from penstock.store.redis.connection import Command
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, paired
 
 
 class _Assigned(msgspec.Struct, array_like=True):
@@ -39,17 +37,23 @@ _decode_worker = msgspec.msgpack.Decoder(tuple[str, str, str]).decode
 _decode_assigned = msgspec.msgpack.Decoder(tuple[int, list[_Assigned]]).decode
 
 
-class RedisPublish:
-    """The commands of a publication. `heads` is the begin of each function's command."""
+class RedisSchedules(RedisRole):
+    """A part of `redis.calls`."""
 
-    def __init__(self, heads: Mapping[str, Command]) -> None:
-        self._heads = heads
+    writes = ("publish_part", "publish")
+    reads = ("assignment",)
 
-    def commands(self, call: Publish) -> list[Command]:
+    def forms(self) -> Mapping[type, CallForm | PartsForm]:
+        return {
+            Publish: PartsForm(self._publish, _published),
+            Assignment: CallForm(self._assignment, _worker_assignment),
+        }
+
+    def _publish(self, call: Publish) -> list[Command]:
         """Parts of some shards each, and the one that puts all of them in the place of what counted."""
         shards = [(shard, _encode((executor, home))) for shard, executor, home in call.shards]
         executors = _encode([executor for executor, _, _ in call.executors])
-        workers = list(packed_workers(call))
+        workers = list(_packed_workers(call))
         told = _encode((shards, executors, workers))
         head = (call.operator, call.version, call.term, blake2b(told, digest_size=12).hexdigest(), executors)
         parts = [
@@ -71,9 +75,13 @@ class RedisPublish:
         )
         return [*parts, last]
 
+    def _assignment(self, call: Assignment) -> Command:
+        return (*self._heads["assignment"], call.worker)
 
-def published(call: Publish, reply: bytes) -> Answer:
+
+def _published(call: Publish, replies: list[bytes]) -> Answer:
     """Raises StoreUnreachable when another publication came between the parts of this one."""
+    reply = replies[-1]
     if reply == b"AGAIN":
         raise StoreUnreachable(f"parts of the schedule of {call.operator} are missing: publish it again")
     return Answer(reply.decode())
@@ -83,7 +91,7 @@ def _flat(pairs: Iterable[tuple[str, bytes]]) -> Iterator[str | bytes]:
     return (value for pair in pairs for value in pair)
 
 
-def packed_workers(call: Publish) -> Iterator[bytes | str]:
+def _packed_workers(call: Publish) -> Iterator[bytes | str]:
     """For each worker its name, its place, and the executors that it is to run, at the version of `call`."""
     shards_of: dict[str, dict[str, list[str]]] = {executor: {} for executor, _, _ in call.executors}
     for shard, executor, home in sorted(call.shards):
@@ -100,7 +108,7 @@ def packed_workers(call: Publish) -> Iterator[bytes | str]:
         yield from (worker, _encode((node, host, uid)), _encode((call.version, executors)))
 
 
-def worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
+def _worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
     retracted, generation, packed_worker, flat, store_id, flat_leaving, flat_keepers = reply
     here = store_id.decode()
     leaving: dict[str, list[str]] = {}
@@ -127,8 +135,3 @@ def worker_assignment(_: Assignment, reply: list[Any]) -> WorkerAssignment:
     if retracted:
         return WorkerAssignment("", True, generation, ())
     return WorkerAssignment(uid, False, generation, tuple(executors))
-
-
-def paired(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
-    """The pairs of what Redis answers one after the other."""
-    return list(zip(flat[::2], flat[1::2], strict=True))

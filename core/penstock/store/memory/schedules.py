@@ -1,62 +1,32 @@
-"""The twin's part about schedules: the maps of a node, who may claim what, and which task runs it.
+"""The twin's part about schedules: a node's maps, and what they say of a worker.
 
-`memory.store` adds all other calls. Whoever has a shard that is to go to another store keeps it until it
-departs, whatever the newest schedule says.
+Whoever has a shard that is to go to another store keeps it until it departs, whatever the newest schedule
+says.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections import deque
-
-from penstock.store.memory.node import NO_TASKS, MemoryNode, PublishedSchedule, TopologyData
+from penstock.store.memory.node import NO_TASKS, PublishedSchedule
+from penstock.store.memory.topology import Handlers, MemoryTopology
 from penstock.store.port import (
-    CONTROL_TOKEN,
     Answer,
     AssignedExecutor,
     Assignment,
-    Claim,
-    Enroll,
-    MintStart,
     Publish,
-    SetTasks,
     ShardStatus,
-    TaskMap,
-    Tasks,
     WaitControl,
     WorkerAssignment,
 )
 
 
-class MemoryMaps(ABC):
-    """A part of `MemoryStore`, which has what this one names."""
+class MemorySchedules(MemoryTopology):
+    """A part of `memory.store`."""
 
-    _node: MemoryNode
-
-    @property
-    @abstractmethod
-    def _data(self) -> TopologyData: ...
-
-    def _mint_start(self, call: MintStart) -> int | Answer:
-        data = self._data
-        if data.retracted:
-            return Answer.UNKNOWN
-        _, enrolled, _ = data.enrolled.get(call.worker, ("", 0, 0))
-        start = data.starts[call.worker] = max(data.starts.get(call.worker, 0), enrolled) + 1
-        return start
-
-    def _enroll(self, call: Enroll) -> Answer:
-        data = self._data
-        if data.retracted:
-            return Answer.UNKNOWN
-        named = data.workers.get(call.worker)
-        if named is not None and named[2] != call.uid:
-            return Answer.STALE
-        known = data.enrolled.get(call.worker)
-        if known is not None and known[0] == call.uid and known[:0:-1] > (call.attempt, call.start):
-            return Answer.STALE
-        data.enrolled[call.worker] = (call.uid, call.start, call.attempt)
-        return Answer.OK
+    def handlers(self) -> Handlers:
+        return Handlers(
+            writes={Publish: self._publish},
+            reads={Assignment: self._assignment, WaitControl: self._wait_control},
+        )
 
     def _publish(self, call: Publish) -> Answer:
         data = self._data
@@ -149,52 +119,3 @@ class MemoryMaps(ABC):
 
     def _wait_control(self, call: WaitControl) -> int:
         return self._data.control.get(call.worker, 0)
-
-    def _set_tasks(self, call: SetTasks) -> Answer:
-        data = self._data
-        if data.retracted:
-            return Answer.UNKNOWN
-        if _enrolled_incarnation(data, call.worker) != call.incarnation:
-            return Answer.STALE
-        _, before, idle_before = data.tasks.get(call.executor, NO_TASKS)
-        mapping = dict(call.mapping)
-        idle = frozenset(call.idle) - set(mapping.values())
-        data.tasks[call.executor] = (call.incarnation, mapping, idle)
-        for ready in {*before.values(), *idle_before, *mapping.values(), *idle}:
-            self._wake_list(ready)
-        return Answer.OK
-
-    def _tasks(self, call: Tasks) -> TaskMap:
-        incarnation, mapping, idle = self._data.tasks.get(call.executor, NO_TASKS)
-        schedule = self._data.schedules.get(call.operator)
-        return TaskMap(incarnation, dict(mapping), schedule.version if schedule else 0, idle)
-
-    def _wake_list(self, ready: str) -> None:
-        names = self._data.ready.setdefault(ready, deque())
-        if CONTROL_TOKEN not in names:
-            names.appendleft(CONTROL_TOKEN)
-
-
-def _enrolled_incarnation(data: TopologyData, worker: str) -> str:
-    """The incarnation of `worker` that counts here: enrolled, and of the uid that the map names."""
-    enrolled = data.enrolled.get(worker)
-    if enrolled is None:
-        return ""
-    uid, start, attempt = enrolled
-    named = data.workers.get(worker)
-    if named is not None and named[2] != uid:
-        return ""
-    return f"{uid}/{start}/{attempt}"
-
-
-def entitled(data: TopologyData, claim: Claim) -> bool:
-    """Whether the maps give the shard to this executor, worker start and version."""
-    schedule = data.schedules.get(claim.shard.split("/", 1)[0])
-    if schedule is None or schedule.version > claim.version:
-        return False
-    executor = claim.owner.executor
-    planned, _ = schedule.shards.get(claim.shard, ("", ""))
-    if executor not in {planned, data.leaving.get(claim.shard)}:
-        return False
-    place = schedule.place_of(executor)
-    return place is not None and _enrolled_incarnation(data, place[0]) == claim.owner.incarnation

@@ -1,8 +1,8 @@
-"""The calls of `moves` as commands to Redis, and their replies as answers; a part of `redis.calls`."""
+"""The calls of moves as commands."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.store.moving.calls import (
@@ -23,49 +23,45 @@ from penstock.store.moving.calls import (
     Round,
     Thaw,
 )
-from penstock.store.port import Answer, Bounds, Moved, ShardStatus
+from penstock.store.port import Answer, Moved, ShardStatus
 from penstock.store.redis.connection import Command
-
-FUNCTIONS = (
-    "precopy", "next_round", "freeze", "export", "install", "depart", "activate", "drop", "thaw", "discard",
-    "read_move",
-)  # fmt: skip
-
-STATUSES = {
-    -1: ShardStatus.COPYING,
-    0: ShardStatus.ACTIVE,
-    1: ShardStatus.FROZEN,
-    2: ShardStatus.MOVED,
-    3: ShardStatus.INSTALLING,
-    4: ShardStatus.DEPARTED,
-}
-"""By the numbers in a record."""
-
-_ANSWERS = {answer.value.encode(): answer for answer in Answer}
+from penstock.store.redis.forms import (
+    ANSWERS,
+    STATUSES,
+    CallForm,
+    CommandParts,
+    PartsForm,
+    RedisRole,
+    answer,
+    answer_or_moved,
+)
 
 
-class RedisMoves:
-    """The commands of one topology's moves. `heads` is the begin of each function's command."""
+class RedisMoves(RedisRole):
+    """A part of `redis.calls`."""
 
-    def __init__(self, heads: Mapping[str, Command], bounds: Bounds, packed_bounds: bytes) -> None:
-        self._heads = heads
-        self._bytes = bounds.chunk_bytes_max
-        self._entries = bounds.chunk_entries_max
-        self._bounds = packed_bounds
-        self.forms: dict[type, tuple[Callable[[Any], Command], Callable[[Any, Any], Any]]] = {
-            Precopy: (self._precopy, _begun),
-            NextRound: (self._next_round, _answer),
-            Freeze: (self._freeze, _frozen),
-            Export: (self._export, _chunk),
-            Install: (self._install, _installed),
-            Depart: (self._depart, _answer),
-            Activate: (self._activate, _answer),
-            Drop: (self._drop, _answer),
-            Thaw: (self._thaw, _answer_or_moved),
-            Discard: (self._discard, _answer),
-            ReadMove: (self._read_move, _state),
+    writes = ("precopy", "next_round", "freeze", "install", "depart", "activate", "drop", "thaw", "discard")
+    reads = ("export", "read_move")
+
+    def __init__(self, parts: CommandParts) -> None:
+        super().__init__(parts)
+        self._bytes = parts.bounds.chunk_bytes_max
+        self._entries = parts.bounds.chunk_entries_max
+
+    def forms(self) -> Mapping[type, CallForm | PartsForm]:
+        return {
+            Precopy: CallForm(self._precopy, _begun),
+            NextRound: CallForm(self._next_round, answer),
+            Freeze: CallForm(self._freeze, _frozen),
+            Export: CallForm(self._export, _chunk),
+            Install: CallForm(self._install, _installed),
+            Depart: CallForm(self._depart, answer),
+            Activate: CallForm(self._activate, answer),
+            Drop: CallForm(self._drop, answer),
+            Thaw: CallForm(self._thaw, answer_or_moved),
+            Discard: CallForm(self._discard, answer),
+            ReadMove: CallForm(self._read_move, _state),
         }
-        """How a call becomes a command, and (call, reply) an answer."""
 
     def _precopy(self, call: Precopy) -> Command:
         return (*self._heads["precopy"], call.shard, call.target, call.version)
@@ -113,23 +109,15 @@ class RedisMoves:
         return (*self._heads[name], call.shard, move.source, move.target, move.epoch, move.generation)
 
 
-def _answer(_: Any, reply: bytes) -> Answer:
-    return _ANSWERS[reply]
-
-
-def _answer_or_moved(_: Any, reply: Any) -> Answer | Moved:
-    return _ANSWERS[reply] if isinstance(reply, bytes) else Moved(reply[1].decode())
-
-
 def _begun(call: Precopy, reply: Any) -> Move | Answer | Moved:
     if isinstance(reply, bytes) or reply[0] == b"MOVED":
-        return _answer_or_moved(call, reply)
+        return answer_or_moved(call, reply)
     return _move(*reply)
 
 
 def _frozen(call: Freeze, reply: Any) -> Chunk | Answer | Moved:
     if isinstance(reply, bytes) or len(reply) == 2:
-        return _answer_or_moved(call, reply)
+        return answer_or_moved(call, reply)
     return _part(*reply)
 
 
@@ -139,7 +127,7 @@ def _move(source: bytes, target: bytes, epoch: int, generation: int) -> Move:
 
 def _chunk(_: Export, reply: Any) -> Chunk | Answer:
     if isinstance(reply, bytes):
-        return _ANSWERS[reply]
+        return ANSWERS[reply]
     return _part(*reply)
 
 
@@ -149,7 +137,7 @@ def _part(payload: bytes, resume: bytes, is_last: int, rounds: int) -> Chunk:
 
 def _installed(_: Install, reply: Any) -> Installed | Answer:
     if isinstance(reply, bytes):
-        return _ANSWERS[reply]
+        return ANSWERS[reply]
     return _held(*reply)
 
 

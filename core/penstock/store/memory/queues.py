@@ -1,0 +1,78 @@
+"""Inboxes and outboxes: where an output goes, and what waits moves on."""
+
+from __future__ import annotations
+
+from penstock.store.memory.node import Budget, Lane, Readiness, ShardRecord, Waiting
+from penstock.store.memory.topology import MemoryTopology
+
+
+class MemoryQueues(MemoryTopology):
+    """What puts entries into queues, and moves those that wait for room."""
+
+    def _place(self, producer: str, record: ShardRecord, target: str, lane: Lane, entry: Waiting) -> None:
+        """Put a new output into its target's inbox, or else into the outbox, and say who fetches it there."""
+        if lane.external:
+            record.queue(lane, entry)
+            return
+        there = self._data.shards.get(target)
+        if there is None or there.is_away:
+            record.queue(lane, entry)
+            self._data.outgoing[producer, target] = None
+        elif there.taken_from.get(producer, 0) == entry.number - 1 and there.may_place(
+            len(entry.payload), self._bounds
+        ):
+            self._put(target, there, producer, entry)
+        else:
+            record.queue(lane, entry)
+            there.waiters[producer] = None
+
+    def _put(self, target: str, there: ShardRecord, producer: str, entry: Waiting) -> None:
+        """Put an entry into an inbox and tell the owner."""
+        there.put(producer, entry)
+        if there.readiness is Readiness.IDLE:
+            self._enlist(target, there)
+
+    def _pull_waiters(self, shard: str, record: ShardRecord) -> None:
+        """Take entries that wait in this node for room in this inbox, one producer after the other.
+
+        A producer that still waits afterwards goes to the end of the line, so that none starves.
+        """
+        budget = Budget(self._bounds)
+        for producer in list(record.waiters):
+            source = self._data.shards[producer]
+            emptied = self._move(producer, source, shard, record, budget)
+            self._release(producer, source)
+            if not emptied:
+                break
+
+    def _drain(self, shard: str, record: ShardRecord) -> None:
+        """Move older entries of this outbox to the targets of this node that have room."""
+        budget = Budget(self._bounds)
+        for target, lane in record.lanes.items():
+            if lane.waiting and not lane.external:
+                there = self._data.shards.get(target)
+                if there is not None and not there.is_away and there.may_place(0, self._bounds):
+                    self._move(shard, record, target, there, budget)
+
+    def _move(
+        self, producer: str, source: ShardRecord, target: str, there: ShardRecord, budget: Budget
+    ) -> bool:
+        """Move a pair's waiting entries into the inbox while room and budget last.
+
+        Answers whether none of them waits any more.
+        """
+        lane = source.lanes[target]
+        while lane.waiting and budget.lasts():
+            head = lane.waiting[0]
+            if head.number > there.taken_from.get(producer, 0):
+                if not there.may_place(len(head.payload), self._bounds):
+                    break
+                self._put(target, there, producer, head)
+                budget.spend(head)
+            source.unqueue(lane)
+        there.waiters.pop(producer, None)
+        if lane.waiting:
+            there.waiters[producer] = None
+        else:
+            self._data.outgoing.pop((producer, target), None)
+        return not lane.waiting

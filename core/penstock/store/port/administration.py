@@ -1,0 +1,36 @@
+"""A store's opening, and the topologies in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.store.port.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStore(Request[int]):
+    """Raise the store's generation by one; every start and promotion begins with it.
+
+    Answers the generation (int). It is not raised when `run_id`, the server's own name for its run, is not
+    empty and is the one of the last OpenStore: then only the caller was started anew. Until the first
+    OpenStore every other call answers as on an empty store. `store_id` is written on the first call and
+    must match afterwards.
+    """
+
+    store_id: str
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Retract(Request[int]):
+    """The topology is gone from this store: every later call about it answers UNKNOWN.
+
+    Drops all of its keys in steps; answers the number of keys still to drop (call until 0).
+    The tombstone stays.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Topologies(Request[list[str]]):
+    """Answers the uids of all topologies that have something in this store, in order: since their first
+    Publish or Create, until their Retract has come to its end."""

@@ -1,0 +1,79 @@
+"""What a task has to do: its ready list, and the entries of the shards that are on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.store.port.answers import Answer
+from penstock.store.port.request import Request
+
+CONTROL_TOKEN = "!"  # noqa: S105 - not a secret
+"""What a ready list carries beside shard names: the assignment changed, read it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitReady(Request[bool]):
+    """Block until the ready list has something, or `timeout_ms` (at most 2000) passed.
+
+    Answers True when something may be waiting. Takes nothing off the list.
+    """
+
+    ready: str
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wake(Request[Answer]):
+    """Put a control token on a ready list (at most one is kept). OK."""
+
+    ready: str
+
+
+class Entry(NamedTuple):
+    """One inbox entry: its number in the inbox, when it was placed (microseconds of the
+    producer's clock), its payload."""
+
+    number: int
+    placed_us: int
+    payload: bytes
+
+
+class FetchedShard(NamedTuple):
+    """What a task may work on now: under `epoch`, the entries after `offset`.
+
+    `entries` is empty for a source shard, and for a keyed shard that was woken for nothing.
+    """
+
+    shard: str
+    epoch: int
+    offset: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """`control` is set when a control token was on the list; `full`: the store is at its memory limit."""
+
+    shards: tuple[FetchedShard, ...]
+    control: bool
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch(Request[Fetched]):
+    """Take up to `shards_max` shards off the ready list and read their inboxes.
+
+    Reads at most about `bytes_max` bytes in all (one entry at the least per shard taken; shards
+    beyond the budget stay on the list). A shard whose outbox is over its bound is
+    not handed out: it is held, and comes back by itself when the outbox was trimmed.
+    With `shards_max` 0 it takes a control token at most. Answers a `Fetched`.
+
+    A store at its memory limit takes nothing off the list and answers `full`. `pressed`: asked all the same,
+    under `Bounds.pressed`, by a task that was answered so (`docs/decisions/0021-memory-under-pressure.md`).
+    """
+
+    ready: str
+    bytes_max: int
+    shards_max: int
+    pressed: bool = False

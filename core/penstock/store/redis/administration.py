@@ -1,0 +1,46 @@
+"""A store's opening, and the topologies in it, as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.store.keys import STORE, TOPOLOGIES
+from penstock.store.port import OpenStore, ProtocolMismatch, Retract, Topologies
+from penstock.store.redis.connection import Command
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, function_name, names
+
+
+class RedisAdministration(RedisRole):
+    """A part of `redis.calls`."""
+
+    writes = ("retract",)
+    reads = ()
+
+    def forms(self) -> Mapping[type, CallForm | PartsForm]:
+        return {
+            OpenStore: CallForm(self._open_store, _generation),
+            Retract: CallForm(self._retract, _left),
+            Topologies: CallForm(self._topologies, names),
+        }
+
+    def _open_store(self, call: OpenStore) -> Command:
+        return (b"FCALL", function_name("open_store"), b"1", STORE, call.store_id, call.run_id)
+
+    def _retract(self, _: Retract) -> Command:
+        return self._heads["retract"]
+
+    def _topologies(self, _: Topologies) -> Command:
+        return (b"SMEMBERS", TOPOLOGIES)
+
+
+def _generation(call: OpenStore, reply: list[Any]) -> int:
+    store_id = reply[0].decode()
+    if store_id != call.store_id:
+        raise ProtocolMismatch(f"this store is {store_id!r}, not {call.store_id!r}")
+    generation: int = reply[1]
+    return generation
+
+
+def _left(_: Retract, reply: int) -> int:
+    return reply

@@ -1,0 +1,63 @@
+"""Between stores, and outside: entries that come in, wait to go out and are acknowledged, as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.store.port import Acknowledge, Append, Outgoing, OutgoingTargets, ReadOutbox
+from penstock.store.redis.connection import Command
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, answer_or_moved, names, paired
+
+
+class RedisDeliveries(RedisRole):
+    """A part of `redis.calls`."""
+
+    writes = ("append", "append_pressed", "acknowledge")
+    reads = ("outgoing", "read_outbox")
+
+    def forms(self) -> Mapping[type, CallForm | PartsForm]:
+        return {
+            Append: CallForm(self._append, answer_or_moved),
+            Outgoing: CallForm(self._outgoing, _pairs),
+            OutgoingTargets: CallForm(self._outgoing_targets, names),
+            ReadOutbox: CallForm(self._read_outbox, _waiting),
+            Acknowledge: CallForm(self._acknowledge, answer),
+        }
+
+    def _append(self, call: Append) -> Command:
+        return (
+            *self._heads["append_pressed" if call.pressed else "append"],
+            call.producer,
+            call.target,
+            call.number,
+            call.placed_us,
+            call.rows,
+            call.payload,
+            self._pressed_bounds if call.pressed else self._bounds,
+        )
+
+    def _outgoing(self, call: Outgoing) -> Command:
+        return (*self._heads["outgoing"], call.count, call.skip, *call.targets)
+
+    def _outgoing_targets(self, _: OutgoingTargets) -> Command:
+        return (b"SMEMBERS", self._keys.outgoing)
+
+    def _read_outbox(self, call: ReadOutbox) -> Command:
+        return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max, call.after)
+
+    def _acknowledge(self, call: Acknowledge) -> Command:
+        head = self._heads["acknowledge"]
+        return (*head, call.producer, call.target, call.number, call.position, self._bounds)
+
+
+def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:
+    return [(producer.decode(), target.decode()) for producer, target in paired(reply)]
+
+
+def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes]]:
+    answer = []
+    for id_, (field, payload) in reply:
+        placed_us, rows, _ = field.split(b":")
+        answer.append((int(id_[:-2]), int(placed_us), int(rows), payload))
+    return answer

@@ -1,0 +1,37 @@
+"""What user code raised, as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.store.port import ClearFailure, Failures, ReportFailure
+from penstock.store.redis.connection import Command
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer
+
+
+class RedisFailures(RedisRole):
+    """A part of `redis.calls`."""
+
+    writes = ("report_failure", "clear_failure")
+    reads = ()
+
+    def forms(self) -> Mapping[type, CallForm | PartsForm]:
+        return {
+            ReportFailure: CallForm(self._report_failure, answer),
+            ClearFailure: CallForm(self._clear_failure, answer),
+            Failures: CallForm(self._failures, _texts),
+        }
+
+    def _report_failure(self, call: ReportFailure) -> Command:
+        head = self._heads["report_failure"]
+        return (*head, call.shard, call.generation, call.epoch, call.operator, call.message)
+
+    def _clear_failure(self, call: ClearFailure) -> Command:
+        return (*self._heads["clear_failure"], call.operator)
+
+    def _failures(self, _: Failures) -> Command:
+        return (b"HGETALL", self._keys.failures)
+
+
+def _texts(_: Failures, reply: dict[bytes, bytes]) -> dict[str, str]:
+    return {name.decode(): message.decode() for name, message in reply.items()}

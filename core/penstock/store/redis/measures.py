@@ -1,0 +1,114 @@
+"""Looking: counters, weights, memory and metric rows, as commands."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.store.port import (
+    Measure,
+    PutMetrics,
+    ReadMemory,
+    ReadMetrics,
+    ShardCounters,
+    StoreMemory,
+    Weigh,
+)
+from penstock.store.redis.connection import Command
+from penstock.store.redis.forms import STATUSES, CallForm, PartsForm, RedisRole, answer
+
+_RECORD = struct.Struct("<16d")
+
+_MEASURED_PER_COMMAND = 256
+"""At about 4 microseconds each."""
+
+
+class RedisMeasures(RedisRole):
+    """A part of `redis.calls`."""
+
+    writes = ("put_metrics",)
+    reads = ("measure", "weigh")
+
+    def forms(self) -> Mapping[type, CallForm | PartsForm]:
+        return {
+            PutMetrics: CallForm(self._put_metrics, answer),
+            ReadMetrics: CallForm(self._read_metrics, _rows),
+            Measure: PartsForm(self._measures, _counters),
+            Weigh: CallForm(self._weigh, _weights),
+            ReadMemory: CallForm(self._read_memory, _memory),
+        }
+
+    def _put_metrics(self, call: PutMetrics) -> Command:
+        return (*self._heads["put_metrics"], *[part for row in call.rows for part in row])
+
+    def _read_metrics(self, _: ReadMetrics) -> Command:
+        return (b"HGETALL", self._keys.metrics)
+
+    def _measures(self, call: Measure) -> list[Command]:
+        shards = call.shards
+        return [
+            (*self._heads["measure"], *shards[first : first + _MEASURED_PER_COMMAND])
+            for first in range(0, max(1, len(shards)), _MEASURED_PER_COMMAND)
+        ]
+
+    def _weigh(self, call: Weigh) -> Command:
+        return (*self._heads["weigh"], str(max(1, call.samples)), *call.shards)
+
+    def _read_memory(self, _: ReadMemory) -> Command:
+        return (b"INFO", b"memory")
+
+
+def _rows(_: ReadMetrics, reply: dict[bytes, bytes]) -> dict[str, bytes]:
+    return {name.decode(): row for name, row in reply.items()}
+
+
+def _counters(_: Measure, replies: list[Any]) -> list[ShardCounters | None]:
+    return [
+        _shard_counters(reply[0], *reply[at : at + 4]) for reply in replies for at in range(1, len(reply), 4)
+    ]
+
+
+def _shard_counters(
+    generation: int,
+    record: bytes | None,
+    executor: bytes | None,
+    counts: bytes | None,
+    position: bytes | None,
+) -> ShardCounters | None:
+    if record is None:
+        return None
+    (
+        epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows,
+        outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, status, *_
+    ) = map(int, _RECORD.unpack(record))  # fmt: skip
+    return ShardCounters(
+        epoch=epoch,
+        generation=generation,
+        commit=commit,
+        arrived_rows=arrived_rows,
+        completed_rows=completed_rows,
+        inbox_entries=placed - offset,
+        inbox_bytes=inbox_bytes,
+        outbox_entries=outbox_entries,
+        outbox_bytes=outbox_bytes,
+        executor=(executor or b"").decode(),
+        finished=finished == 1,
+        status=STATUSES[status],
+        counts=counts or b"",
+        position=position or b"",
+    )
+
+
+def _weights(_: Weigh, reply: list[int]) -> list[int | None]:
+    return [None if weight < 0 else weight for weight in reply]
+
+
+def _memory(_: ReadMemory, reply: bytes) -> StoreMemory:
+    return memory_use(reply)
+
+
+def memory_use(info: bytes) -> StoreMemory:
+    """What a server says of its memory."""
+    fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+    return StoreMemory(int(fields["used_memory"]), int(fields["maxmemory"]))
