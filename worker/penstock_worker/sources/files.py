@@ -2,8 +2,8 @@
 
 A file is read to its end, also to one that is farther away by then: lines may be appended while it is read,
 and afterwards. A file that is another one before its position is refused: what was committed would not fit
-what is read (`file_changes`). Neighbours: `penstock.dataflow.partitions` finds the files and names the
-shards, `penstock.dataflow.file_position` is a position.
+what is read (`file_changes`). Neighbours: `penstock.connectors.files` finds the files,
+`penstock.dataflow.file_position` is a position.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from msgspec import structs
 
+from penstock.connectors.files import FilesSource, discover, file_of
 from penstock.dataflow.file_position import FilePosition, file_position
-from penstock.dataflow.partitions import discover, file_of, part_of, shard_name
-from penstock.dataflow.plan import FilesSource
+from penstock.dataflow.partitions import part_of, shard_name
 from penstock.errors import PermanentError
 from penstock.store.port import Bounds
 from penstock_worker.open_files import OpenFile, OpenFiles
@@ -74,6 +74,7 @@ class FilesReader:
     def __init__(
         self, operator: str, source: FilesSource, base_dir: Path, line_bytes_max: int = LINE_BYTES_MAX
     ) -> None:
+        self._source = source
         self._base_dir = base_dir
         self._line_bytes_max = line_bytes_max
         self._paces: dict[str, AnyPace | None] = {}
@@ -117,11 +118,7 @@ class FilesReader:
         return file_of(part_of(shard), self._base_dir)
 
     def grew(self, shard: str, position: bytes) -> bool:
-        """One that is gone was read to its end; whether one that changed may be read on, a read tells."""
-        try:
-            return bool(position) and not file_position(position).is_of(self._path(shard).stat())
-        except OSError:
-            return False
+        return self._source.grew(part_of(shard), position, self._base_dir)
 
     def _read(
         self, path: Path, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int
