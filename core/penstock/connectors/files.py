@@ -11,16 +11,18 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
-from penstock.api.document import PathText, cel
-from penstock.api.faults import Fault
+from penstock.api.document import Ddl, PathText, cel, fixed
+from penstock.api.faults import Fault, nearest
 from penstock.connectors.rate import ONE_RATE, RatePerSecond, RateTraceSpec, rate_faults, trace_file
 from penstock.connectors.sink import Place, SinkFields
 from penstock.connectors.source import SourceFields
+from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.file_position import file_position
+from penstock.dataflow.json_lines import unreadable
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.sink_files import SUFFIX, sink_file_name, sink_file_prefix
@@ -47,6 +49,8 @@ class FilesSource(Source):
     """Lines a second over all files; None reads as fast as downstream takes them."""
     rate_trace: str | None = None
     """A file with the rate over time (`rate_trace`), instead of `rate_per_s`."""
+    schema: Schema = TEXT_SCHEMA
+    """Of its rows."""
 
     @property
     def rate(self) -> Rate:
@@ -63,7 +67,8 @@ class FilesSource(Source):
             return False
 
     def identity(self) -> Mapping[str, object]:
-        return {"glob": self.glob, "format": self.format}
+        schema = {} if self.format == "text" else {"schema": self.schema.ddl()}
+        return {"glob": self.glob, "format": self.format, **schema}
 
     def identity_text(self) -> str:
         return f"{self.glob} ({self.format})"
@@ -73,30 +78,77 @@ class FilesSourceSpec(SourceFields):
     """Text files, each a shard of its own, read line by line to the end."""
 
     model_config = ConfigDict(
-        json_schema_extra=cel(("self.glob == oldSelf.glob", "a source's files are fixed for life"), ONE_RATE)
+        json_schema_extra=cel(
+            ("self.glob == oldSelf.glob", "a source's files are fixed for life"),
+            ONE_RATE,
+            (
+                "(self.format == 'jsonl') == has(self.schema)",
+                "format jsonl needs a schema, and format text has none",
+            ),
+            (
+                "self.format == oldSelf.format && " + fixed("schema"),
+                "a source's format and schema are fixed for life: rows of it wait in inboxes",
+            ),
+        )
     )
 
     planned: ClassVar[type[Source]] = FilesSource
 
     glob: PathText
     """Which files; `**` goes into folders. Relative to the manifest's folder."""
-    format: Literal["text"] = "text"
-    """text: one row a line, in the column `value string`."""
+    format: Literal["text", "jsonl"] = "text"
+    """text: one row a line, in the column `value string`. jsonl: one JSON object a line, in the columns of
+    `schema`."""
+    columns: Annotated[Ddl | None, Field(alias="schema")] = None
+    """The columns of jsonl, in Spark's DDL. A field that is missing is null, one that is no column is passed
+    over."""
     rate_per_second: RatePerSecond | None = None
     """Lines a second over all files; without it as fast as downstream takes them."""
     rate_trace: RateTraceSpec | None = None
     """Lines a second over all files, over time; instead of ratePerSecond."""
 
     @classmethod
-    def schema_of(cls, body: Mapping[str, Any]) -> Schema:
-        return TEXT_SCHEMA
+    def schema_of(cls, body: Mapping[str, Any]) -> Schema | None:
+        match body.get("format", "text"), body.get("schema"):
+            case "text", _:
+                return TEXT_SCHEMA
+            case "jsonl", str(ddl) if ddl:
+                try:
+                    return parse_schema(ddl)
+                except InvalidSchema:
+                    return None
+            case _:
+                return None
 
     @classmethod
     def faults_of(cls, path: str, body: Mapping[str, Any]) -> list[Fault]:
-        return rate_faults(path, body)
+        message = _schema_fault(body)
+        faults = [] if message is None else [Fault(f"{path}.schema", message)]
+        return [*rate_faults(path, body), *faults]
 
     def plan(self) -> FilesSource:
-        return FilesSource(self.glob, self.format, self.rate_per_second, trace_file(self.rate_trace))
+        return FilesSource(
+            self.glob,
+            self.format,
+            self.rate_per_second,
+            trace_file(self.rate_trace),
+            TEXT_SCHEMA if self.columns is None else parse_schema(self.columns),
+        )
+
+
+def _schema_fault(body: Mapping[str, Any]) -> str | None:
+    ddl = body.get("schema")
+    match body.get("format", "text"):
+        case "text" if ddl is not None:
+            return "format text has the one column `value string`; leave it out, or give format: jsonl"
+        case "jsonl" if ddl is None and not nearest("schema", list(body)):
+            return "is missing; format jsonl needs its columns, such as 'user string, amount bigint'"
+        case "jsonl" if isinstance(ddl, str) and ddl:
+            try:
+                return unreadable(parse_schema(ddl))
+            except InvalidSchema as error:
+                return str(error)
+    return None
 
 
 def discover(glob: str, base_dir: Path) -> list[str]:

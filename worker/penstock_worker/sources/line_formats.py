@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.connectors.files import FilesSource
+from penstock.dataflow.json_lines import JsonLines, is_blank
 
 Rows = list[tuple[Any, ...]]
 
@@ -29,4 +30,5 @@ def format_of(source: FilesSource) -> LineFormat:
 
 _FORMATS: Mapping[str, Callable[[FilesSource], LineFormat]] = {
     "text": lambda _: LineFormat(lambda lines: list(zip(lines))),
+    "jsonl": lambda source: LineFormat(JsonLines(source.schema).rows, is_blank),
 }
