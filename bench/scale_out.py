@@ -31,8 +31,8 @@ from bench.step_figures import Reaction, Rows
 from numpy.typing import NDArray
 from rich.table import Table
 
+from penstock.connectors.zipf import ZipfSource
 from penstock.control.decision import Treatment
-from penstock.dataflow.plan import ZipfSource
 from penstock.dataflow.rate_trace import RateTrace, parse_rate_trace
 from penstock_operator.local.kept.decision_log import read_decisions
 from penstock_worker.sources.zipf import ZipfReader

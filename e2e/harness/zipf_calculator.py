@@ -15,7 +15,7 @@ from e2e.harness.topologies import Running, Sizes, example, share, sized
 from e2e.harness.watching import Object
 from penstock.api.compile import compile_topology
 from penstock.api.topology import Topology
-from penstock.dataflow.plan import ZipfSource
+from penstock.connectors.zipf import ZipfSource
 from penstock_worker.sources.zipf import ZipfReader
 
 CODE = ROOT / "examples/zipf-calculator/zipf_calculator.py"

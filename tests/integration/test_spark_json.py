@@ -1,4 +1,5 @@
-"""JSON lines equal what Spark's to_json says of the same rows, but for what `json_rows` names."""
+"""JSON lines equal what Spark's to_json says of the same rows, but for what `json_rows` names; and Spark
+reads the cases of `scenes.json_cases` as these say."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import datetime
 import decimal
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.json_rows import JsonRows
 from penstock_worker.values.rows import OutputShape
 from penstock_worker.values.spark_types import struct_type
+from scenes.json_cases import READ, REFUSED
 
 pytestmark = pytest.mark.integration
 
@@ -68,4 +71,45 @@ def normal(value: Any, name: str = "") -> Any:
             return float(value)
         except ValueError:
             return value
+    return value
+
+
+CASES = [*READ, *((type_, value, REFUSED) for type_, value in REFUSED)]
+
+
+@pytest.mark.parametrize("type_", sorted({type_ for type_, _, _ in CASES}))
+def test_spark_reads_a_value_as_the_cases_say(spark: SparkSession, tmp_path: Path, type_: str) -> None:
+    """A value that it refuses makes its line a corrupt record."""
+    cases = [(value, wire) for of, value, wire in CASES if of == type_]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("".join(f'{{"n":{n},"v":{value}}}\n' for n, (value, _) in enumerate(cases)))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    try:
+        read = spark.read.option("columnNameOfCorruptRecord", "bad")
+        frame = read.schema(f"n int, v {type_}, bad string").json(str(file))
+        shown = {"date": "unix_date(v)", "timestamp": "unix_micros(v)"}.get(type_, "v")
+        rows = frame.selectExpr("n", f"{shown} AS v", "bad").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert [value for row, (value, _) in zip(rows, cases, strict=True) if row.bad] == [
+        value for value, wire in cases if wire is REFUSED
+    ]
+    good = [(row.v, wire) for row, (_, wire) in zip(rows, cases, strict=True) if not row.bad]
+    assert [str(of_spark(value)) for value, _ in good] == [str(wire) for _, wire in good]
+
+
+def of_spark(value: Any) -> Any:
+    """A value that Spark read, in the wire's form."""
+    match value:
+        case tuple():
+            return tuple(map(of_spark, value))
+        case list():
+            return [of_spark(item) for item in value]
+        case dict():
+            return [(key, of_spark(item)) for key, item in value.items()]
+        case bytearray():
+            return bytes(value)
+        case decimal.Decimal():
+            return f"{value:f}"
     return value

@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from penstock.dataflow.plan import ConsoleSink, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks, ZipfSource
+from penstock.connectors.console import ConsoleSink
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.errors import PenstockError
 from penstock_operator.local.run_start import RunRequest, run_topology

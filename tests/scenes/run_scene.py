@@ -7,17 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from backends.fleet_harness import launch_of
-from penstock.dataflow.plan import (
-    Fanout,
-    FilesSource,
-    JsonlSink,
-    KeyedEdge,
-    Plan,
-    Processor,
-    Stage,
-    Step,
-    Tasks,
-)
+from penstock.connectors.files import FilesSource, JsonlSink
+from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.placement import initial_schedules

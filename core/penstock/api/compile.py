@@ -7,33 +7,25 @@ which worker, fleet and simulation read.
 
 from __future__ import annotations
 
-from penstock.api.document import cpu_millis, duration_us, memory_bytes
+from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.faults import InvalidManifest
 from penstock.api.graph import Graph, Runtime, check
 from penstock.api.topology import (
     DURABILITY_IN_CLUSTER,
     SHARDS_DEFAULT,
     OperatorSpec,
-    RateTraceSpec,
-    SinkSpec,
-    SourceSpec,
     TasksSpec,
     Topology,
 )
 from penstock.dataflow.plan import (
-    ConsoleSink,
     Fanout,
-    FilesSource,
-    JsonlSink,
     KeyedEdge,
     Plan,
     Processor,
-    Sink,
     Stage,
     Step,
     Tasks,
     WorkerRange,
-    ZipfSource,
 )
 from penstock.dataflow.schema import Schema
 
@@ -82,7 +74,7 @@ class _Fuser:
         self._built: dict[str, Fanout] = {}
 
     def stage(self, operator: OperatorSpec) -> Stage:
-        head = self._processor(operator) if operator.source is None else _source(operator.source)
+        head = self._processor(operator) if operator.source is None else operator.source.given.plan()
         return Stage(operator.name, head, _tasks(operator.tasks or TasksSpec()), self._fanout(operator.name))
 
     def _fanout(self, name: str) -> Fanout:
@@ -91,7 +83,7 @@ class _Fuser:
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
                 steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
-                sinks=tuple(_sink(r.name, r.sink) for r in readers if r.sink is not None),
+                sinks=tuple(r.sink.given.plan(r.name) for r in readers if r.sink is not None),
                 edges=tuple(self._edge(r) for r in readers if r.processor is not None),
             )
         return self._built[name]
@@ -106,33 +98,6 @@ class _Fuser:
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]
         return tuple(schema.names.index(column) for column in operator.key_by or ())
-
-
-def _source(source: SourceSpec) -> FilesSource | ZipfSource:
-    if (files := source.files) is not None:
-        return FilesSource(files.glob, files.format, files.rate_per_second, _trace_file(files.rate_trace))
-    if (zipf := source.zipf) is None:
-        raise ValueError("a source of no kind: check comes first")
-    return ZipfSource(
-        keys=zipf.keys,
-        exponent=zipf.exponent,
-        record_bytes=zipf.record_bytes,
-        service_time_us=duration_us(zipf.service_time),
-        rate_per_s=zipf.rate_per_second,
-        records=zipf.records,
-        shuffles_per_minute=zipf.shuffles_per_minute,
-        partitions=zipf.partitions,
-        seed=zipf.seed,
-        rate_trace=_trace_file(zipf.rate_trace),
-    )
-
-
-def _trace_file(trace: RateTraceSpec | None) -> str | None:
-    return trace.file if trace is not None else None
-
-
-def _sink(name: str, sink: SinkSpec) -> Sink:
-    return JsonlSink(name, sink.files.path) if sink.files is not None else ConsoleSink(name)
 
 
 def _tasks(tasks: TasksSpec) -> Tasks:

@@ -24,6 +24,7 @@ from pydantic.alias_generators import to_camel
 
 API_GROUP = "penstock.dev"
 API_VERSION = "penstock.dev/v1alpha1"
+SHARDS_MAX = 4096
 EXPECTED = "x-expected"
 """Schema key that says in words what a value should be."""
 
@@ -48,6 +49,14 @@ class Document(BaseModel):
 def cel(*rules: tuple[str, str]) -> dict[str, Any]:
     """Schema extra: CEL rules (rule, message) that the API server checks."""
     return {"x-kubernetes-validations": [{"rule": rule, "message": message} for rule, message in rules]}
+
+
+def fixed(*fields: str) -> str:
+    """The CEL rule that optional `fields` stay as they are."""
+    return " && ".join(
+        f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
+        for name in fields
+    )
 
 
 def atomic_list(maximum: int, minimum: int = 0) -> Any:

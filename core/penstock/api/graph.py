@@ -9,7 +9,6 @@ say them.
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
@@ -18,27 +17,18 @@ from typing import Any, Literal
 from penstock.api.faults import Fault, listed, nearest
 from penstock.api.structural import structural_schema
 from penstock.api.topology import OperatorSpec
+from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.routing import routable
-from penstock.dataflow.schema import Column, Schema
+from penstock.dataflow.schema import Schema
 
 Runtime = Literal["local", "cluster"]
 
-TEXT_SCHEMA = Schema((Column("value", "string"),))
-ZIPF_SCHEMA = Schema(
-    (
-        Column("key", "bigint"),
-        Column("payload", "string"),
-        Column("service_time_us", "bigint"),
-        Column("number", "bigint"),
-    )
-)
-_SOURCE_SCHEMAS = {"files": TEXT_SCHEMA, "zipf": ZIPF_SCHEMA}
 FUSED_COPIES_MAX = 256
 """How often one stateless operator may be fused: once for each path from a stage to it."""
 
 _ROLES = ("source", "map", "processor", "sink")
-_KINDS = {"source": ("files", "zipf"), "sink": ("files", "console")}
+_KINDS = {"source": tuple(SOURCES), "sink": tuple(SINKS)}
 _FIELDS = frozenset(structural_schema(OperatorSpec)["properties"])
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
@@ -185,21 +175,8 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
         if role == "source":
             for kind, source in body[role].items():
-                _check_rate(f"{operator.path}.source.{kind}", source, faults)
-
-
-def _check_rate(path: str, source: object, faults: list[Fault]) -> None:
-    if not isinstance(source, dict):
-        return
-    given = [name for name in ("ratePerSecond", "rateTrace") if source.get(name) is not None]
-    if len(given) > 1:
-        message = "ratePerSecond is given too; a source has one rate: keep one of the two"
-        faults.append(Fault(f"{path}.rateTrace", message))
-    if source.get("shufflesPerMinute") and not given:
-        message = (
-            "counts minutes of the stream, which has none without a rate; give ratePerSecond or rateTrace too"
-        )
-        faults.append(Fault(f"{path}.shufflesPerMinute", message))
+                if kind in SOURCES and isinstance(source, dict):
+                    faults += SOURCES[kind].faults_of(f"{operator.path}.source.{kind}", source)
 
 
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:
@@ -326,9 +303,15 @@ def _take_input(operator: Operator, graph: Graph) -> None:
 def _output(operator: Operator, faults: list[Fault]) -> Schema | None:
     if operator.role == "source":
         source = operator.body["source"]
-        schemas = _SOURCE_SCHEMAS.items() if isinstance(source, dict) else ()
-        found = [schema for kind, schema in schemas if source.get(kind) is not None]
-        return found[0] if len(found) == 1 else None
+        given = [
+            (fields, source[kind])
+            for kind, fields in SOURCES.items()
+            if isinstance(source, dict) and source.get(kind) is not None
+        ]
+        if len(given) != 1:
+            return None
+        fields, body = given[0]
+        return fields.schema_of(body if isinstance(body, dict) else {})
     ddl = operator.body.get("outputSchema")
     if operator.role not in ("map", "processor") or not isinstance(ddl, str) or not ddl:
         return None
@@ -369,18 +352,18 @@ def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list
 
 
 def _check_sinks(operators: Iterable[Operator], faults: list[Fault]) -> None:
-    """Two sinks that write into one folder would write into one another's files."""
-    folders: dict[str, Operator] = {}
+    """Two sinks that write into one place would write into one another's rows."""
+    places: dict[tuple[str, str], Operator] = {}
     for operator in operators:
         sink = operator.body.get("sink")
-        files = sink.get("files") if isinstance(sink, dict) else None
-        path = files.get("path") if isinstance(files, dict) else None
-        if not isinstance(path, str):
-            continue
-        first = folders.setdefault(posixpath.normpath(path), operator)
-        if first is not operator:
-            message = f"{first.name} writes into this folder already; give each sink one of its own"
-            faults.append(Fault(f"{operator.path}.sink.files.path", message))
+        for kind, body in sink.items() if isinstance(sink, dict) else ():
+            place = SINKS[kind].place_of(body) if kind in SINKS and isinstance(body, dict) else None
+            if place is None:
+                continue
+            first = places.setdefault((kind, place.name), operator)
+            if first is not operator:
+                message = f"{first.name} writes into this {place.what} already; give each sink one of its own"
+                faults.append(Fault(f"{operator.path}.sink.{kind}.{place.field}", message))
 
 
 def _columns(schema: Schema) -> str:

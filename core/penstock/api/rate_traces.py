@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.api.faults import Fault, path_text
+from penstock.connectors.registry import SOURCES
 from penstock.dataflow.rate_trace import ENDS_BEFORE_FILES, InvalidRateTrace, read_rate_trace
 
 
@@ -23,19 +24,19 @@ def rate_trace_faults(spec: Mapping[str, Any], base_dir: Path) -> list[Fault]:
         except InvalidRateTrace as error:
             faults += [Fault(path, f"{file}: {problem}") for problem in error.problems]
             continue
-        if kind == "files" and trace.rates_per_s[-1] == 0:
+        if not SOURCES[kind].planned.trace_may_end and trace.rates_per_s[-1] == 0:
             faults.append(Fault(path, f"{file}: {ENDS_BEFORE_FILES}"))
     return faults
 
 
 def _traces(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """(path in the document, files or zipf, the trace's file)."""
+    """(path in the document, the source's kind, the trace's file)."""
     operators = spec.get("operators")
     for index, operator in enumerate(operators if isinstance(operators, list) else ()):
         source = operator.get("source") if isinstance(operator, dict) else None
         for kind, body in source.items() if isinstance(source, dict) else ():
             trace = body.get("rateTrace") if isinstance(body, dict) else None
             file = trace.get("file") if isinstance(trace, dict) else None
-            if isinstance(file, str) and file:
+            if isinstance(file, str) and file and kind in SOURCES:
                 place = ("spec", "operators", index, "source", kind, "rateTrace", "file")
                 yield path_text(place, {"spec": spec}), kind, file

@@ -3,7 +3,8 @@
 The models check each field for itself. What holds between fields and operators (one role each, known
 inputs, no cycle, schemas that flow) is `graph`'s for people at a terminal, and CEL's, beside the
 models here, for the API server. The graph itself is fixed for life, because state, inboxes and positions
-go by it. `compile` turns a Topology into a `Plan`; `pod_settings` holds what is said about pods.
+go by it. `compile` turns a Topology into a `Plan`; `pod_settings` holds what is said about pods, and
+`penstock.connectors` the kinds of sources and sinks.
 """
 
 from __future__ import annotations
@@ -13,172 +14,41 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from penstock.api.document import (
+    SHARDS_MAX,
     ApiVersion,
     ColumnName,
     Cpu,
     Ddl,
     Document,
-    Duration,
     Memory,
     ModuleName,
     Name,
     ObjectName,
-    PathText,
     StoreMemory,
     Target,
     atomic_list,
     cel,
     cpu_millis,
+    fixed,
     keyed_list,
 )
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
+from penstock.connectors.registry import SinkSpec, SourceSpec
 
 SHARDS_DEFAULT = 64
-SHARDS_MAX = 4096
 TASKS_MAX = 1024
 TASKS_MAX_DEFAULT = 8
 WORKERS_MAX = 1024
 DURABILITY_IN_CLUSTER = "Disk"
 
-Rate = Annotated[float, Field(gt=0, le=1e9)]
 TaskCount = Annotated[int, Field(ge=1, le=TASKS_MAX)]
-
-
-def _fixed(*fields: str) -> str:
-    """The CEL rule that optional `fields` stay as they are."""
-    return " && ".join(
-        f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})"
-        for name in fields
-    )
 
 
 _MIN_BELOW_MAX = "!has(self.max) || self.min <= self.max"
 _INITIAL_BETWEEN = (
     "!has(self.initial) || (self.initial >= self.min && (!has(self.max) || self.initial <= self.max))"
 )
-
-
-# --- sources and sinks -------------------------------------------------------------------------
-
-
-class RateTraceSpec(Document):
-    """A rate over time, from a file."""
-
-    file: PathText
-    """Lines `seconds,rate_per_s`: from that second on that rate, until the next line's second; the last rate
-    goes on. Relative to the manifest's folder."""
-
-
-_ONE_RATE = (
-    "!has(self.ratePerSecond) || !has(self.rateTrace)",
-    "ratePerSecond and rateTrace are both given; a source has one rate",
-)
-
-
-class FilesSourceSpec(Document):
-    """Text files, each a shard of its own, read line by line to the end."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(("self.glob == oldSelf.glob", "a source's files are fixed for life"), _ONE_RATE)
-    )
-
-    glob: PathText
-    """Which files; `**` goes into folders. Relative to the manifest's folder."""
-    format: Literal["text"] = "text"
-    """text: one row a line, in the column `value string`."""
-    rate_per_second: Rate | None = None
-    """Lines a second over all files; without it as fast as downstream takes them."""
-    rate_trace: RateTraceSpec | None = None
-    """Lines a second over all files, over time; instead of ratePerSecond."""
-
-
-class ZipfSourceSpec(Document):
-    """A generator of records with zipf-distributed keys (Elasticutor, section 5).
-
-    Its columns are `key bigint, payload string, service_time_us bigint, number bigint`.
-    """
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(
-            (
-                "self.partitions == oldSelf.partitions",
-                "partitions are shards, and their number is fixed for life",
-            ),
-            (
-                "self.keys == oldSelf.keys && self.exponent == oldSelf.exponent && "
-                "self.recordBytes == oldSelf.recordBytes && self.seed == oldSelf.seed && "
-                "self.shufflesPerMinute == oldSelf.shufflesPerMinute && " + _fixed("records"),
-                "a generator's records are fixed for life; its rate and serviceTime may change",
-            ),
-            (
-                "!has(self.shufflesPerMinute) || self.shufflesPerMinute == 0.0 || has(self.ratePerSecond) "
-                "|| has(self.rateTrace)",
-                "shufflesPerMinute counts minutes of the stream: give ratePerSecond or rateTrace too",
-            ),
-            _ONE_RATE,
-        )
-    )
-
-    keys: Annotated[int, Field(ge=1, le=10_000_000)]
-    """How many different keys."""
-    exponent: Annotated[float, Field(ge=0, le=5)] = 0.5
-    """Skew: a key's share falls with its rank to this power; 0 is uniform."""
-    record_bytes: Annotated[int, Field(ge=0, le=65_536)] = 128
-    """Length of the payload."""
-    service_time: Duration = "0s"
-    """Work that each record asks for, in its column service_time_us."""
-    rate_per_second: Rate | None = None
-    """Records a second over all partitions; without it as fast as downstream takes them."""
-    rate_trace: RateTraceSpec | None = None
-    """Records a second over all partitions, over time; instead of ratePerSecond. A last rate of 0 ends the
-    source."""
-    records: Annotated[int, Field(ge=1, le=10**15, json_schema_extra={"format": "int64"})] | None = None
-    """How many records in all; without it the source never ends."""
-    shuffles_per_minute: Annotated[float, Field(ge=0, le=6000)] = 0.0
-    """How often the keys change their ranks."""
-    partitions: Annotated[int, Field(ge=1, le=SHARDS_MAX)] = 1
-    """Shards of the source; fixed for life."""
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-
-
-class SourceSpec(Document):
-    """Where records come from: exactly one kind."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(("has(self.files) != has(self.zipf)", "exactly one of files and zipf"))
-    )
-
-    files: FilesSourceSpec | None = None
-    zipf: ZipfSourceSpec | None = None
-
-
-class FilesSinkSpec(Document):
-    """Files below a folder, one for each upstream shard; a replay writes no row twice."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(("self.path == oldSelf.path", "a sink's folder is fixed for life"))
-    )
-
-    path: PathText
-    """The folder. Relative to the manifest's folder."""
-    format: Literal["jsonl"] = "jsonl"
-    """jsonl: one JSON object a line."""
-
-
-class ConsoleSinkSpec(Document):
-    """One JSON object a line to the terminal of `penstock run`, or to the worker's log."""
-
-
-class SinkSpec(Document):
-    """Where rows leave the topology: exactly one kind."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(("has(self.files) != has(self.console)", "exactly one of files and console"))
-    )
-
-    files: FilesSinkSpec | None = None
-    console: ConsoleSinkSpec | None = None
 
 
 def _check_order(least: int, initial: int | None, most: int) -> None:
@@ -267,8 +137,8 @@ class OperatorSpec(Document):
                 "has(self.processor) == has(oldSelf.processor) && has(self.sink) == has(oldSelf.sink)",
                 "what an operator is (source, map, processor, sink) is fixed for life",
             ),
-            (_fixed("inputs"), "inputs are fixed for life"),
-            (_fixed("outputSchema"), "outputSchema is fixed for life: rows of it wait in inboxes"),
+            (fixed("inputs"), "inputs are fixed for life"),
+            (fixed("outputSchema"), "outputSchema is fixed for life: rows of it wait in inboxes"),
         )
     )
 

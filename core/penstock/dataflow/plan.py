@@ -1,63 +1,19 @@
 """What a topology means, as frozen values: stages, their fused steps, and the edges between them.
 
 `api` parses a manifest, `compile` turns it into a `Plan`; worker, fleet and simulation read only the plan.
+Sources and sinks are of kinds (`source` and `sink` say what all have; `penstock.connectors` has the kinds).
 A *stage* is what has shards: a source or a keyed processor, together with everything that
 needs no key behind it. Those steps and sinks run inside the stage's task and cost no hop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.dataflow.schema import Schema
-
-
-@dataclass(frozen=True, slots=True)
-class FilesSource:
-    """Text files, one source shard each, read line by line to their end."""
-
-    glob: str
-    format: str
-    rate_per_s: float | None
-    """Lines a second over all files; None reads as fast as downstream takes them."""
-    rate_trace: str | None = None
-    """A file with the rate over time (`rate_trace`), instead of `rate_per_s`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ZipfSource:
-    """Elasticutor section 5: zipf-distributed keys whose ranks are shuffled now and then."""
-
-    keys: int
-    exponent: float
-    record_bytes: int
-    service_time_us: int
-    rate_per_s: float | None
-    records: int | None
-    """How many in all; None is endless."""
-    shuffles_per_minute: float
-    partitions: int
-    seed: int
-    rate_trace: str | None = None
-    """As of text files."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonlSink:
-    """One file per upstream shard below `path`, one JSON object a line."""
-
-    name: str
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleSink:
-    """One JSON object a line, to the output of `penstock run` or, in a cluster, of the worker."""
-
-    name: str
-
-
-Sink = JsonlSink | ConsoleSink
+from penstock.dataflow.sink import Sink
+from penstock.dataflow.source import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +39,13 @@ class Fanout:
         """The names of all steps and sinks in it."""
         steps = {name for step in self.steps for name in (step.name, *step.out.fused)}
         return frozenset(steps | {sink.name for sink in self.sinks})
+
+    def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
+        """Every sink in it, each with the schema of its rows."""
+        for sink in self.sinks:
+            yield sink, self.schema
+        for step in self.steps:
+            yield from step.out.all_sinks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +76,18 @@ class Processor:
     key_columns: tuple[int, ...]
     shards: int
 
+    @property
+    def fixed_parts(self) -> tuple[str, ...]:
+        """The parts that its shards are named by: numbers."""
+        return tuple(str(number) for number in range(self.shards))
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One operator with shards, and what is fused behind it."""
 
     operator: str
-    head: FilesSource | ZipfSource | Processor
+    head: Source | Processor
     tasks: Tasks
     out: Fanout
     """`out.schema` is the operator's own output schema."""

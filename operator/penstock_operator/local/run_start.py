@@ -21,8 +21,9 @@ from penstock.api.worker_launch import WorkerLaunch
 from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.control.streamswitch.treat import single_tasks
 from penstock.dataflow.partitions import part_of, shards_of
-from penstock.dataflow.plan import FilesSource, Plan, Tasks
+from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
+from penstock.dataflow.source import Source
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
@@ -313,16 +314,16 @@ def _shards_to_run(
     now: Mapping[str, Sequence[str]],
     measured: Mapping[str, ShardCounters],
 ) -> dict[str, list[str]]:
-    """All shards but files that are gone and were read to their end."""
+    """All shards but partitions that are gone and were read to their end."""
     to_run: dict[str, list[str]] = {}
     for stage in plan.stages:
         gone = set(recorded[stage.operator]) - set(now[stage.operator])
-        if isinstance(stage.head, FilesSource):
+        if isinstance(stage.head, Source):
             unread = sorted(part_of(name) for name in gone if not _is_finished(measured.get(name)))
             if unread:
                 raise StateUnusableError(
                     f"Source {stage.operator}: {unread[0]} is gone and was not read to its end "
-                    f"({len(unread)} files are): put it back, or start anew with --fresh."
+                    f"({len(unread)} {stage.head.parts_are} are): put it back, or start anew with --fresh."
                 )
         to_run[stage.operator] = [name for name in recorded[stage.operator] if name not in gone]
     return to_run

@@ -13,7 +13,7 @@ import pytest
 from bench import cpu, held, sink_log
 from bench.load import KEYS, RatePlan, Segment, ZipfKeys, read_plan, write_plan
 
-from penstock.dataflow.plan import ZipfSource
+from penstock.connectors.zipf import ZipfSource
 from penstock_worker.sources.zipf import ZipfReader
 
 

@@ -18,9 +18,10 @@ from bench.waiting import HELD_CHARACTERS, Tokens
 from house import ROOT
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
+from penstock.connectors.zipf import ZipfSource
 from penstock.control.decision import Action, MoveShards, Treatment
 from penstock.control.snapshot import OperatorSnapshot
-from penstock.dataflow.plan import Processor, ZipfSource
+from penstock.dataflow.plan import Processor
 from penstock.schedule.record import OperatorSchedule
 from scenes.sla_scene import Scene
 

@@ -12,7 +12,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from house import ROOT
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
-from penstock.dataflow.plan import Processor, ZipfSource
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Processor
 
 TOPOLOGY = ROOT / "bench" / "topologies" / "waiting.yaml"
 

@@ -13,7 +13,8 @@ from pyspark.sql.types import Row
 from house import ROOT
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
-from penstock.dataflow.plan import Processor, ZipfSource
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Processor
 from penstock_worker.sources.zipf import ZipfReader
 
 EXAMPLE = ROOT / "examples" / "zipf-calculator"

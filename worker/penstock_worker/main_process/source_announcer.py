@@ -1,7 +1,7 @@
 """A thread that tells which partitions the topology's sources have, as this worker finds them.
 
-In a cluster nobody else sees the files: the operator makes the sources' shards from these rows. Apart from
-the main loop, because to look through a large folder takes a while. Neighbours:
+In a cluster nobody else sees what they read: the operator makes the sources' shards from these rows. Apart
+from the main loop, because to look through a large folder takes a while. Neighbours:
 `penstock.dataflow.partitions` looks, `penstock.metrics.rows` is the row.
 """
 
@@ -11,10 +11,11 @@ import logging
 import threading
 from pathlib import Path
 
-from penstock.api.topology import SHARDS_MAX
+from penstock.api.document import SHARDS_MAX
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.partitions import shards_of
-from penstock.dataflow.plan import Plan, Processor, Stage
+from penstock.dataflow.plan import Plan, Stage
+from penstock.dataflow.source import Source
 from penstock.errors import PenstockError, PermanentError
 from penstock.metrics.rows import PartitionsRow, pack, partitions_row_name
 from penstock.store.port import NodeStore, PutMetrics
@@ -32,7 +33,7 @@ class SourceAnnouncer:
 
     def __init__(self, launch: WorkerLaunch, plan: Plan, store: NodeStore, clock: Clock) -> None:
         self._launch = launch
-        self._sources = [stage for stage in plan.stages if not isinstance(stage.head, Processor)]
+        self._sources = [(stage, stage.head) for stage in plan.stages if isinstance(stage.head, Source)]
         self._store = store
         self._clock = clock
         self._generation = 0
@@ -68,14 +69,14 @@ class SourceAnnouncer:
 
     def announce(self) -> None:
         """Look, and write one row for each source."""
-        rows = [self._row(stage) for stage in self._sources]
+        rows = [self._row(stage, source) for stage, source in self._sources]
         if rows:
             self._store.call(
                 PutMetrics(tuple((partitions_row_name(row.operator), pack(row)) for row in rows))
             )
         self.announced = tuple(row.operator for row in rows if not row.message)
 
-    def _row(self, stage: Stage) -> PartitionsRow:
+    def _row(self, stage: Stage, source: Source) -> PartitionsRow:
         shards: tuple[str, ...] = ()
         message = ""
         try:
@@ -85,8 +86,9 @@ class SourceAnnouncer:
         size = sum(len(shard.encode()) for shard in shards)
         if len(shards) > SHARDS_MAX or size > _SOURCE_BYTES_MAX:
             message = (
-                f"source {stage.operator} has {len(shards)} files whose names take {size} bytes; "
-                f"at most {SHARDS_MAX} files with {_SOURCE_BYTES_MAX} bytes of names can be read"
+                f"source {stage.operator} has {len(shards)} {source.parts_are} "
+                f"whose names take {size} bytes; at most {SHARDS_MAX} {source.parts_are} "
+                f"with {_SOURCE_BYTES_MAX} bytes of names can be read"
             )
             shards = ()
         return PartitionsRow(

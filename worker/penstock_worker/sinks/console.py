@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from select import PIPE_BUF
 
+from penstock.connectors.console import ConsoleSink
 from penstock.dataflow.json_rows import JsonRows
-from penstock.dataflow.plan import ConsoleSink
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_batch

@@ -1,4 +1,4 @@
-"""Writes a shard's committed outputs into its sinks (files; in a cluster the console), then tells the store.
+"""Writes a shard's committed outputs into its sinks, of whatever kind, then tells the store.
 
 The committed outbox entry is the durable intent (`docs/decisions/0004`): it cannot change any
 more, so writing it twice, or late from an old owner, puts the same bytes in the same place.
@@ -6,41 +6,20 @@ more, so writing it twice, or late from an old owner, puts the same bytes in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Protocol
 
-from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Sink, Stage
-from penstock.dataflow.schema import Schema
-from penstock.dataflow.sink_folder import FolderOwner
+from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
 from penstock.store.fragments import Gathering
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
-from penstock_worker.sinks.console import ConsoleSinkWriter
-from penstock_worker.sinks.jsonl import JsonlSinkWriter
+from penstock_worker.sinks import SinkPlace, SinkWriter, open_writer
 from penstock_worker.sinks.sync import SinkSync
 from penstock_worker.stages.work import WorkFailed
 
 _LEFTOVER_BYTES_MAX = 1 << 20
-
-
-class SinkWriter(Protocol):
-    """Writes one sink, for all shards that feed it in this task. Raises PermanentError."""
-
-    def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes: ...
-    def check(self, shard: str, position: bytes) -> None: ...
-    def sync(self, shard: str) -> None: ...
-    def close(self) -> None: ...
-
-
-def _sinks(fanout: Fanout) -> Iterator[tuple[Sink, Schema]]:
-    """All sinks fused behind a stage, with the schema of their rows."""
-    for sink in fanout.sinks:
-        yield sink, fanout.schema
-    for step in fanout.steps:
-        yield from _sinks(step.out)
 
 
 class SinkDelivery:
@@ -51,13 +30,10 @@ class SinkDelivery:
         self, stage: Stage, base_dir: Path, uid: str, topology: str, *, durable: bool, prints: bool
     ) -> None:
         self._writers: dict[str, SinkWriter] = {}
-        for sink, schema in _sinks(stage.out):
-            match sink:
-                case JsonlSink():
-                    owner = FolderOwner(uid, topology, sink.name)
-                    self._writers[sink.name] = JsonlSinkWriter(sink, schema, base_dir, owner, durable=durable)
-                case ConsoleSink() if prints:
-                    self._writers[sink.name] = ConsoleSinkWriter(sink, schema)
+        place = SinkPlace(base_dir, uid, topology, durable)
+        for sink, schema in stage.out.all_sinks():
+            if prints or not sink.is_shown:
+                self._writers[sink.name] = open_writer(sink, schema, place)
         self._gathering: dict[tuple[str, str], Gathering] = {}
         """By shard and sink: what came of rows in fragments."""
         self._sync = SinkSync(self._sync_file) if durable and self._writers else None

@@ -22,14 +22,15 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from penstock.connectors.files import JsonlSink
 from penstock.dataflow.json_rows import JsonRows
-from penstock.dataflow.plan import JsonlSink
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink_files import sink_file_name
 from penstock.dataflow.sink_folder import FolderOwner, claim_folder, owner_of, sync_folder
 from penstock.errors import PermanentError, RetryError
 from penstock.store.codec import decode_batch
 from penstock_worker.open_files import OpenFile, OpenFiles
+from penstock_worker.sinks.writer import SinkPlace
 
 OPEN_MAX = 256
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -40,19 +41,17 @@ class SinkDiskFull(RetryError):
 
 
 class JsonlSinkWriter:
-    """Writes the files of one sink, for all shards that feed it in this task, into the folder of `owner`.
+    """Writes the files of one sink, for all shards that feed it in this task.
 
-    `durable` (mode Disk): a file is made so that it is found after a loss of power; `sync` does the rest.
+    With `place.durable` a file is made so that it is found after a loss of power; `sync` does the rest.
     """
 
-    def __init__(
-        self, sink: JsonlSink, schema: Schema, base_dir: Path, owner: FolderOwner, *, durable: bool
-    ) -> None:
+    def __init__(self, sink: JsonlSink, schema: Schema, place: SinkPlace) -> None:
         self._sink = sink
-        self._owner = owner
-        self._folder = base_dir / sink.path
+        self._owner = FolderOwner(place.uid, place.topology, sink.name)
+        self._folder = place.base_dir / sink.path
         self._rows = JsonRows(schema)
-        self._durable = durable
+        self._durable = place.durable
         self._files = OpenFiles(self._open, OPEN_MAX)
         self._paths: dict[str, Path] = {}
         self._inodes: dict[Path, tuple[int, int]] = {}

@@ -1,27 +1,30 @@
-"""Text files as a source: one shard a file, one row a line, in the column `value string`.
+"""Text files as a source: one shard a file, one row a line.
 
 A file is read to its end, also to one that is farther away by then: lines may be appended while it is read,
 and afterwards. A file that is another one before its position is refused: what was committed would not fit
-what is read (`file_changes`). Neighbours: `penstock.dataflow.partitions` finds the files and names the
-shards, `penstock.dataflow.file_position` is a position.
+what is read (`file_changes`). Neighbours: `line_formats` says what a line means,
+`penstock.connectors.files` finds the files, `penstock.dataflow.file_position` is a position.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import structs
 
+from penstock.connectors.files import FilesSource, discover, file_of
 from penstock.dataflow.file_position import FilePosition, file_position
-from penstock.dataflow.partitions import discover, file_of, part_of, shard_name
-from penstock.dataflow.plan import FilesSource
+from penstock.dataflow.json_lines import BadLine
+from penstock.dataflow.partitions import part_of, shard_name
 from penstock.errors import PermanentError
 from penstock.store.port import Bounds
 from penstock_worker.open_files import OpenFile, OpenFiles
 from penstock_worker.sources.file_changes import FileChanges
+from penstock_worker.sources.line_formats import Rows, format_of
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
 from penstock_worker.sources.reader import SourceBatch
 
@@ -74,11 +77,13 @@ class FilesReader:
     def __init__(
         self, operator: str, source: FilesSource, base_dir: Path, line_bytes_max: int = LINE_BYTES_MAX
     ) -> None:
+        self._source = source
         self._base_dir = base_dir
         self._line_bytes_max = line_bytes_max
         self._paces: dict[str, AnyPace | None] = {}
         self._changes: dict[str, FileChanges] = {}
         self._files = OpenFiles(_open_text, OPEN_MAX)
+        self._format = format_of(source)
         self._rate = rate_of(operator, source, base_dir)
         self._shares = {} if self._rate is None else _shares(operator, source.glob, base_dir)
 
@@ -107,7 +112,12 @@ class FilesReader:
     def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
         path = self._path(shard)
         try:
-            return self._read(path, shard, position, rows_max, bytes_max, now_us)
+            while True:
+                batch = self._read(path, shard, position, rows_max, bytes_max, now_us)
+                # Blank lines may fill all that was read; without a row nobody commits the position.
+                if batch.rows or batch.finished or batch.position == position:
+                    return batch
+                position = batch.position
         except FileNotFoundError as error:
             raise PermanentError(f"file {path} is gone; put it back, or start anew") from error
         except OSError as error:
@@ -117,11 +127,7 @@ class FilesReader:
         return file_of(part_of(shard), self._base_dir)
 
     def grew(self, shard: str, position: bytes) -> bool:
-        """One that is gone was read to its end; whether one that changed may be read on, a read tells."""
-        try:
-            return bool(position) and not file_position(position).is_of(self._path(shard).stat())
-        except OSError:
-            return False
+        return self._source.grew(part_of(shard), position, self._base_dir)
 
     def _read(
         self, path: Path, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int
@@ -151,13 +157,29 @@ class FilesReader:
         if finished:
             self._files.close(path)
         due_us = quiet_us if at_end or pace is None else pace.due_us(after.line)
+        times_us = [now_us] * len(lines) if pace is None else pace.timestamps_us(at.line, len(lines))
         return SourceBatch(
-            rows=list(zip(lines)),
-            timestamps_us=[now_us] * len(lines) if pace is None else pace.timestamps_us(at.line, len(lines)),
+            *self._rows(path, lines, times_us, at.line),
             position=after.packed(),
             finished=finished,
             next_due_us=due_us,
         )
+
+    def _rows(
+        self, path: Path, lines: list[str], times_us: list[int], lines_before: int
+    ) -> tuple[Rows, list[int]]:
+        """The rows of `lines`, and those of `times_us` that are theirs: a blank line may be none."""
+        is_blank = self._format.is_blank
+        numbers: Sequence[int] = range(len(lines))
+        if is_blank is not None and any(map(is_blank, lines)):
+            numbers = [number for number, line in enumerate(lines) if not is_blank(line)]
+            lines = [lines[number] for number in numbers]
+            times_us = [times_us[number] for number in numbers]
+        try:
+            return self._format.rows(lines), times_us
+        except BadLine as bad:
+            number = lines_before + numbers[bad.index] + 1
+            raise PermanentError(f"file {path}, line {number}{bad}; correct that line") from bad
 
     def _piece(self, path: Path, file: _TextFile, at: FilePosition, rows_max: int, bytes_max: int) -> bytes:
         """Lines from the position on, with their ends; b"" at the end of the file."""

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from penstock.dataflow.plan import FilesSource, ZipfSource
 from penstock.dataflow.rate_trace import (
     ENDS_BEFORE_FILES,
     InvalidRateTrace,
     RateTrace,
     read_rate_trace,
 )
+from penstock.dataflow.source import Source
 from penstock.errors import PermanentError
 
 
@@ -129,17 +129,18 @@ def pace_of(rate: float | RateTrace, spread: float, offset: float, index: int, n
     return Pace(now_us, index, 1e6 * spread / rate, offset / spread)
 
 
-def rate_of(operator: str, source: FilesSource | ZipfSource, base_dir: Path) -> float | RateTrace | None:
+def rate_of(operator: str, source: Source, base_dir: Path) -> float | RateTrace | None:
     """The rate of all partitions of a source together; None for one that is not paced.
 
     Reads the trace that it names, relative to `base_dir`. Raises PermanentError.
     """
-    if source.rate_trace is None:
-        return source.rate_per_s
+    rate = source.rate
+    if rate.trace is None:
+        return rate.per_s
     try:
-        trace = read_rate_trace(base_dir / source.rate_trace)
-        if isinstance(source, FilesSource) and not math.isinf(trace.total):
+        trace = read_rate_trace(base_dir / rate.trace)
+        if not source.trace_may_end and not math.isinf(trace.total):
             raise InvalidRateTrace([ENDS_BEFORE_FILES])
     except InvalidRateTrace as error:
-        raise PermanentError(f"source {operator}: rate trace {source.rate_trace}: {error}") from error
+        raise PermanentError(f"source {operator}: rate trace {rate.trace}: {error}") from error
     return trace

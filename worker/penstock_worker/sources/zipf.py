@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.partitions import part_of
-from penstock.dataflow.plan import ZipfSource
 from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from penstock.dataflow.plan import FilesSource, Processor, ZipfSource
+from penstock.dataflow.plan import Processor
 from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
@@ -120,6 +120,6 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) ->
                 runner.note = note
             cache = StateCache(runner.variables, runner.key_types, store.call)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
-        case FilesSource() | ZipfSource():
-            reader = open_reader(stage.operator, stage.head, base_dir)
+        case source:
+            reader = open_reader(stage.operator, source, base_dir)
             return SourceStage(stage, reader, fanout, launch.bounds, clock)

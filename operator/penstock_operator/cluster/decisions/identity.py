@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from penstock.dataflow.plan import FilesSource, Plan, Processor, Stage, ZipfSource
+from penstock.dataflow.plan import Plan, Processor, Stage
 from penstock_operator.cluster.kubernetes_api.names import short_hash
 from penstock_operator.cluster.observing.observed import ObservedSchedule, ObservedTopology
 
@@ -32,11 +32,8 @@ def stage_identity(stage: Stage) -> str:
     match stage.head:
         case Processor(input=schema, key_columns=keys, shards=count):
             head = {"kind": "processor", "input": asdict(schema), "keys": keys, "shards": count}
-        case FilesSource(glob=glob, format=form):
-            head = {"kind": "files", "glob": glob, "format": form}
-        case ZipfSource() as zipf:
-            free = ("rate_per_s", "rate_trace", "service_time_us")
-            head = {"kind": "zipf", **{k: v for k, v in asdict(zipf).items() if k not in free}}
+        case source:
+            head = {"kind": source.kind, **source.identity()}
     return short_hash(json.dumps(head, sort_keys=True, default=str))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from penstock.control.target import TaskLimits
 from penstock.dataflow.partitions import shard_name
-from penstock.dataflow.plan import FilesSource, Plan, Processor, Stage, ZipfSource
+from penstock.dataflow.plan import Plan, Processor, Stage
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.replan import Wish
 from penstock.store.port import ShardCounters
@@ -59,11 +59,11 @@ def known_shards(
     known: dict[str, tuple[str, ...]] = {}
     for stage in plan.stages:
         old = tuple(schedules[stage.operator].shards) if stage.operator in schedules else ()
-        match stage.head:
-            case Processor(shards=count) | ZipfSource(partitions=count):
-                found = [shard_name(stage.operator, str(number)) for number in range(count)]
-            case FilesSource():
-                found = _announced(observed, stage.operator)
+        parts = stage.head.fixed_parts
+        if parts is None:
+            found = _announced(observed, stage.operator)
+        else:
+            found = [shard_name(stage.operator, part) for part in parts]
         shards = dict.fromkeys((*old, *found))
         if shards:
             known[stage.operator] = tuple(shards)

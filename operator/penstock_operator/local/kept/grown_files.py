@@ -1,7 +1,7 @@
-"""Files that were read to their end and are not the ones any more: `penstock run` has them read on.
+"""Partitions that were read to their end and may have more by now: `penstock run` has them read on.
 
-Whether a file was appended to, or changed before that, its reader finds out (`sources.file_changes` in the
-worker). Neighbour: `local_run` asks before it says that the input is used up.
+Whether they have, their reader finds out (of a file `sources.file_changes` in the worker). Neighbour:
+`local_run` asks before it says that the input is used up.
 """
 
 from __future__ import annotations
@@ -9,38 +9,34 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from penstock.dataflow.file_position import file_position
-from penstock.dataflow.partitions import file_of, part_of
-from penstock.dataflow.plan import FilesSource, Plan
+from penstock.dataflow.partitions import part_of
+from penstock.dataflow.plan import Plan
+from penstock.dataflow.source import Source
 from penstock.store.port import ShardCounters
 
 
 class GrownFiles:
-    """Of the text sources of `plan`."""
+    """Of the sources of `plan`."""
 
     def __init__(self, plan: Plan, base_dir: Path) -> None:
         self._base_dir = base_dir
-        self._sources = [stage.operator for stage in plan.stages if isinstance(stage.head, FilesSource)]
+        self._sources = {
+            stage.operator: stage.head for stage in plan.stages if isinstance(stage.head, Source)
+        }
 
     def among(
         self,
         shards: Mapping[str, Sequence[str]],
         counters: Mapping[str, Sequence[ShardCounters | None]],
     ) -> list[str]:
-        """Those of `shards` (by stage) whose files are finished and have changed since. `counters` are
-        theirs, in their order. A file that is gone was read to its end."""
+        """Those of `shards` (by stage) that are finished and have grown since. `counters` are theirs, in
+        their order."""
         return [
             shard
-            for source in self._sources
-            for shard, known in zip(shards[source], counters[source], strict=True)
+            for operator, source in self._sources.items()
+            for shard, known in zip(shards[operator], counters[operator], strict=True)
             if known is not None
             and known.finished
             and known.position
-            and self._changed(shard, known.position)
+            and source.grew(part_of(shard), known.position, self._base_dir)
         ]
-
-    def _changed(self, shard: str, position: bytes) -> bool:
-        try:
-            return not file_position(position).is_of(file_of(part_of(shard), self._base_dir).stat())
-        except OSError:
-            return False

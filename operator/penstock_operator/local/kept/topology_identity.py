@@ -9,16 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from penstock.dataflow.plan import (
-    ConsoleSink,
-    Fanout,
-    FilesSource,
-    JsonlSink,
-    Plan,
-    Processor,
-    Stage,
-    ZipfSource,
-)
+from penstock.dataflow.plan import Fanout, Plan, Processor, Stage
 
 ABSENT = "nothing"
 
@@ -53,16 +44,8 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
             yield f"{name}.shards", str(head.shards)
             yield f"{name}.keyBy", ", ".join(head.input.names[column] for column in head.key_columns)
             yield f"{name}.input schema", head.input.ddl()
-        case FilesSource() as head:
-            yield f"{name}.source.files", f"{head.glob} ({head.format})"
-        case ZipfSource() as head:
-            yield (
-                f"{name}.source.zipf",
-                f"{head.keys} keys, exponent {head.exponent}, {head.record_bytes} bytes, "
-                f"{'endless' if head.records is None else f'{head.records} records'}, "
-                f"{head.partitions} partitions, {head.shuffles_per_minute} shuffles a minute, "
-                f"seed {head.seed}",
-            )
+        case source:
+            yield f"{name}.source.{source.kind}", source.identity_text()
 
 
 def _fanout(name: str, fanout: Fanout) -> Iterator[tuple[str, str]]:
@@ -71,11 +54,7 @@ def _fanout(name: str, fanout: Fanout) -> Iterator[tuple[str, str]]:
         yield f"{edge.operator}.inputs", name
     for sink in fanout.sinks:
         yield f"{sink.name}.inputs", name
-        match sink:
-            case JsonlSink(path=path):
-                yield f"{sink.name}.sink", f"files below {path}"
-            case ConsoleSink():
-                yield f"{sink.name}.sink", "console"
+        yield f"{sink.name}.sink", sink.identity_text()
     for step in fanout.steps:
         yield f"{step.name}.inputs", name
         yield from _fanout(step.name, step.out)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.dataflow.partitions import part_of
-from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, Plan, Processor, Stage
+from penstock.dataflow.plan import Fanout, Plan, Processor, Stage
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.sink_files import sink_file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +52,20 @@ def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
 def console_targets(plan: Plan) -> tuple[ConsoleTarget, ...]:
     """One for each (stage, console sink)."""
     return tuple(
-        ConsoleTarget(sink.name, stage.operator, fanout.schema)
+        ConsoleTarget(sink.name, stage.operator, schema)
         for stage in plan.stages
-        for fanout in _fanouts(stage.out)
-        for sink in fanout.sinks
-        if isinstance(sink, ConsoleSink)
+        for sink, schema in stage.out.all_sinks()
+        if sink.is_shown
     )
 
 
 def sink_files(plan: Plan, shards: Mapping[str, Sequence[str]], base_dir: Path) -> list[Path]:
-    """The files that the plan's file sinks write behind these shards (stage -> shard names)."""
+    """The files that the plan's sinks write behind these shards (stage -> shard names)."""
     return [
-        (base_dir / sink.path / sink_file_name(sink.name, stage.operator, part_of(shard))).absolute()
+        file
         for stage in plan.stages
-        for fanout in _fanouts(stage.out)
-        for sink in fanout.sinks
-        if isinstance(sink, JsonlSink)
-        for shard in shards[stage.operator]
+        for sink, _ in stage.out.all_sinks()
+        for file in sink.files(stage.operator, map(part_of, shards[stage.operator]), base_dir)
     ]
 
 
@@ -83,9 +79,3 @@ def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:
         yield from _fused(stage, step.out)
     for sink in fanout.sinks:
         yield OutlinedOperator(sink.name, "sink", stage.operator)
-
-
-def _fanouts(fanout: Fanout) -> Iterator[Fanout]:
-    yield fanout
-    for step in fanout.steps:
-        yield from _fanouts(step.out)

@@ -17,9 +17,10 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from penstock.connectors.zipf import ZipfSource
 from penstock.control.policy import Policy
 from penstock.control.sla_scope import Promise, keyed_edges
-from penstock.dataflow.plan import Plan, Processor, Stage, ZipfSource
+from penstock.dataflow.plan import Plan, Processor, Stage
 from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
 from penstock.simulation.queueing.model import (

@@ -9,20 +9,10 @@ import pytest
 from penstock.api.compile import compile_topology
 from penstock.api.faults import InvalidManifest
 from penstock.api.topology import Topology
-from penstock.dataflow.plan import (
-    ConsoleSink,
-    Fanout,
-    FilesSource,
-    JsonlSink,
-    KeyedEdge,
-    Plan,
-    Processor,
-    Stage,
-    Step,
-    Tasks,
-    WorkerRange,
-    ZipfSource,
-)
+from penstock.connectors.console import ConsoleSink
+from penstock.connectors.files import FilesSource, JsonlSink
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks, WorkerRange
 from penstock.dataflow.schema import Column, Schema
 
 TEXT = Schema((Column("value", "string"),))

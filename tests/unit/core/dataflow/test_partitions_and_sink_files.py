@@ -9,19 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from penstock.dataflow.partitions import discover, file_of, part_of, shard_name, shards_of
-from penstock.dataflow.plan import (
-    ConsoleSink,
-    Fanout,
-    FilesSource,
-    JsonlSink,
-    Plan,
-    Processor,
-    Stage,
-    Step,
-    Tasks,
-    ZipfSource,
-)
+from penstock.connectors.console import ConsoleSink
+from penstock.connectors.files import FilesSource, JsonlSink, discover, file_of
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.partitions import part_of, shard_name, shards_of
+from penstock.dataflow.plan import Fanout, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.sink_files import earlier_files, sink_file_name
 from penstock.errors import PermanentError

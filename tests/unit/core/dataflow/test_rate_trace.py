@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from penstock.api.compile import compile_topology
 from penstock.api.faults import InvalidManifest
 from penstock.api.load import parse_manifest
-from penstock.dataflow.plan import FilesSource, ZipfSource
+from penstock.connectors.files import FilesSource
+from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.rate_trace import LINES_MAX, InvalidRateTrace, parse_rate_trace, read_rate_trace
 from penstock_operator.cluster.decisions.identity import stage_identity
 from penstock_operator.local.kept.topology_identity import identity_of

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from penstock.dataflow.plan import Fanout, FilesSource, Stage, Tasks
+from penstock.connectors.files import FilesSource
+from penstock.dataflow.plan import Fanout, Stage, Tasks
 from penstock.dataflow.schema import Schema
 from penstock.store.port import Bounds, Owner
 from penstock_worker.main_process.resident_task import ResidentTask

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from penstock.connectors.console import ConsoleSink
 from penstock.dataflow.ddl import parse_schema
-from penstock.dataflow.plan import ConsoleSink
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.memory.store import MemoryStore

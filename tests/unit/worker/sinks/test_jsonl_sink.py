@@ -9,11 +9,12 @@ from threading import Barrier
 
 import pytest
 
+from penstock.connectors.files import JsonlSink
 from penstock.dataflow.ddl import parse_schema
-from penstock.dataflow.plan import JsonlSink
-from penstock.dataflow.sink_folder import OWNER_FILE, FolderOwner, FolderTaken, release_folder
+from penstock.dataflow.sink_folder import OWNER_FILE, FolderTaken, release_folder
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
+from penstock_worker.sinks import SinkPlace
 from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter, SinkDiskFull
 
 SHARD = "count/17"
@@ -31,7 +32,7 @@ WHOLE = b"".join(
 def writer_of(folder: Path, *, durable: bool = False, uid: str = "state-1") -> JsonlSinkWriter:
     schema = parse_schema("word string, total bigint")
     sink = JsonlSink("totals", "out/deep")
-    return JsonlSinkWriter(sink, schema, folder, FolderOwner(uid, "counting", "totals"), durable=durable)
+    return JsonlSinkWriter(sink, schema, SinkPlace(folder, uid, "counting", durable))
 
 
 def content(folder: Path) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.plan import FilesSource
+from penstock.connectors.files import FilesSource
 from penstock.errors import PermanentError
 from penstock_worker.sources import SourceBatch, open_reader
 from penstock_worker.sources.file_changes import COMPARED_BYTES, QUIET_US

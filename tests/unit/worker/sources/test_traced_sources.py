@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.plan import FilesSource, ZipfSource
+from penstock.connectors.files import FilesSource
+from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.rate_trace import parse_rate_trace
 from penstock.errors import PermanentError
 from penstock_worker.sources import SourceReader, open_reader

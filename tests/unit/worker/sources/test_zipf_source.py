@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.plan import ZipfSource
+from penstock.connectors.zipf import ZipfSource
 from penstock.errors import PermanentError
 from penstock_worker.sources import SourceBatch, open_reader
 from penstock_worker.sources.pace import Pace

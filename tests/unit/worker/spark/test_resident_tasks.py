@@ -10,7 +10,8 @@ from typing import Any, cast
 import pytest
 from pyspark import SparkContext
 
-from penstock.dataflow.plan import Fanout, Stage, Tasks, ZipfSource
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Fanout, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.port import Bounds, Owner
 from penstock_worker.main_process.resident_task import ResidentTask

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from penstock.dataflow.plan import Fanout, Stage, Tasks, ZipfSource
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Fanout, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.port import Bounds, Owner
 from penstock_worker.spark import standby

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
-from penstock.dataflow.plan import ZipfSource
+from penstock.connectors.zipf import ZipfSource
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds, Claimed, FetchedShard
 from penstock_worker.sources.zipf import ZipfReader

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from penstock.connectors.console import ConsoleSink
+from penstock.connectors.files import JsonlSink
 from penstock.dataflow.ddl import parse_schema
-from penstock.dataflow.plan import ConsoleSink, Fanout, JsonlSink, KeyedEdge, Step
+from penstock.dataflow.plan import Fanout, KeyedEdge, Step
 from penstock.dataflow.routing import Router
 from penstock.store.codec import decode_batch
 from penstock.store.fragments import Gathering

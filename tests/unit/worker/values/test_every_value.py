@@ -18,9 +18,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from penstock.connectors.files import JsonlSink
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.json_rows import JsonRows
-from penstock.dataflow.plan import Fanout, JsonlSink, KeyedEdge
+from penstock.dataflow.plan import Fanout, KeyedEdge
 from penstock.dataflow.routing import Router, routable
 from penstock.dataflow.schema import Schema
 from penstock.store.codec import decode_batch, encode_batch

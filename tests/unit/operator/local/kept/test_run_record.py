@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.dataflow.plan import FilesSource, Plan, Tasks
+from penstock.connectors.files import FilesSource
+from penstock.dataflow.plan import Plan, Tasks
 from penstock_operator.local.kept.run_record import (
     FORMAT,
     RunRecord,

@@ -1,0 +1,73 @@
+"""The kinds of sources and sinks that there are: the one place that lists them.
+
+A new kind is a module beside this, a line here, and its reader or writer in the worker's registry
+(`penstock_worker.sources`, `penstock_worker.sinks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+from pydantic import ConfigDict
+
+from penstock.api.document import Document, cel
+from penstock.connectors.console import ConsoleSinkSpec
+from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
+from penstock.connectors.sink import SinkFields
+from penstock.connectors.source import SourceFields
+from penstock.connectors.zipf import ZipfSourceSpec
+
+_Fields = TypeVar("_Fields")
+
+SOURCES: Mapping[str, type[SourceFields]] = {
+    fields.planned.kind: fields for fields in (FilesSourceSpec, ZipfSourceSpec)
+}
+SINKS: Mapping[str, type[SinkFields]] = {
+    fields.planned.kind: fields for fields in (FilesSinkSpec, ConsoleSinkSpec)
+}
+
+
+def _exactly_one(kinds: Iterable[str]) -> tuple[str, str]:
+    """The CEL rule, and what it says."""
+    names = list(kinds)
+    given = [f"has(self.{name})" for name in names]
+    rule = f"[{', '.join(given)}].filter(given, given).size() == 1" if len(given) > 2 else " != ".join(given)
+    return rule, f"exactly one of {' and '.join(names)}"
+
+
+class SourceSpec(Document):
+    """Where records come from: exactly one kind."""
+
+    model_config = ConfigDict(json_schema_extra=cel(_exactly_one(SOURCES)))
+
+    files: FilesSourceSpec | None = None
+    zipf: ZipfSourceSpec | None = None
+
+    @property
+    def given(self) -> SourceFields:
+        """Raises ValueError where there is none: the graph's check comes first."""
+        fields: list[SourceFields | None] = [getattr(self, kind) for kind in SOURCES]
+        return _given(fields)
+
+
+class SinkSpec(Document):
+    """Where rows leave the topology: exactly one kind."""
+
+    model_config = ConfigDict(json_schema_extra=cel(_exactly_one(SINKS)))
+
+    files: FilesSinkSpec | None = None
+    console: ConsoleSinkSpec | None = None
+
+    @property
+    def given(self) -> SinkFields:
+        """As of a source."""
+        fields: list[SinkFields | None] = [getattr(self, kind) for kind in SINKS]
+        return _given(fields)
+
+
+def _given(fields: Iterable[_Fields | None]) -> _Fields:
+    for given in fields:
+        if given is not None:
+            return given
+    raise ValueError("a source or a sink of no kind: check comes first")

@@ -1,0 +1,40 @@
+"""What a user writes of a sink, of whatever kind: the interface that graph and compile know.
+
+A kind is one module beside this: its fields (below `SinkFields`), and what a plan holds of it (below
+`penstock.dataflow.sink.Sink`). Neighbour: `registry` lists the kinds.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from penstock.api.document import Document
+from penstock.dataflow.sink import Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a sink writes, which no two sinks may share: `field` says it, `what` is its word ("folder")."""
+
+    field: str
+    what: str
+    name: str
+
+
+class SinkFields(Document):
+    """The fields of one kind."""
+
+    planned: ClassVar[type[Sink]]
+    """What `plan` makes."""
+
+    @classmethod
+    def place_of(cls, body: Mapping[str, Any]) -> Place | None:
+        """Of the plain document, whose fields may be wrong; None where sinks of this kind may share all."""
+        return None
+
+    @abstractmethod
+    def plan(self, name: str) -> Sink:
+        """What a plan holds of it, as the operator `name`. For fields without a fault."""

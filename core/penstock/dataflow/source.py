@@ -1,0 +1,68 @@
+"""What a plan holds of a source, of whatever kind: its partitions, its rate, and what its state depends on.
+
+Each kind has its own frozen dataclass below this in `penstock.connectors`, beside the fields that a user
+writes; the worker's `sources` has its reader. Whoever places, demands, resumes or paces knows this alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many rows all partitions of a source give together: `per_s` a second, or over time as the file
+    `trace` says. Neither: as fast as downstream takes them."""
+
+    per_s: float | None = None
+    trace: str | None = None
+
+
+class Source(ABC):
+    """A source's kind with its settings. `base_dir` is where relative paths begin.
+
+    Partitions are named by their part, which never changes; a partition is a shard. What is read of one is
+    known by its committed position: bytes that only its kind understands, and b"" at the beginning.
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str]
+    """Its name in a manifest."""
+    trace_may_end: ClassVar[bool] = True
+    """Whether a rate trace that ends may end the source; not where what is left would never be read."""
+    parts_are: ClassVar[str] = "partitions"
+    """What a user calls its partitions."""
+
+    @property
+    def rate(self) -> Rate:
+        return Rate()
+
+    @property
+    def fixed_parts(self) -> tuple[str, ...] | None:
+        """All parts, where they follow from the settings alone. None where they are found out there, and may
+        become more: then workers look for them and announce them."""
+        return None
+
+    @abstractmethod
+    def parts(self, base_dir: Path) -> tuple[str, ...]:
+        """All parts that are there now. Raises PermanentError when there is none, or one has no name."""
+
+    def grew(self, part: str, position: bytes, base_dir: Path) -> bool:
+        """Whether a partition that was read to its end at `position` may have more by now."""
+        return False
+
+    @abstractmethod
+    def identity(self) -> Mapping[str, object]:
+        """The settings that partitions and positions depend on and that never change, by name: JSON values.
+
+        They are kept with the state, so a setting that comes later is left out where it has its default.
+        """
+
+    def identity_text(self) -> str:
+        """The same in words; kept with the state too."""
+        return ", ".join(f"{name} {value}" for name, value in self.identity().items())

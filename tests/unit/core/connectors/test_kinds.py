@@ -1,0 +1,85 @@
+"""The kinds of sources and sinks: each is registered on both sides, and what is kept with state stays as it
+was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.connectors.console import ConsoleSink
+from penstock.connectors.files import FilesSource, JsonlSink
+from penstock.connectors.registry import SINKS, SOURCES, SinkSpec, SourceSpec
+from penstock.connectors.sink import SinkFields
+from penstock.connectors.source import SourceFields
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.schema import Column, Schema
+from penstock_worker.sinks import SinkPlace, open_writer
+from penstock_worker.sources import open_reader
+
+ROWS = Schema((Column("value", "string"),))
+ZIPF = ZipfSource(10, 0.5, 8, 2000, 5.0, None, 1.5, 3, 7, "rates.csv")
+
+A_SOURCE: dict[str, SourceFields] = {
+    "files": SOURCES["files"].model_validate({"glob": "*.txt"}),
+    "zipf": SOURCES["zipf"].model_validate({"keys": 3, "ratePerSecond": 5.0}),
+}
+A_SINK: dict[str, SinkFields] = {
+    "files": SINKS["files"].model_validate({"path": "out/"}),
+    "console": SINKS["console"].model_validate({}),
+}
+
+
+def test_a_manifest_has_a_field_for_each_registered_kind() -> None:
+    assert list(SourceSpec.model_fields) == list(SOURCES) == list(A_SOURCE)
+    assert list(SinkSpec.model_fields) == list(SINKS) == list(A_SINK)
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_each_kind_of_source_has_a_plan_partitions_and_a_reader(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x\n")
+    given = SourceSpec.model_validate({kind: A_SOURCE[kind]}).given
+    source = given.plan()
+    assert isinstance(source, given.planned)
+    assert source.kind == kind
+    assert source.parts(tmp_path)
+    assert source.fixed_parts in (None, source.parts(tmp_path))
+    open_reader("in", source, tmp_path).close()
+
+
+@pytest.mark.parametrize("kind", SINKS)
+def test_each_kind_of_sink_has_a_plan_and_a_writer(kind: str, tmp_path: Path) -> None:
+    given = SinkSpec.model_validate({kind: A_SINK[kind]}).given
+    sink = given.plan("out")
+    assert isinstance(sink, given.planned)
+    assert (sink.kind, sink.name) == (kind, "out")
+    open_writer(sink, ROWS, SinkPlace(tmp_path, "u", "t", durable=False)).close()
+
+
+def test_what_is_kept_of_a_source_with_its_state_is_what_earlier_versions_kept() -> None:
+    text = FilesSource("texts/*.txt", "text", 5.0, None)
+    assert text.identity() == {"glob": "texts/*.txt", "format": "text"}
+    assert text.identity_text() == "texts/*.txt (text)"
+    assert ZIPF.identity() == {
+        "keys": 10,
+        "exponent": 0.5,
+        "record_bytes": 8,
+        "records": None,
+        "shuffles_per_minute": 1.5,
+        "partitions": 3,
+        "seed": 7,
+    }
+    assert ZIPF.identity_text() == (
+        "10 keys, exponent 0.5, 8 bytes, endless, 3 partitions, 1.5 shuffles a minute, seed 7"
+    )
+
+
+def test_what_is_kept_of_a_sink_with_its_state_is_what_earlier_versions_kept() -> None:
+    assert JsonlSink("totals", "out/").identity_text() == "files below out/"
+    assert ConsoleSink("shown").identity_text() == "console"
+
+
+def test_a_kind_that_writes_no_files_has_no_folder_and_no_files(tmp_path: Path) -> None:
+    sink = ConsoleSink("shown")
+    assert sink.folder(tmp_path) is None
+    assert sink.files("count", ["0"], tmp_path) == sink.earlier_files("count", tmp_path) == []
