@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.api.document import memory_bytes
+from penstock.schedule.hosts_and_wishes import Wish
 from penstock.schedule.record import OperatorSchedule
-from penstock.schedule.replan import Wish
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
     ApplyDisruptionBudget,
