@@ -20,6 +20,7 @@ from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.control.streamswitch.treat import single_tasks
+from penstock.dataflow.identity import identity_of
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import FilesSource, Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
@@ -40,7 +41,6 @@ from penstock_operator.local.kept.run_record import (
     decide_start,
 )
 from penstock_operator.local.kept.sink_folders import SinkFolders
-from penstock_operator.local.kept.topology_identity import identity_of
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.processes.fleet import LocalFleet, worker_command
 from penstock_operator.local.processes.marked_processes import MARK
