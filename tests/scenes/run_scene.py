@@ -11,10 +11,10 @@ from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.metrics.rows import WorkerRow
-from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import FleetWorker, WorkerState
 from penstock_operator.local.run_decisions import begin, decide
+from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (
     Action,
     Backlog,
@@ -78,11 +78,10 @@ class RunScene:
         names = [f"w{number}" for number in range(workers)]
         cares = {name: WorkerCare(name, worker_uid(TOKEN, name, 0)) for name in names}
         plan = replace(word_count_plan(), remote_tasks=remote_tasks)
-        schedules = initial_schedules(
+        schedules = first_schedules(
             plan,
             shards_of_word_count(),
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
-            {"local": "local"},
         )
         self.state = RunState(plan, TOKEN, "local", cares, schedules, time_limit_s)
         self.rows: dict[str, WorkerRow] | None = {}

@@ -14,13 +14,13 @@ from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.treat import single_tasks
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import WorkerRange
-from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore
 from penstock_operator.local.kept.decision_log import DecisionLog
 from penstock_operator.local.local_run import LocalRun
+from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.sla.loop import SlaLoop
@@ -92,11 +92,10 @@ class Scene:
         cares = {
             name: WorkerCare(name, worker_uid("run", name, 0)) for name in (f"w{n}" for n in range(workers))
         }
-        schedules = initial_schedules(
+        schedules = first_schedules(
             plan,
             shards,
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
-            {"local": "local"},
         )
         schedules["count"] = replace(single_tasks(schedules["count"], set()), version=1)
         promise = Promise(

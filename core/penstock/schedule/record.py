@@ -1,6 +1,6 @@
 """One operator's schedule as a value: which executors exist, where, and which shards each runs.
 
-`placement` makes and changes these, `diff` compares what a worker runs with its part of one;
+`planner` makes and changes these, `diff` compares what a worker runs with its part of one;
 `penstock.store.publishing` turns one into the store's call. A schedule is checked where it is made: whoever
 holds one may rely on every shard having an executor and every executor a worker.
 """

@@ -5,7 +5,7 @@ no clock. Workers that die are started again and their shards go to the living a
 its input is used up, its time is over, it is told to, user code failed, or a worker cannot be started.
 Warm workers stand beside those that work; where the cores of all are given out, one of them joins and is
 refilled behind, or another one is started. A worker that has lost its last executor leaves, or stays as a
-warm one. Neighbours: `local_run` sees and carries out, `penstock.schedule.placement` says where shards go.
+warm one. Neighbours: `local_run` sees and carries out, `run_placement` asks the planner where shards go.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from penstock.metrics.rows import WorkerRow
-from penstock.schedule.placement import (
-    announce_executors,
-    forget_worker,
-    reassign_worker_lost,
-    renew_worker,
-    spread_to_returned_worker,
-    without_announced,
-)
-from penstock.schedule.record import OperatorSchedule, WorkerPlace
+from penstock.schedule.announcing import announce
+from penstock.schedule.hosts_and_wishes import ONE_MACHINE
+from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.versions import forget_worker, name_worker
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
+from penstock_operator.local.run_placement import (
+    place_of,
+    session_tasks,
+    spare_tasks,
+    with_returned,
+    without_lost,
+)
 from penstock_operator.local.run_publishing import publish_changed, publish_first
 from penstock_operator.local.run_state import (
     Action,
@@ -310,7 +312,7 @@ class _Turn:
         self._keep(dead)
         held = self._shards_on(care.name)
         lost = self._lost()
-        self._publish(reassign_worker_lost(self.state.schedules, lost, self._spare_tasks(lost)))
+        self._publish(without_lost(self.state, lost))
         moved = held - self._shards_on(care.name)
         text = f"worker {care.name} {ending}"
         if moved:
@@ -336,7 +338,7 @@ class _Turn:
                 restarts=care.restarts + 1,
             )
             self._keep(new)
-            self._publish(renew_worker(self.state.schedules, self._place(new)))
+            self._publish(name_worker(self.state.schedules, place_of(self.state, new)))
             self.actions.append(StartWorker(new.name, new.uid, new.attempt))
 
     def notice_ready(self) -> None:
@@ -350,8 +352,11 @@ class _Turn:
             if care.is_warm or not care.restarts:
                 self.actions.append(Say(f"worker {care.name} is {'warm' if care.is_warm else 'ready'}"))
                 continue
-            planned = self._with_returned(care, self.state.schedules)
-            announced = announce_executors(self.state.schedules, planned, care.name)
+            planned = with_returned(self.state, care, self._lost())
+            announced = {
+                name: announce(old, planned[name], runtime=ONE_MACHINE)
+                for name, old in self.state.schedules.items()
+            }
             warm_s = WARM_S if announced != self.state.schedules else 0.0
             self._keep(replace(care, warm_until_s=self.now_s + warm_s))
             self._publish(announced)
@@ -374,21 +379,10 @@ class _Turn:
                 continue
             self._keep(replace(care, warm_until_s=None))
             before = self._shards_on(care.name)
-            bare = without_announced(self.state.schedules, care.name)
-            self._publish(self._with_returned(care, bare))
+            self._publish(with_returned(self.state, care, self._lost()))
             taken = self._shards_on(care.name) - before
             told = f" and takes {taken} shards" if taken else ""
             self.actions.append(Say(f"worker {care.name} is ready again{told}"))
-
-    def _with_returned(
-        self, care: WorkerCare, schedules: Mapping[str, OperatorSchedule]
-    ) -> dict[str, OperatorSchedule]:
-        """`schedules` with this worker's share in them."""
-        wanted = {
-            stage.operator: min(stage.tasks.initial, len(schedules[stage.operator].shards))
-            for stage in self.state.plan.stages
-        }
-        return spread_to_returned_worker(schedules, self._place(care), wanted, self._lost())
 
     def adopt(self, schedules: Sequence[OperatorSchedule]) -> None:
         if held_back(self.state):
@@ -399,11 +393,11 @@ class _Turn:
 
     def room(self) -> dict[str, int]:
         """Tasks that each worker may still be given."""
-        room = self._spare_tasks(self._lost())
+        room = spare_tasks(self.state, self._lost())
         if not _may_grow(self.state):
             warm = warm_workers(self.state)
             return {name: tasks for name, tasks in room.items() if name not in warm}
-        most, each = self._session_tasks, self.state.plan.workers.tasks_each
+        most, each = session_tasks(self.state.plan), self.state.plan.workers.tasks_each
         return {name: max(0, tasks - max(0, most - each)) for name, tasks in room.items()}
 
     # --- workers that come and go -----------------------------------------------------------------
@@ -461,7 +455,7 @@ class _Turn:
         attempt = self.state.attempts.get(name, -1) + 1
         care = WorkerCare(name, worker_uid(self.state.token, name, attempt), attempt, is_warm=True)
         self._keep(care)
-        self._publish(renew_worker(self.state.schedules, self._place(care)))
+        self._publish(name_worker(self.state.schedules, place_of(self.state, care)))
         self.actions.append(StartWorker(care.name, care.uid, care.attempt))
 
     def _dismiss(self, care: WorkerCare) -> None:
@@ -512,21 +506,3 @@ class _Turn:
             for executor in schedule.executors
             if executor.worker == worker
         )
-
-    @property
-    def _session_tasks(self) -> int:
-        """A worker's session has room for every operator's `tasks.max`."""
-        return sum(stage.tasks.max for stage in self.state.plan.stages)
-
-    def _spare_tasks(self, lost: set[str]) -> dict[str, int]:
-        """Living worker -> tasks that its session has still room for."""
-        room = self._session_tasks
-        scheduled = dict.fromkeys(self.state.workers.keys() - lost, 0)
-        for schedule in self.state.schedules.values():
-            for executor in schedule.executors:
-                if executor.worker in scheduled:
-                    scheduled[executor.worker] += executor.tasks
-        return {name: max(0, room - tasks) for name, tasks in scheduled.items()}
-
-    def _place(self, care: WorkerCare) -> WorkerPlace:
-        return WorkerPlace(care.name, self.state.node, self.state.node, care.uid)

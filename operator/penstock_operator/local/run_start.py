@@ -20,11 +20,11 @@ from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.control.streamswitch.treat import single_tasks
+from penstock.dataflow.identity import identity_of
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
 from penstock.dataflow.source import Source
-from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
@@ -42,12 +42,12 @@ from penstock_operator.local.kept.run_record import (
     decide_start,
 )
 from penstock_operator.local.kept.sink_folders import SinkFolders
-from penstock_operator.local.kept.topology_identity import identity_of
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.processes.fleet import LocalFleet, worker_command
 from penstock_operator.local.processes.marked_processes import MARK
 from penstock_operator.local.processes.sentinel import Sentinel
 from penstock_operator.local.processes.spark_worker_care import BESIDE
+from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (
     Result,
     RunState,
@@ -68,7 +68,7 @@ from penstock_operator.sla.policies import has_single_tasks, policy_of
 from penstock_operator.sla.status import SlaSummary
 
 NODE = "local"
-STORE_ID = "local"
+STORE_ID = NODE
 _CALLS_PER_PIPELINE = 256
 _ANSWER_S = 1.5
 """What the run itself asks the store is answered within this time, or asked again later."""
@@ -341,11 +341,10 @@ def _first_state(
     names = [f"w{number}" for number in range(request.workers)]
     workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
     seen = store.pipeline([TasksOf("", stage.operator) for stage in plan.stages])
-    schedules = initial_schedules(
+    schedules = first_schedules(
         plan,
         shards,
         [WorkerPlace(care.name, NODE, NODE, care.uid) for care in workers.values()],
-        {NODE: STORE_ID},
         version=1 + max(answer.version for answer in seen),
     )
     for promise in request.promises:

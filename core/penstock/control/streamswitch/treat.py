@@ -25,7 +25,7 @@ from penstock.control.decision import (
     RemoveExecutor,
 )
 from penstock.control.wording import counted
-from penstock.schedule.placement import free_name
+from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 
 STEP_US_MAX = 10_000_000

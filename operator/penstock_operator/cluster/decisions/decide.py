@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.api.document import memory_bytes
+from penstock.schedule.hosts_and_wishes import Wish
 from penstock.schedule.record import OperatorSchedule
-from penstock.schedule.replan import Wish
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
     ApplyDisruptionBudget,
@@ -288,12 +288,15 @@ def _written(turn: Turn, schedule: OperatorSchedule, resource_version: str | Non
 
 
 def _keep_schedule_objects(turn: Turn) -> None:
-    """What else than the schedule itself stands in its object: owner and quota."""
+    """What else than the schedule itself stands in its object: owner, quota, and what an operator of another
+    version made of the identity."""
     writing = {action.name for action in turn.actions if isinstance(action, WriteSchedule)}
     owner = turn.observed.topology.uid if turn.topology.spec.deletion_policy == "Delete" else ""
     quota = memory_bytes(turn.topology.spec.store_memory)
     for seen in turn.observed.schedules:
+        identity = stage_identity(turn.plan.stage(seen.schedule.operator))
         is_right = seen.owner_uid == owner and seen.store_memory_bytes in (None, quota)
+        is_right = is_right and seen.identity in ("", identity)
         if is_right or seen.name in writing:
             continue
         old = seen.schedule

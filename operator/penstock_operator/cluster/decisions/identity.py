@@ -1,17 +1,17 @@
 """What a topology's state goes by: which uid, and whether a retained one fits.
 
 With deletionPolicy Retain the Schedules outlive their Topology, and the next one of its name goes on with
-their uid, if its operators are the same in everything that state, inboxes and positions depend on. Pure.
+their uid, if its operators are the same in everything that state, inboxes and positions depend on
+(`penstock.dataflow.identity`). Pure.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
-from penstock.dataflow.plan import Plan, Processor, Stage
+from penstock.dataflow.identity import stage_digest
+from penstock.dataflow.plan import Plan, Stage
 from penstock_operator.cluster.kubernetes_api.names import short_hash
 from penstock_operator.cluster.observing.observed import ObservedSchedule, ObservedTopology
 
@@ -27,14 +27,8 @@ class StateIdentity:
 
 
 def stage_identity(stage: Stage) -> str:
-    """Differs when state of the one operator cannot be taken for state of the other."""
-    head: dict[str, Any]
-    match stage.head:
-        case Processor(input=schema, key_columns=keys, shards=count):
-            head = {"kind": "processor", "input": asdict(schema), "keys": keys, "shards": count}
-        case source:
-            head = {"kind": source.kind, **source.identity()}
-    return short_hash(json.dumps(head, sort_keys=True, default=str))
+    """What a Schedule says of its operator: another one where state cannot be gone on with."""
+    return short_hash(stage_digest(stage))
 
 
 def state_identity(
@@ -66,7 +60,7 @@ def _differences(plan: Plan, schedules: Sequence[ObservedSchedule]) -> list[str]
     stages = {stage.operator: stage for stage in plan.stages}
     problems = [f"operator {name} is missing now" for name in sorted(kept.keys() - stages.keys())]
     problems += [
-        f"operator {name} has other keys, shards, columns or partitions"
+        f"operator {name} has other keys, shards, columns, partitions or sinks"
         for name in sorted(kept.keys() & stages.keys())
         if kept[name].identity not in ("", stage_identity(stages[name]))
     ]

@@ -17,8 +17,9 @@ from penstock.api.topology import WORKERS_MAX, Topology
 from penstock.control.remote_tasks import Room, place_remote, with_remote
 from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.dataflow.plan import Plan
+from penstock.schedule.births import mark_born
+from penstock.schedule.homes import placed_beside
 from penstock.schedule.record import OperatorSchedule, StorePlace
-from penstock.schedule.replan import mark_born, placed_beside
 from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import WriteSchedule

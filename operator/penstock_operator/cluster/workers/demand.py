@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from penstock.control.target import TaskLimits
 from penstock.dataflow.partitions import shard_name
 from penstock.dataflow.plan import Plan, Processor, Stage
+from penstock.schedule.hosts_and_wishes import Manner, Wish
 from penstock.schedule.record import OperatorSchedule
-from penstock.schedule.replan import Wish
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.observing.observed import Observed
 from penstock_operator.cluster.workers.workers import SinceWhen
@@ -96,7 +96,7 @@ def wishes(
             tasks=_tasks(observed, stage, schedule, since),
             is_held=are_sources_held and is_source(stage),
             is_source=is_source(stage),
-            is_kept=stage.operator in observed.sla.limits,
+            manner=Manner.RELOCATE if stage.operator in observed.sla.limits else Manner.SPREAD,
             is_treated=stage.operator in observed.sla.treated,
         )
     return wanted

@@ -3,7 +3,7 @@
 New executors are announced without shards first, and take theirs once their tasks are up (not when a worker
 died: then shards go at once). A Schedule is settled when every store that it names and that is there has
 applied it and has nothing on the move; until all are, no new placement decision is made, except for
-the dead, and except after a deadline. Pure. Neighbours: `penstock.schedule.replan` does the arithmetic.
+the dead, and except after a deadline. Pure. Neighbours: `penstock.schedule.planner` says what runs where.
 """
 
 from __future__ import annotations
@@ -11,17 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.schedule.announcing import announce, announced_executors
+from penstock.schedule.births import is_born, mark_born
+from penstock.schedule.hosts_and_wishes import Host, Wish
+from penstock.schedule.planner import plan
 from penstock.schedule.record import OperatorSchedule, StorePlace
-from penstock.schedule.replan import (
-    Host,
-    Wish,
-    announce,
-    announced_executors,
-    forget_stores,
-    is_born,
-    mark_born,
-    replan,
-)
+from penstock.schedule.versions import forget_stores
 from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
 from penstock_operator.cluster.workers.groups import Hosts
 from penstock_operator.cluster.workers.workers import SinceWhen, Worker, worker_place
@@ -126,7 +121,7 @@ class ScheduleWriter:
         places += [self._host(worker, is_pinned=True) for worker in hosts.pinned]
         if not any(not place.is_pinned for place in places):
             able = [wish for wish in able if wish.operator in old]
-        planned = replan(old, able, places, term=self._observed.term, unborn=unborn)
+        planned = plan(old, able, places, term=self._observed.term, unborn=unborn)
         is_urgent = any(worker.executors for worker in hosts.leaving if not self._is_up(worker))
         changes = []
         for wish in able:

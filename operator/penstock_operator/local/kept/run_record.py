@@ -1,6 +1,6 @@
 """The state directory of `penstock run`: what a run leaves for the next one, and who may use it.
 
-    run.json        which topology the store holds, and what of it must not change (`topology_identity`)
+    run.json        which topology the store holds, and what of it must not change (`identity`)
     topology.yaml   the manifest of the last run, with its overrides
     lock            held while a run goes on, and by its sentinel until nothing of it is left
     store/          the private store
@@ -23,10 +23,10 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.dataflow.identity import differences
 from penstock.dataflow.sink_folder import sync_folder
 from penstock.errors import PermanentError
 from penstock_operator.local.kept.decision_log import FILE as DECISIONS
-from penstock_operator.local.kept.topology_identity import differences
 
 FORMAT = 1
 _LOCK_WAIT_S = 10.0

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from backends.fleet_harness import launch_of
-from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
@@ -17,6 +16,7 @@ from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
 from penstock_operator.fleet import WorkerNotStartedError
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.local_run import LocalRun
+from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 from processes.stand_in_run import PARTITIONS, expected_names, orders_plan
@@ -62,11 +62,10 @@ class Scene:
         self.keeper = Keeper()
         names = ("w0", "w1")
         cares = {name: WorkerCare(name, worker_uid(f"run{run}", name, 0)) for name in names}
-        schedules = initial_schedules(
+        schedules = first_schedules(
             self.plan,
             self.shards,
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
-            {"local": "local"},
             version=run * 100,
         )
         self.run = LocalRun(

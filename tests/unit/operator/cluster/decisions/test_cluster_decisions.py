@@ -448,6 +448,24 @@ def test_retained_state_of_other_keys_is_refused_in_words() -> None:
     assert "operator count has other keys, shards" in world.message("Ready")
 
 
+def test_retained_state_whose_rows_go_elsewhere_is_refused() -> None:
+    world = started(spec__deletionPolicy="Retain")
+    world.pods.clear()
+    world.document = manifest(metadata__uid="uid-second", spec__operators__3__sink={"console": {}})
+    world.memory = Memory()
+    assert world.step().actions == ()
+    assert "operator count has other keys, shards, columns, partitions or sinks" in world.message("Ready")
+
+
+def test_the_identity_in_a_schedule_is_kept_as_this_operator_makes_it() -> None:
+    world = started(spec__deletionPolicy="Retain")
+    known = {name: seen.identity for name, seen in world.schedules.items()}
+    name = next(iter(known))
+    world.schedules[name] = replace(world.schedules[name], identity="of-another-version")
+    world.run(5)
+    assert {name: seen.identity for name, seen in world.schedules.items()} == known
+
+
 def test_a_topology_waits_until_its_namesakes_schedules_are_collected() -> None:
     world = started()
     world.pods.clear()

@@ -1,7 +1,9 @@
-"""Placement: every shard on one living executor, evenly, with the fewest moves, and versions that grow."""
+"""Plans of a machine whose executors stay: every shard on one living executor, evenly, with the fewest moves,
+and versions that grow."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 
@@ -9,48 +11,63 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.dataflow.plan import Fanout, Plan, Processor, Stage, Tasks
-from penstock.dataflow.schema import Column, Schema
-from penstock.schedule.placement import (
-    announce_executors,
-    initial_schedules,
-    reassign_worker_lost,
-    renew_worker,
-    spread_to_returned_worker,
-    without_announced,
-)
-from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
+from penstock.schedule.announcing import announce
+from penstock.schedule.hosts_and_wishes import ONE_MACHINE, Host, Manner, Wish
+from penstock.schedule.planner import plan
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
+from penstock.schedule.versions import forget_worker, name_worker
 
-SCHEMA = Schema((Column("k", "string"),))
 Schedules = dict[str, OperatorSchedule]
-
-
-def plan_of(*initial: int) -> Plan:
-    return Plan(
-        topology="t",
-        module="m",
-        durability="Process",
-        workers_initial=1,
-        memory_bytes=1 << 30,
-        stages=tuple(
-            Stage(
-                f"op{i}",
-                Processor("m:P", SCHEMA, (0,), 64),
-                Tasks(1, 64, tasks),
-                Fanout(SCHEMA, (), (), ()),
-            )
-            for i, tasks in enumerate(initial)
-        ),
-    )
+ANY_ROOM = 1000
 
 
 def workers_of(count: int) -> list[WorkerPlace]:
     return [WorkerPlace(f"w-{i}", "n", "localhost", f"uid-{i}") for i in range(count)]
 
 
+def hosts_of(workers: Sequence[WorkerPlace], store: Mapping[str, str] | None = None) -> list[Host]:
+    store = store or {"n": "store"}
+    return [Host(place, StorePlace(store[place.node], place.node, ""), ANY_ROOM) for place in workers]
+
+
 def placed(initial: tuple[int, ...], shards: tuple[int, ...], workers: int) -> Schedules:
-    names = {f"op{i}": [f"op{i}/{part}" for part in range(count)] for i, count in enumerate(shards)}
-    return initial_schedules(plan_of(*initial), names, workers_of(workers), {"n": "store"})
+    wishes = [
+        Wish(f"op{i}", tuple(f"op{i}/{part}" for part in range(count)), tasks)
+        for i, (tasks, count) in enumerate(zip(initial, shards, strict=True))
+    ]
+    return plan({}, wishes, hosts_of(workers_of(workers)), runtime=ONE_MACHINE)
+
+
+def planned(old: Schedules, hosts: Sequence[Host], wanted: Mapping[str, int]) -> Schedules:
+    """`wanted` is operator -> tasks that a worker that is back brings it up to."""
+    wishes = [
+        Wish(operator, tuple(schedule.shards), wanted.get(operator, 0), manner=Manner.TAKE_OVER)
+        for operator, schedule in old.items()
+    ]
+    return plan(old, wishes, hosts, runtime=ONE_MACHINE)
+
+
+def without_lost(old: Schedules, lost: Collection[str], spare: Mapping[str, int]) -> Schedules:
+    """`spare` is worker -> tasks that it can run beyond those scheduled."""
+    hosts = []
+    for host in hosts_of(next(iter(old.values())).workers):
+        name = host.place.name
+        used = sum(e.tasks for schedule in old.values() for e in schedule.executors if e.worker == name)
+        hosts.append(replace(host, task_room=used + spare.get(name, 0)))
+    return planned(old, [host for host in hosts if host.place.name not in lost], {})
+
+
+def with_returned(
+    old: Schedules, worker: WorkerPlace, wanted: Mapping[str, int], lost: Collection[str] = ()
+) -> Schedules:
+    known = next(iter(old.values())).workers
+    living = [place for place in known if place.name not in lost and place.name != worker.name]
+    (back,) = hosts_of([worker])
+    return planned(old, [*hosts_of(living), replace(back, takes_share=True)], wanted)
+
+
+def announced_of(old: Schedules, new: Schedules) -> Schedules:
+    return {name: announce(old[name], new[name], runtime=ONE_MACHINE) for name in old}
 
 
 def counts(schedule: OperatorSchedule) -> dict[str, int]:
@@ -117,9 +134,9 @@ def test_every_schedule_names_every_worker() -> None:
 
 def test_a_shards_home_is_its_executors_node() -> None:
     workers = [WorkerPlace("w-0", "a", "h", "u0"), WorkerPlace("w-1", "b", "h", "u1")]
-    schedule = initial_schedules(
-        plan_of(2), {"op0": ["op0/0", "op0/1"]}, workers, {"a": "store-a", "b": "store-b"}, version=7, term=3
-    )["op0"]
+    hosts = hosts_of(workers, {"a": "store-a", "b": "store-b"})
+    wish = Wish("op0", ("op0/0", "op0/1"), 2)
+    schedule = plan({}, [wish], hosts, runtime=ONE_MACHINE, first_version=7, term=3)["op0"]
     assert schedule.shards == {
         "op0/0": ShardPlace("op0-w-0", "store-a"),
         "op0/1": ShardPlace("op0-w-1", "store-b"),
@@ -127,16 +144,9 @@ def test_a_shards_home_is_its_executors_node() -> None:
     assert (schedule.version, schedule.term) == (7, 3)
 
 
-def test_no_worker_and_two_executors_of_one_name_are_refused() -> None:
+def test_a_first_schedule_without_a_worker_is_refused() -> None:
     with pytest.raises(ValueError, match="no worker"):
         placed((1,), (1,), 0)
-    plan = plan_of(2, 2)
-    plan = replace(
-        plan, stages=(replace(plan.stages[0], operator="a"), replace(plan.stages[1], operator="a-b"))
-    )
-    workers = [WorkerPlace("b-c", "n", "h", "u0"), WorkerPlace("c", "n", "h", "u1")]
-    with pytest.raises(ValueError, match="one name"):
-        initial_schedules(plan, {"a": ["a/0", "a/1"], "a-b": ["a-b/0", "a-b/1"]}, workers, {"n": "s"})
 
 
 # --- a worker is lost -------------------------------------------------------------------------------
@@ -150,7 +160,7 @@ def test_lost_workers_shards_go_to_living_executors_and_nothing_else_moves(
     names = [f"w-{i}" for i in range(workers)]
     lost = data.draw(st.sets(st.sampled_from(names), min_size=1, max_size=workers - 1))
     spare = {name: data.draw(st.integers(0, 4)) for name in names}
-    new = reassign_worker_lost(old, lost, spare)
+    new = without_lost(old, lost, spare)
     assert_versions(old, new)
     gained = dict.fromkeys(names, 0)
     for operator, schedule in new.items():
@@ -181,7 +191,7 @@ def test_lost_workers_shards_go_to_living_executors_and_nothing_else_moves(
 
 def test_lost_tasks_go_along_as_far_as_there_are_spare_ones() -> None:
     old = placed((4,), (8,), 2)
-    new = reassign_worker_lost(old, {"w-1"}, {"w-0": 1, "w-1": 9})["op0"]
+    new = without_lost(old, {"w-1"}, {"w-0": 1, "w-1": 9})["op0"]
     assert new.executors == (ExecutorPlace("op0-w-0", "w-0", 3),)
     assert len(new.shards_of("op0-w-0")) == 8
 
@@ -189,21 +199,21 @@ def test_lost_tasks_go_along_as_far_as_there_are_spare_ones() -> None:
 def test_an_operator_that_lives_nowhere_is_taken_on_by_workers_with_spare_tasks() -> None:
     old = placed((2, 1), (8, 1), 3)
     assert {e.worker for e in old["op0"].executors} == {"w-0", "w-1"}
-    new = reassign_worker_lost(old, {"w-0", "w-1"}, {"w-2": 5})["op0"]
+    new = without_lost(old, {"w-0", "w-1"}, {"w-2": 5})["op0"]
     assert new.executors == (ExecutorPlace("op0-w-2", "w-2", 2),)
 
 
 def test_spare_tasks_are_given_out_once() -> None:
     old = placed((1, 1, 1), (1, 1, 2), 2)
-    new = reassign_worker_lost(old, {"w-0"}, {"w-1": 1})
+    new = without_lost(old, {"w-0"}, {"w-1": 1})
     assert new["op0"].executors == (ExecutorPlace("op0-w-1", "w-1", 1),)
     assert new["op2"] is old["op2"]
 
 
 def test_shards_that_nobody_can_take_stay_and_wait() -> None:
     old = placed((2,), (8,), 2)
-    assert reassign_worker_lost(old, {"w-0", "w-1"}, {}) == old
-    assert reassign_worker_lost(old, {"w-0", "w-1"}, {"w-0": 5})["op0"] is old["op0"]
+    assert without_lost(old, {"w-0", "w-1"}, {}) == old
+    assert without_lost(old, {"w-0", "w-1"}, {"w-0": 5})["op0"] is old["op0"]
 
 
 # --- a worker is back -------------------------------------------------------------------------------
@@ -216,9 +226,9 @@ def test_a_returned_worker_gets_its_share_with_the_fewest_moves(
     start = placed(tuple(t for t, _ in operators), tuple(s for _, s in operators), workers)
     back = data.draw(st.sampled_from(workers_of(workers)))
     spare = {f"w-{i}": data.draw(st.integers(0, 9)) for i in range(workers)}
-    old = reassign_worker_lost(start, {back.name}, spare)
+    old = without_lost(start, {back.name}, spare)
     wanted = {operator: schedule.tasks for operator, schedule in start.items()}
-    new = spread_to_returned_worker(old, replace(back, uid="new"), wanted)
+    new = with_returned(old, replace(back, uid="new"), wanted)
     assert_versions(old, new)
     for operator, schedule in new.items():
         before = old[operator]
@@ -251,9 +261,9 @@ def fewest_moves(before: OperatorSchedule, after: OperatorSchedule) -> int:
 
 def test_lost_and_returned_is_as_it_was() -> None:
     start = placed((4, 2), (64, 8), 2)
-    lost = reassign_worker_lost(start, {"w-1"}, {"w-0": 9})
+    lost = without_lost(start, {"w-1"}, {"w-0": 9})
     assert [s.tasks for s in lost.values()] == [4, 2]
-    back = spread_to_returned_worker(lost, workers_of(2)[1], {})
+    back = with_returned(lost, workers_of(2)[1], {})
     assert {o: counts(s) for o, s in back.items()} == {o: counts(s) for o, s in start.items()}
     assert {o: s.tasks for o, s in back.items()} == {"op0": 4, "op1": 2}
     assert {s.version for s in back.values()} == {3}
@@ -261,29 +271,40 @@ def test_lost_and_returned_is_as_it_was() -> None:
 
 def test_executors_are_announced_without_a_shard_and_taken_back_without_a_trace() -> None:
     start = placed((4, 2), (64, 8), 2)
-    lost = reassign_worker_lost(start, {"w-1"}, {"w-0": 9})
-    planned = spread_to_returned_worker(lost, workers_of(2)[1], {})
-    announced = announce_executors(lost, planned, "w-1")
+    lost = without_lost(start, {"w-1"}, {"w-0": 9})
+    back = workers_of(2)[1]
+    intended = with_returned(lost, back, {})
+    announced = announced_of(lost, intended)
     for operator, schedule in announced.items():
         assert schedule.shards == lost[operator].shards
         assert {e.worker for e in schedule.executors} == {"w-0", "w-1"}
         assert schedule.version == lost[operator].version + 1
-    bare = without_announced(announced, "w-1")
-    assert {o: counts(s) for o, s in bare.items()} == {o: counts(s) for o, s in lost.items()}
-    assert without_announced(planned, "w-1") == planned, "an executor with shards stays"
+    again = with_returned(announced, back, {})
+    assert again == {o: replace(s, version=s.version + 1) for o, s in intended.items()}, "planned anew"
+    given_up = without_lost(announced, {"w-1"}, {})
+    assert {o: counts(s) for o, s in given_up.items()} == {o: counts(s) for o, s in lost.items()}
+    assert with_returned(intended, back, {}) == intended, "an executor with shards stays"
+
+
+def test_a_worker_that_left_is_named_no_more() -> None:
+    old = placed((1,), (4,), 2)
+    new = forget_worker(old, "w-1")["op0"]
+    assert [worker.name for worker in new.workers] == ["w-0"]
+    assert (new.version, new.executors, new.shards) == (2, old["op0"].executors, old["op0"].shards)
+    assert forget_worker({"op0": new}, "w-1")["op0"] is new
 
 
 def test_a_worker_back_before_anything_was_taken_keeps_its_shards() -> None:
     old = placed((2,), (8,), 2)
-    new = spread_to_returned_worker(old, WorkerPlace("w-1", "n", "localhost", "again"), {"op0": 2})
+    new = with_returned(old, WorkerPlace("w-1", "n", "localhost", "again"), {"op0": 2})
     assert new["op0"].shards == old["op0"].shards
     assert new["op0"].version == 2
-    assert new == renew_worker(old, WorkerPlace("w-1", "n", "localhost", "again"))
+    assert new == name_worker(old, WorkerPlace("w-1", "n", "localhost", "again"))
 
 
 def test_a_returned_worker_takes_over_what_waits_on_those_still_dead() -> None:
     old = placed((2, 1), (8, 3), 2)
-    new = spread_to_returned_worker(old, workers_of(2)[0], {}, lost={"w-1"})
+    new = with_returned(old, workers_of(2)[0], {}, lost={"w-1"})
     assert counts(new["op0"]) == {"op0-w-0": 8}
     assert new["op0"].tasks == 2
     assert counts(new["op1"]) == {"op1-w-0": 3}
@@ -291,10 +312,10 @@ def test_a_returned_worker_takes_over_what_waits_on_those_still_dead() -> None:
 
 def test_a_worker_that_would_have_no_task_or_no_shard_gets_no_executor() -> None:
     old = placed((1, 2), (8, 2), 2)
-    new = spread_to_returned_worker(old, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
+    new = with_returned(old, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
     assert [len(s.executors) for s in new.values()] == [1, 2]
     assert all(s.version == 2 and len(s.workers) == 3 for s in new.values())
-    again = spread_to_returned_worker(new, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
+    again = with_returned(new, WorkerPlace("w-2", "n", "localhost", "uid-2"), {})
     assert all(again[operator] is new[operator] for operator in new)
 
 
@@ -311,7 +332,7 @@ def test_executors_that_share_a_living_worker_all_stay() -> None:
         ),
         shards={f"op0/{part}": ShardPlace("abc"[part % 3], "store") for part in range(6)},
     )
-    after = reassign_worker_lost({"op0": split}, {"w-1"}, {"w-0": 4})["op0"]
+    after = without_lost({"op0": split}, {"w-1"}, {"w-0": 4})["op0"]
     assert [(e.name, e.tasks) for e in after.executors] == [("a", 2), ("b", 1)]
     assert counts(after) == {"a": 4, "b": 2}
     assert {after.shards[f"op0/{part}"].executor for part in (0, 3)} == {"a"}

@@ -1,12 +1,15 @@
-"""What of a topology its stored state depends on: a run may only resume when none of it changed.
+"""What of a topology its stored state depends on: state is gone on with only when none of it changed.
 
-State, inboxes and positions are kept by operator, shard and column; so those, the keys, the sources and
-the edges are fixed for the life of the state. Code, rates, workers, tasks and memory are not.
-Neighbour: `run_record` keeps the identity beside the store.
+State, inboxes and positions are kept by operator, shard and column; so those, the keys, the sources, the
+edges and the sinks' folders are fixed for the life of the state. Code, rates, workers, tasks and memory are
+not. Neighbours: `penstock run` keeps the words beside its store (`run_record`), the operator a stage's digest
+in its Schedule (`cluster.decisions.identity`); decision 0007 says the same to the API server.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping
 
 from penstock.dataflow.plan import Fanout, Plan, Processor, Stage
@@ -18,14 +21,16 @@ def identity_of(plan: Plan) -> dict[str, str]:
     """ "OPERATOR.PROPERTY" -> its value in words, for everything that must not change."""
     found: dict[str, str] = {}
     for stage in plan.stages:
-        found.update(_head(stage))
-        for name, value in _fanout(stage.operator, stage.out):
-            if name in found and value not in found[name].split(" + "):
-                # A step behind several stages, or a keyed stage fed by several.
-                found[name] = " + ".join(sorted({*found[name].split(" + "), value}))
-            else:
-                found[name] = value
+        _add(found, stage)
     return found
+
+
+def stage_digest(stage: Stage) -> str:
+    """64 hexadecimal digits, for everything of one stage, and of what is fused behind it, that must not
+    change."""
+    found: dict[str, str] = {}
+    _add(found, stage)
+    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -35,6 +40,16 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         for name in sorted({*before, *now})
         if before.get(name) != now.get(name)
     ]
+
+
+def _add(found: dict[str, str], stage: Stage) -> None:
+    found.update(_head(stage))
+    for name, value in _fanout(stage.operator, stage.out):
+        if name in found and value not in found[name].split(" + "):
+            # A step behind several stages, or a keyed stage fed by several.
+            found[name] = " + ".join(sorted({*found[name].split(" + "), value}))
+        else:
+            found[name] = value
 
 
 def _head(stage: Stage) -> Iterator[tuple[str, str]]:

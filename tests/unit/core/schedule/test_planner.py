@@ -1,4 +1,4 @@
-"""Replanning: from any schedules and any hosts to schedules that fit, at once and for good."""
+"""Plans: from any schedules and any hosts to schedules that fit, at once and for good."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.schedule.announcing import announce, announced_executors
+from penstock.schedule.births import is_born, mark_born
+from penstock.schedule.hosts_and_wishes import Host, Manner, Wish
+from penstock.schedule.planner import plan as plan_once
 from penstock.schedule.record import (
     ExecutorPlace,
     OperatorSchedule,
@@ -16,16 +20,7 @@ from penstock.schedule.record import (
     StorePlace,
     WorkerPlace,
 )
-from penstock.schedule.replan import (
-    Host,
-    Wish,
-    announce,
-    announced_executors,
-    forget_stores,
-    is_born,
-    mark_born,
-    replan,
-)
+from penstock.schedule.versions import forget_stores
 
 Schedules = Mapping[str, OperatorSchedule]
 
@@ -43,8 +38,8 @@ def wish(operator: str, shards: int = 8, tasks: int = 1, *, held: bool = False) 
 
 
 def plan(old: Schedules, wishes: Sequence[Wish], hosts: Sequence[Host], **more: object) -> Schedules:
-    new = replan(old, wishes, hosts, term=1, **more)  # type: ignore[arg-type]
-    again = replan(new, wishes, hosts, term=2, **more)  # type: ignore[arg-type]
+    new = plan_once(old, wishes, hosts, term=1, **more)  # type: ignore[arg-type]
+    again = plan_once(new, wishes, hosts, term=2, **more)  # type: ignore[arg-type]
     assert all(again[name] is new[name] for name in new), "the second look changes nothing"
     return new
 
@@ -134,9 +129,9 @@ def test_a_pinned_host_keeps_everything_and_the_rest_goes_on_around_it() -> None
 
 def test_with_only_pinned_hosts_just_uids_are_renewed() -> None:
     old = plan({}, [wish("count", 4, 1)], [host("w0")])
-    same = replan(old, [wish("count", 4, 1)], [host("w0", pinned=True)], term=1)
+    same = plan_once(old, [wish("count", 4, 1)], [host("w0", pinned=True)], term=1)
     assert same["count"] is old["count"]
-    new = replan(old, [wish("count", 4, 1)], [host("w0", pinned=True, uid="other")], term=7)
+    new = plan_once(old, [wish("count", 4, 1)], [host("w0", pinned=True, uid="other")], term=7)
     assert (new["count"].workers[0].uid, new["count"].version, new["count"].term) == ("other", 2, 7)
     assert new["count"].shards == old["count"].shards
 
@@ -214,9 +209,19 @@ def test_shards_count_as_born_by_what_their_home_applied() -> None:
     assert all(is_born(place, {"a": 1, "b": 1}) for place in old.shards.values())
 
 
+def test_where_there_is_room_an_operators_first_executors_are_as_many_as_can_be() -> None:
+    new = plan({}, [wish("a", 8, 2), wish("b", 8, 1)], [host(f"w{number}") for number in range(3)])
+    assert (tasks_of(new["a"]), tasks_of(new["b"])) == ({"w0": 1, "w1": 1}, {"w2": 1})
+
+
+def test_first_shards_are_dealt_out_in_turn() -> None:
+    new = plan({}, [wish("count", 5, 2)], [host("w0"), host("w1")])["count"]
+    assert new.shards_of("count-w0") == ("count/0", "count/2", "count/4")
+
+
 def test_a_first_schedule_needs_a_host() -> None:
     with pytest.raises(ValueError, match="no worker"):
-        replan({}, [wish("count")], [host("w0", pinned=True)], term=1)
+        plan_once({}, [wish("count")], [host("w0", pinned=True)], term=1)
 
 
 worlds = st.lists(
@@ -236,7 +241,7 @@ worlds = st.lists(
 
 @settings(max_examples=200)
 @given(worlds)
-def test_whatever_happened_a_replan_is_final_at_once_and_drops_no_shard(
+def test_whatever_happened_a_plan_is_final_at_once_and_drops_no_shard(
     history: list[tuple[list[tuple[int, str, int, bool]], list[tuple[int, bool]]]],
 ) -> None:
     schedules: Schedules = {}
@@ -277,7 +282,7 @@ def test_whatever_happened_a_replan_is_final_at_once_and_drops_no_shard(
 
 
 def kept(operator: str, tasks: int, shards: int = 8, *, treated: bool = False) -> Wish:
-    return replace(wish(operator, shards, tasks), is_kept=True, is_treated=treated)
+    return replace(wish(operator, shards, tasks), manner=Manner.RELOCATE, is_treated=treated)
 
 
 def decided(*executors: tuple[str, str, int], hosts: Sequence[Host], tasks: int = 1) -> Schedules:
@@ -295,6 +300,13 @@ def decided(*executors: tuple[str, str, int], hosts: Sequence[Host], tasks: int 
             tuple({host.store.id: host.store for host in hosts if host.place.name in workers}.values()),
         )
     }  # fmt: skip
+
+
+def test_first_schedules_are_final_also_beside_an_operator_that_another_one_decides_about() -> None:
+    rooms = (("w0", "c", 1), ("w1", "a", 3), ("w2", "a", 2), ("w3", "c", 3), ("w4", "c", 3))
+    hosts = [host(name, node, room) for name, node, room in rooms]
+    new = plan({}, [wish("read", 4, 4), kept("count", 5), wish("show", 10, 1)], hosts)
+    assert [schedule.tasks for schedule in new.values()] == [4, 5, 1]
 
 
 def test_an_operator_that_is_kept_stays_as_another_one_decided_it() -> None:
@@ -316,10 +328,10 @@ def test_an_executor_goes_whole_to_a_worker_with_room_when_its_own_goes() -> Non
 def test_an_executor_that_was_announced_for_one_that_goes_is_planned_by_the_same_name() -> None:
     hosts = [host("w0", "a", room=2), host("w1", "b", room=2), host("w2", "c", room=2)]
     old = decided(("x", "w0", 8), hosts=hosts)
-    planned = replan(old, [kept("count", 1)], hosts[1:], term=1)["count"]
+    planned = plan_once(old, [kept("count", 1)], hosts[1:], term=1)["count"]
     announced = announce(old["count"], planned, term=1)
     assert announced.version > old["count"].version
-    again = replan({"count": announced}, [kept("count", 1)], hosts[1:], term=1)["count"]
+    again = plan_once({"count": announced}, [kept("count", 1)], hosts[1:], term=1)["count"]
     assert again.executors == planned.executors
     assert again.shards == planned.shards
 
@@ -360,7 +372,7 @@ def test_bounds_that_are_narrowed_take_and_give_tasks_of_what_is_kept() -> None:
     old = decided(("x", "w0", 5), ("y", "w0", 1), ("z", "w0", 2), hosts=hosts)
     fewer = plan(old, [kept("count", 2)], hosts)["count"]
     assert {e.name: len(fewer.shards_of(e.name)) for e in fewer.executors} == {"x": 5, "z": 3}
-    more = replan(old, [kept("count", 4)], hosts, term=1)["count"]
+    more = plan_once(old, [kept("count", 4)], hosts, term=1)["count"]
     assert more.tasks == 4
     assert sorted(len(more.shards_of(e.name)) for e in more.executors) == [1, 2, 2, 3]
 
@@ -368,7 +380,7 @@ def test_bounds_that_are_narrowed_take_and_give_tasks_of_what_is_kept() -> None:
 def test_tasks_that_another_one_decided_leave_less_room_for_the_rest() -> None:
     hosts = [host("w0", "a", room=4)]
     old = decided(("x", "w0", 4), ("y", "w0", 4), hosts=hosts)
-    first = replan(old, [kept("count", 2), wish("read", 8, 6)], hosts, term=1)
+    first = plan_once(old, [kept("count", 2), wish("read", 8, 6)], hosts, term=1)
     assert first["count"] is old["count"]
     assert tasks_of(first["read"]) == {"w0": 2}
 
@@ -390,7 +402,7 @@ def test_what_is_kept_always_runs_beside_workers_that_stay(
         for number, (stays, pinned, room) in enumerate(fates)
         if stays
     ]
-    new = replan(old, [kept("count", tasks, len(old["count"].shards))], after, term=1)["count"]
+    new = plan_once(old, [kept("count", tasks, len(old["count"].shards))], after, term=1)["count"]
     assert new.shards.keys() == old["count"].shards.keys()
     if any(not each.is_pinned for each in after):
         assert {executor.worker for executor in new.executors} <= {each.place.name for each in after}

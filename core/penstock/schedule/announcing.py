@@ -1,0 +1,41 @@
+"""Announcements: new executors come into the schedule before their shards do.
+
+Their tasks are then up when shards come: no record is late for a task's start (promise 10). Pure.
+Neighbours: `planner` makes the plan that is announced; who publishes waits for the tasks, or for a deadline,
+and plans anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from penstock.schedule.hosts_and_wishes import CLUSTER, Runtime
+from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.versions import next_version
+
+
+def announce(
+    old: OperatorSchedule, planned: OperatorSchedule, *, term: int = 0, runtime: Runtime = CLUSTER
+) -> OperatorSchedule:
+    """`old` and the executors that only `planned` has or that have no shard in `old`, still without shards.
+
+    Written before `planned`. What was announced before and is planned no longer goes.
+    """
+    holders = {place.executor for place in old.shards.values()}
+    coming = {executor.name: executor for executor in planned.executors}
+    now = {e.name: e if e.name in holders else coming.get(e.name) for e in old.executors}
+    executors = tuple(e for e in {**coming, **now}.values() if e is not None)
+    hosts = {executor.worker for executor in executors}
+    renewed = {worker.name: worker for worker in (*old.workers, *planned.workers)}
+    workers = tuple(w for name, w in renewed.items() if runtime.names_idle_workers or name in hosts)
+    stores = {store.id: store for store in (*old.stores, *planned.stores)}
+    announced = replace(old, executors=executors, workers=workers, stores=tuple(stores.values()))
+    return next_version(old, announced, term)
+
+
+def announced_executors(old: OperatorSchedule | None, planned: OperatorSchedule) -> tuple[str, ...]:
+    """Executors of `planned` that are to take shards and have none in `old`; none for a first schedule."""
+    if old is None:
+        return ()
+    holders = {place.executor for place in old.shards.values()}
+    return tuple(e.name for e in planned.executors if e.tasks > 0 and e.name not in holders)
