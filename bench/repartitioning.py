@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise
 from penstock.schedule.record import OperatorSchedule
-from penstock_operator.sla.decision_record import DecisionKeeper
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.turn import SlaEvent, SlaLook, SlaTurn, Ways
+from penstock.sla.decision_record import DecisionKeeper
+from penstock.sla.loop import SlaLoop
+from penstock.sla.promise import Promise
+from penstock.sla.turn import SlaEvent, SlaLook, SlaTurn, Ways
 
 STILL_US = 60_000
 """Upstream has stopped when it has committed nothing for so long, under a load of several records in it."""

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from backends.fleet_harness import launch_of
 from penstock.control.decision import Action, Decision, Health, Prediction, Treatment
-from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch.treat import single_tasks
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import WorkerRange
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import WorkerPlace
+from penstock.sla.loop import SlaLoop
+from penstock.sla.promise import Promise
+from penstock.sla.treatment import single_tasks
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore
@@ -23,7 +24,6 @@ from penstock_operator.local.kept.decision_log import DecisionLog
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.showing.run_summary import RunSummary
-from penstock_operator.sla.loop import SlaLoop
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 from processes.stand_in_run import expected_names, orders_plan
 from processes.stand_in_workers import StandInWorkers

@@ -1,7 +1,8 @@
 """A decision is a value: what was seen, what is predicted with and without it, which rule chose it.
 
 Doing nothing is one too. `outcome` of the same module is added later: what it brought (promise 8).
-Neighbours: policies make decisions, `treat` turns actions into the next schedule, the simulator into moves.
+Neighbours: policies make decisions, `penstock.sla.treatment` turns actions into the next schedule, the
+simulator into moves.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The success rate from end to end is highest where the worst of the operators' is, and that is where all are
 equal, since each grows with its bound. Every operator has a weight; its bound is its share of the heaviest
-path that it is on. Weights begin as service times and follow measured success. Pure. Neighbours: `sla_scope`
-says which operators and edges there are, `StreamSwitch.retarget` takes the bounds.
+path that it is on. Weights begin as service times and follow measured success. Pure. Neighbours:
+`penstock.sla.promise` says which operators and edges there are, `StreamSwitch.retarget` takes the bounds.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from penstock.dataflow.partitions import part_of
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, shard_row_name, unpack
 from penstock.schedule.record import OperatorSchedule
+from penstock.sla.loop import SlaLoop
+from penstock.sla.turn import SlaLook
 from penstock.store.port import (
     ClearFailure,
     Failures,
@@ -72,8 +74,6 @@ from penstock_operator.local.showing.run_output import DISK_FULL, RunOutput
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.local.store.memory_watch import MemoryWatch
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.turn import SlaLook
 
 TICK_S = 0.15
 FOLLOW_S = 0.02

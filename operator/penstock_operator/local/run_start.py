@@ -18,13 +18,16 @@ from pathlib import Path
 
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
-from penstock.control.sla_scope import Promise, keyed_edges
-from penstock.control.streamswitch.treat import single_tasks
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import FilesSource, Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
 from penstock.schedule.placement import initial_schedules
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
+from penstock.sla.loop import SlaLoop
+from penstock.sla.policies import has_single_tasks, policy_of
+from penstock.sla.promise import Promise, keyed_edges
+from penstock.sla.standing import SlaSummary
+from penstock.sla.treatment import single_tasks
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
@@ -62,9 +65,6 @@ from penstock_operator.local.showing.sla_picture import draw
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.policies import has_single_tasks, policy_of
-from penstock_operator.sla.status import SlaSummary
 
 NODE = "local"
 STORE_ID = "local"

@@ -4,7 +4,7 @@ It runs beside the topology's own loop, as often as the most frequent SLA looks.
 Schedules, each on condition of the resourceVersion that it has seen: whose write is refused looks again. What
 it holds (`grip`) that loop respects, what that loop leaves it (`SlaGround`) it works within. All but the
 objects may be lost at any time. Neighbours: `sla.objects` judges what is asked, `sla.look` makes looks,
-`penstock_operator.sla.loop` decides, `reconcile` runs it.
+`penstock.sla.loop` decides, `reconcile` runs it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.api.topology import WORKERS_MAX, Topology
 from penstock.control.remote_tasks import Room, place_remote, with_remote
-from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.dataflow.plan import Plan
 from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock.schedule.replan import mark_born, placed_beside
+from penstock.sla.promise import Promise, keyed_edges
 from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import WriteSchedule
@@ -43,8 +43,8 @@ from penstock_operator.cluster.sla.status import SlaMemory, Standing, met_in, sl
 from penstock_operator.cluster.workers.schedule_decisions import TREATMENT_DEADLINE_S
 
 if TYPE_CHECKING:
-    from penstock_operator.sla.loop import SlaLoop
-    from penstock_operator.sla.turn import SlaEvent, SlaLook
+    from penstock.sla.loop import SlaLoop
+    from penstock.sla.turn import SlaEvent, SlaLook
 
 IDLE_LOOK_S = 5.0
 """Without an SLA that can be kept."""
@@ -320,9 +320,9 @@ def _loop(
     decisions: RecentDecisions,
 ) -> SlaLoop:
     # Loaded where there is an SLA: policies need numpy, and take a while.
-    from penstock_operator.sla.loop import SlaLoop
-    from penstock_operator.sla.policies import has_single_tasks, policy_of
-    from penstock_operator.sla.turn import Ways
+    from penstock.sla.loop import SlaLoop
+    from penstock.sla.policies import has_single_tasks, policy_of
+    from penstock.sla.turn import Ways
 
     ways = Ways(
         move_us_max=int(TREATMENT_DEADLINE_S * 1e6),

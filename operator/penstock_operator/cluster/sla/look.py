@@ -2,7 +2,7 @@
 
 Clocks of nodes differ, so when a task spoke last is told by when its row was seen to change. A shard is read
 at its home alone. Pure but for `HeardTasks`, which remembers. Neighbours: `store_reader` reads, `sla.keeper`
-asks, `penstock_operator.sla.loop` is shown the look.
+asks, `penstock.sla.loop` is shown the look.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.schedule.record import OperatorSchedule
+from penstock.sla.turn import SlaLook
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.sla_ground import SlaGround, SlaHost
 from penstock_operator.cluster.observing.observed import ObservedSchedule, StoreReading
-from penstock_operator.sla.turn import SlaLook
 
 Readings = Mapping[str, StoreReading | None]
 

@@ -1,7 +1,7 @@
 """The last decisions of a topology's SLAs, kept in its state directory as JSON lines (`decisions.jsonl`).
 
 A line is written when a decision is made, another one when it is known what it brought; a line that a kill
-cut short is passed over. Neighbours: `penstock_operator.sla.loop` writes, `explain` shows.
+cut short is passed over. Neighbours: `penstock.sla.loop` writes, `explain` shows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.control.decision import Decision
-from penstock_operator.sla.decision_record import Brought, DecisionRecord, record_of
+from penstock.sla.decision_record import Brought, DecisionRecord, record_of
 
 FILE = "decisions.jsonl"
 KEPT = 500

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.dataflow.plan import Plan, Processor, Stage, ZipfSource
 from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
@@ -34,7 +33,8 @@ from penstock.simulation.queueing.model import (
     Switching,
 )
 from penstock.simulation.queueing.replay import run
-from penstock_operator.sla.policies import has_single_tasks, policy_of
+from penstock.sla.policies import has_single_tasks, policy_of
+from penstock.sla.promise import Promise, keyed_edges
 
 NODE = "here"
 KEYS = 10_000

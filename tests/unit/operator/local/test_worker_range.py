@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.control.streamswitch.treat import free_name
 from penstock.dataflow.plan import WorkerRange
+from penstock.schedule.placement import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.run_decisions import (

@@ -19,6 +19,7 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
+from penstock.sla.decision_record import Brought, action_words
 from penstock_operator.cli import main
 from penstock_operator.local.kept.decision_log import (
     FILE,
@@ -26,8 +27,7 @@ from penstock_operator.local.kept.decision_log import (
     DecisionLog,
     read_decisions,
 )
-from penstock_operator.sla.decision_record import Brought, action_words
-from penstock_operator.sla.decision_words import brought_words
+from penstock_operator.sla_words import brought_words
 
 SCALE_OUT = Decision(
     at_us=1_760_000_000_000_000,

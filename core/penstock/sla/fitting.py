@@ -10,10 +10,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from penstock.control.decision import Action, AddExecutor, AssignCores, Decision, MoveShards, RemoveExecutor
-from penstock.control.streamswitch.treat import ActionRefused, Advance, NoRoom, begin, tasks_after
 from penstock.control.target import Scope, TaskLimits
 from penstock.control.wording import counted
 from penstock.schedule.record import OperatorSchedule
+from penstock.sla.treatment import ActionRefused, Advance, NoRoom, begin, tasks_after
 
 
 def begin_what_fits(

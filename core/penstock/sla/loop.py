@@ -2,8 +2,8 @@
 
 It does no I/O but for its log of decisions: whoever runs it (`penstock run`, the cluster's operator) hands it
 what the stores said and publishes the schedules that it answers. While a treatment goes on, while workers
-come or go, and while metrics are missing nothing new is decided. Neighbours: `streamswitch.treat` carries
-decisions out, `window_judge` judges.
+come or go, and while metrics are missing nothing new is decided. Neighbours: `treatment` carries
+decisions out, `judge` judges.
 """
 
 from __future__ import annotations
@@ -22,10 +22,16 @@ from penstock.control.decision import (
 from penstock.control.outcomes import before_us
 from penstock.control.policy import Policy
 from penstock.control.samples.sampling import ShardSampler
-from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.split_sla import heaviest_until
-from penstock.control.streamswitch.treat import (
+from penstock.control.target import LatencyTarget
+from penstock.schedule.record import OperatorSchedule
+from penstock.sla.decision_record import Brought, DecisionKeeper, finite
+from penstock.sla.fitting import begin_what_fits, by_operator, without_remote_cores
+from penstock.sla.judge import Judged, WindowJudge
+from penstock.sla.promise import Promise
+from penstock.sla.standing import SlaLine, SlaSummary, TimelinePoint
+from penstock.sla.treatment import (
     ActionRefused,
     Advance,
     Course,
@@ -35,13 +41,7 @@ from penstock.control.streamswitch.treat import (
     advance,
     begin_single_tasks,
 )
-from penstock.control.target import LatencyTarget
-from penstock.control.window_judge import Judged, WindowJudge
-from penstock.schedule.record import OperatorSchedule
-from penstock_operator.sla.decision_record import Brought, DecisionKeeper, finite
-from penstock_operator.sla.fitting import begin_what_fits, by_operator, without_remote_cores
-from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint
-from penstock_operator.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent, SlaLook, SlaTurn, Ways
+from penstock.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent, SlaLook, SlaTurn, Ways
 
 TASK_SILENT_US = 3_000_000
 """A task that works or waits speaks at least once a second; an executor that is silent for so long is not

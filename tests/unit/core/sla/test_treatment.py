@@ -17,7 +17,8 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.streamswitch.treat import (
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
+from penstock.sla.treatment import (
     STEP_US_MAX,
     ActionRefused,
     Advance,
@@ -30,7 +31,6 @@ from penstock.control.streamswitch.treat import (
     single_tasks,
     tasks_after,
 )
-from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 
 W0 = WorkerPlace("w0", "here", "here", "uid0")
 W1 = WorkerPlace("w1", "there", "there", "uid1")

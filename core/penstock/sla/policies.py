@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from penstock.control.decision import Decision, Outcome
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope
+from penstock.sla.promise import Promise
 
 if TYPE_CHECKING:
     from penstock.control.guard import Guard

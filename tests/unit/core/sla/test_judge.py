@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.control.target import LatencyTarget
-from penstock.control.window_judge import Judged, WindowJudge
 from penstock.metrics.rows import ShardRow
+from penstock.sla.judge import Judged, WindowJudge
 
 A, B = "count/0", "count/1"
 DELTA_US = 100_000

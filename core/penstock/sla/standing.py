@@ -1,14 +1,12 @@
-"""An SLA at one moment and over a run, as values that view, log lines and summary show.
+"""How an SLA stands at one moment, and what it came to over a run, as values.
 
-Neighbours: `loop` makes them, `live_view`, `log_lines` and `run_summary` show them.
+Pure. Neighbours: `account` makes them, `penstock_operator.sla_words` has the words for people.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-
-from penstock_operator import figure_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +71,3 @@ class SlaSummary:
     timeline: tuple[TimelinePoint, ...]
     picture: str = ""
     """The file with the picture; empty where there is none."""
-
-
-def share(value: float | None) -> str:
-    """0.98123 -> "98.1%"."""
-    return figure_words.UNKNOWN if value is None else f"{value:.1%}"
-
-
-def sla_words(line: SlaLine) -> str:
-    """All of a line in one: "count: 34.0 ms of 250 ms (worst shard 80.1 ms), 98.1% kept, 3 tasks"."""
-    mean, bound = figure_words.latency(line.mean_ms), figure_words.latency(line.bound_ms)
-    text = f"{line.about} {mean} of {bound}, worst shard {figure_words.latency(line.worst_ms)}, "
-    text += f"{share(line.success_recent)} kept, {line.tasks} tasks"
-    if line.dry_run:
-        text += ", dry run"
-    return text + "".join(f", {kind}" for kind in line.conditions)
-
-
-def summary_words(summary: SlaSummary) -> str:
-    """What an SLA came to, in a sentence."""
-    mean = figure_words.UNKNOWN if summary.mean_tasks is None else f"{summary.mean_tasks:.2f}"
-    bound, window = figure_words.latency(summary.bound_ms), figure_words.latency(summary.window_ms)
-    done = ", ".join(f"{number} {treatment}" for treatment, number in sorted(summary.decisions.items()))
-    worst = min((s for s in summary.success_of_shards.values() if s is not None), default=None)
-    verb = "would have been decided" if summary.dry_run else "decided"
-    text = (
-        f"{summary.name} ({summary.operator or 'end to end'} within {bound} over {window}, "
-        f"{summary.policy}): kept {share(summary.success)} of windows, "
-        f"{share(worst)} at the worst shard, with {mean} tasks on average; {verb}: {done or 'nothing'}"
-    )
-    return f"{text}; picture: {summary.picture}" if summary.picture else text

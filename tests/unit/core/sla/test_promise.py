@@ -6,8 +6,8 @@ import pytest
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import parse_manifest
-from penstock.control.sla_scope import Promise, keyed_edges, promise_of
 from penstock.control.target import TaskLimits
+from penstock.sla.promise import Promise, keyed_edges, promise_of
 
 PROCESSOR = """
   - name: {name}

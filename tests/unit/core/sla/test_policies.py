@@ -6,9 +6,9 @@ import pytest
 
 from penstock.control.guard import Guard
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
-from penstock_operator.sla.policies import EndToEnd, has_single_tasks, policy_of
+from penstock.sla.policies import EndToEnd, has_single_tasks, policy_of
+from penstock.sla.promise import Promise
 
 
 def policy(name: str, *operators: str, operator: str = "") -> Policy:

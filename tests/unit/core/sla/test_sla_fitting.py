@@ -13,10 +13,10 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.streamswitch.treat import NoRoom
 from penstock.control.target import Scope
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
-from penstock_operator.sla.fitting import begin_what_fits
+from penstock.sla.fitting import begin_what_fits
+from penstock.sla.treatment import NoRoom
 
 SCHEDULE = OperatorSchedule(
     operator="count",

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import pytest
 
 from penstock.control.decision import Decision, Health, Prediction, Treatment
-from penstock.control.sla_scope import Promise
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
+from penstock.sla.decision_record import Brought
+from penstock.sla.loop import SlaLoop
+from penstock.sla.promise import Promise
+from penstock.sla.turn import SlaLook
 from penstock.store.port import ShardCounters
-from penstock_operator.sla.decision_record import Brought
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.turn import SlaLook
 
 SLOT_US = 100_000
 EDGES = (("orders", "a"), ("a", "b"), ("a", "c"))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.control.streamswitch.treat import STEP_US_MAX
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule
+from penstock.sla.treatment import STEP_US_MAX
 from penstock.store.port import ShardCounters
 
 UNAVAILABLE = "MetricsUnavailable"
