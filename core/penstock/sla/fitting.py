@@ -6,13 +6,14 @@ A policy decides from a snapshot; schedules, bounds and workers may have changed
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from penstock.control.decision import Action, AddExecutor, AssignCores, Decision, MoveShards, RemoveExecutor
 from penstock.control.target import Scope, TaskLimits
 from penstock.control.wording import counted
 from penstock.schedule.record import OperatorSchedule
+from penstock.sla.look import Places
 from penstock.sla.treatment import ActionRefused, Advance, NoRoom, begin, tasks_after
 
 
@@ -20,10 +21,8 @@ def begin_what_fits(
     decision: Decision,
     schedule: OperatorSchedule,
     scope: Scope,
-    room: Mapping[str, int],
-    taken: Collection[str],
+    places: Places,
     now_us: int,
-    warm: Collection[str],
 ) -> tuple[Decision, Advance, bool]:
     """The decision as far as there is room for its new executors, the first ones first, its first step, and
     whether room was lacking for some. Raises ActionRefused where it does not fit, NoRoom where there is room
@@ -32,8 +31,8 @@ def begin_what_fits(
     wanted = decision
     while True:
         try:
-            begun = begin(decision, schedule, room, taken, now_us, warm=warm)
-            check_room(schedule, begun.schedule, room)
+            begun = begin(decision, schedule, places.room, places.executors, now_us, warm=places.warm)
+            check_room(schedule, begun.schedule, places.room)
         except NoRoom:
             fewer = with_one_executor_less(decision)
             if fewer is None:

@@ -1,43 +1,17 @@
-"""What an SLA's loop is given at each look, and what it answers."""
+"""What an SLA's loop answers to a look, and how its answers are carried out where it runs. Values only."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.sla.treatment import STEP_US_MAX
-from penstock.store.port import ShardCounters
 
 UNAVAILABLE = "MetricsUnavailable"
 HELD = "Held"
 """Conditions: the store says nothing; workers come or go, or the run ends."""
 NEWS_WINDOWS = 2
 """A condition that lasts so many windows is told."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlaLook:
-    """What one look at store and fleet showed. `counters` is operator -> shard -> counters, `tasks` executor
-    -> when each of its tasks spoke last; `room` is worker -> tasks that may still be put there; `taken` are
-    the names of all executors; `warm` workers are used when no other has room. `held` says in words why
-    nothing may be done now, "" when it may; `busy` why nothing new may be begun, while what is under way goes
-    on. `cores_max`: what others leave to the operators in scope, of a budget that they share."""
-
-    at_us: int
-    counters: Mapping[str, Mapping[str, ShardCounters | None]]
-    rows: Mapping[str, ShardRow]
-    tasks: Mapping[str, Sequence[int]]
-    schedules: Mapping[str, OperatorSchedule]
-    nodes: Mapping[str, int]
-    room: Mapping[str, int]
-    taken: frozenset[str]
-    warm: frozenset[str] = frozenset()
-    held: str = ""
-    busy: str = ""
-    cores_max: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,14 +37,15 @@ from penstock_operator.cluster.observing.observed import (
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.decisions import RecentDecisions
-from penstock_operator.cluster.sla.look import HeardTasks, homes_of, look_of, placed, silent_stores
+from penstock_operator.cluster.sla.look import HeardTasks, homes_of, look_of, places_of, silent_stores
 from penstock_operator.cluster.sla.objects import JudgedSla, ObservedSla, judge_slas
 from penstock_operator.cluster.sla.status import SlaMemory, Standing, met_in, sla_status
 from penstock_operator.cluster.workers.schedule_decisions import TREATMENT_DEADLINE_S
 
 if TYPE_CHECKING:
+    from penstock.sla.look import SlaLook
     from penstock.sla.loop import SlaLoop
-    from penstock.sla.turn import SlaEvent, SlaLook
+    from penstock.sla.turn import SlaEvent
 
 IDLE_LOOK_S = 5.0
 """Without an SLA that can be kept."""
@@ -248,7 +249,8 @@ class SlaKeeper:
     ) -> SlaLook:
         scope, name = loop.promise.scope, topology.name
         # Nothing is awaited from here until what is asked for is promised.
-        turn = loop.examine(replace(look, cores_max=self._tools.budget.left_to(name, scope.targets)))
+        cores_max = self._tools.budget.left_to(name, scope.targets)
+        turn = loop.examine(replace(look, leeway=replace(look.leeway, cores_max=cores_max)))
         shown = next(one for one in self._shown.values() if one.loop is loop)
         shown.told += turn.events
         if turn.lacks_room:
@@ -262,7 +264,7 @@ class SlaKeeper:
                     loop.refused(schedule.operator)
         if not turn.schedules:
             return look
-        return placed(look, self._tools.schedules(), self._tools.scene().ground)
+        return replace(look, places=places_of(self._tools.schedules(), self._tools.scene().ground))
 
     async def _write(self, schedule: OperatorSchedule, observed: ObservedTopology, scene: SlaScene) -> bool:
         """Whether the schedule was taken."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.schedule.record import OperatorSchedule
-from penstock.sla.turn import SlaLook
+from penstock.sla.look import Leeway, Places, Samples, SlaLook
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.sla_ground import SlaGround, SlaHost
 from penstock_operator.cluster.observing.observed import ObservedSchedule, StoreReading
@@ -75,23 +75,12 @@ def look_of(
             counters[operator][shard] = reading.shards.get(shard) if reading is not None else None
             if reading is not None and shard in reading.shard_rows:
                 rows[shard] = reading.shard_rows[shard]
-    look = SlaLook(
-        at_us=now_us,
-        counters=counters,
-        rows=rows,
-        tasks=spoke,
-        schedules={},
-        nodes={},
-        room={},
-        taken=frozenset(),
-        held=ground.held,
-        busy=ground.busy,
-    )
-    return placed(look, schedules, ground)
+    leeway = Leeway(held=ground.held, busy=ground.busy)
+    return SlaLook(now_us, Samples(counters, rows, spoke), places_of(schedules, ground), leeway)
 
 
-def placed(look: SlaLook, schedules: Sequence[ObservedSchedule], ground: SlaGround) -> SlaLook:
-    """`look` with the schedules as they are now. Tasks scheduled since the ground was made count."""
+def places_of(schedules: Sequence[ObservedSchedule], ground: SlaGround) -> Places:
+    """The schedules as they are now. Tasks scheduled since the ground was made count."""
     by_operator = {seen.schedule.operator: seen.schedule for seen in schedules}
     given: dict[str, int] = {}
     for schedule in by_operator.values():
@@ -104,13 +93,11 @@ def placed(look: SlaLook, schedules: Sequence[ObservedSchedule], ground: SlaGrou
     nodes: dict[str, int] = {}
     for host in ground.hosts:
         nodes[host.place.node] = nodes.get(host.place.node, 0) + host.tasks + host.room
-    return replace(
-        look,
+    return Places(
         schedules={name: with_hosts(one, ground.hosts) for name, one in by_operator.items()},
         nodes=nodes,
         room=room,
         warm=frozenset(room.keys() - given.keys()),
-        taken=frozenset(e.name for one in by_operator.values() for e in one.executors),
     )
 
 

@@ -12,9 +12,9 @@ from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.sla.decision_record import Brought
+from penstock.sla.look import Places, Samples, SlaLook
 from penstock.sla.loop import SlaLoop
 from penstock.sla.promise import Promise
-from penstock.sla.turn import SlaLook
 from penstock.store.port import ShardCounters
 
 SLOT_US = 100_000
@@ -69,23 +69,22 @@ def look(number: int, latency_us: Mapping[str, int]) -> SlaLook:
     shards = {shard: operator for operator, one in schedules.items() for shard in one.shards}
     return SlaLook(
         at_us=number * SLOT_US,
-        counters={
-            operator: {
-                shard: ShardCounters(1, 1, 1, rows, rows, 0, 0, 0, 0, f"{operator}-w0", False)
-                for shard in schedules[operator].shards
-            }
-            for operator in OPERATORS
-        },
-        rows={
-            shard: ShardRow(1, 1, number * SLOT_US, rows, 0, rows * latency_us[operator])
-            for shard, operator in shards.items()
-            if operator in latency_us
-        },
-        tasks={},
-        schedules=schedules,
-        nodes={},
-        room={},
-        taken=frozenset(),
+        samples=Samples(
+            counters={
+                operator: {
+                    shard: ShardCounters(1, 1, 1, rows, rows, 0, 0, 0, 0, f"{operator}-w0", False)
+                    for shard in schedules[operator].shards
+                }
+                for operator in OPERATORS
+            },
+            rows={
+                shard: ShardRow(1, 1, number * SLOT_US, rows, 0, rows * latency_us[operator])
+                for shard, operator in shards.items()
+                if operator in latency_us
+            },
+            spoke={},
+        ),
+        places=Places(schedules, nodes={}, room={}),
     )
 
 

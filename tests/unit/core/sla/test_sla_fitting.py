@@ -16,6 +16,7 @@ from penstock.control.decision import (
 from penstock.control.target import Scope
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 from penstock.sla.fitting import begin_what_fits
+from penstock.sla.look import Places
 from penstock.sla.treatment import NoRoom
 
 SCHEDULE = OperatorSchedule(
@@ -47,8 +48,12 @@ TWO_OUTS = Decision(
 UNBOUND = Scope({}, {})
 
 
+def places(room: int) -> Places:
+    return Places({"count": SCHEDULE}, {}, {"w0": room})
+
+
 def names(room: int) -> tuple[list[str], Decision, bool]:
-    decision, begun, lacked = begin_what_fits(TWO_OUTS, SCHEDULE, UNBOUND, {"w0": room}, {"a", "b"}, 0, ())
+    decision, begun, lacked = begin_what_fits(TWO_OUTS, SCHEDULE, UNBOUND, places(room), 0)
     return [executor.name for executor in begun.schedule.executors], decision, lacked
 
 
@@ -80,6 +85,6 @@ def test_what_is_no_scale_out_is_left_whole() -> None:
         Health.GOOD,
         (MoveShards(("count/2", "count/3"), "b", "a"), RemoveExecutor("b")),
     )
-    decision, begun, lacked = begin_what_fits(merge, SCHEDULE, UNBOUND, {"w0": 0}, {"a", "b"}, 0, ())
+    decision, begun, lacked = begin_what_fits(merge, SCHEDULE, UNBOUND, places(0), 0)
     assert (decision, lacked) == (merge, False)
     assert {place.executor for place in begun.schedule.shards.values()} == {"a"}
