@@ -75,7 +75,7 @@ class RepartitioningLoop(SlaLoop):
         return replace(look, places=replace(look.places, schedules=schedules))
 
     def _is_published(self, now: _Repartitioning, look: SlaLook) -> bool:
-        return look.places.schedules[self.promise.operator].version >= now.moved.version
+        return look.places.schedules[self.promise.operator].version > now.moved.version
 
     def _go_on(self, turn: SlaTurn, look: SlaLook) -> SlaTurn:
         now = self._now
@@ -90,11 +90,7 @@ class RepartitioningLoop(SlaLoop):
             return turn
         self._now = None
         resumed = [
-            replace(
-                look.places.schedules[name],
-                version=look.places.schedules[name].version + 1,
-                executors=before.executors,
-            )
+            replace(look.places.schedules[name], executors=before.executors)
             for name, before in now.paused.items()
         ]
         return replace(
@@ -115,7 +111,6 @@ class RepartitioningLoop(SlaLoop):
         halted = [
             replace(
                 schedule,
-                version=schedule.version + 1,
                 executors=tuple(replace(executor, tasks=0) for executor in schedule.executors),
             )
             for schedule in paused.values()

@@ -98,7 +98,7 @@ class Scene:
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
             {"local": "local"},
         )
-        schedules["count"] = replace(single_tasks(schedules["count"], set()), version=1)
+        schedules["count"] = single_tasks(schedules["count"], set())
         promise = Promise(
             "fast", "count", "Scripted", 250_000, 500_000, 100_000, dry_run,
             Scope({"count": TARGET}, {"count": limits}),

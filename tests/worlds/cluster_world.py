@@ -19,10 +19,10 @@ from penstock.api.compile import compile_topology
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
-from penstock.control.remote_tasks import remote_of, with_remote
 from penstock.dataflow.plan import FilesSource
 from penstock.metrics.rows import HeldRow, WorkerRow
 from penstock.schedule.record import AppliedPlace
+from penstock.schedule.remote import remote_of, with_remote
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,

@@ -6,8 +6,9 @@ Each step is worked out from the schedule as it is by then, since a lost worker 
 that gets stuck has a deadline. In StreamSwitch an executor has one task, and a worker may hold several of one
 operator: `single_tasks` makes it so.
 
-Pure. Neighbours: `decision` holds the actions, `penstock.schedule.record` the schedule; the live loop
-publishes.
+What comes out has the version of the schedule that it was worked out from: `penstock.schedule.book` gives it
+the next one, if that one still stands. Pure. Neighbours: `penstock.control.decision` holds the actions,
+`follow` takes step after step.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Advance:
     stuck: str = ""
 
 
-def single_tasks(old: OperatorSchedule, taken: Collection[str], *, term: int = 0) -> OperatorSchedule:
+def single_tasks(old: OperatorSchedule, taken: Collection[str]) -> OperatorSchedule:
     """`old` with every executor of several tasks split into executors of one task in the same worker.
 
     Shards are dealt out in turn. `taken` are the names of all executors of the topology.
@@ -98,7 +99,7 @@ def single_tasks(old: OperatorSchedule, taken: Collection[str], *, term: int = 0
         if len(parts) > 1:
             for number, shard in enumerate(held):
                 shards[shard] = replace(shards[shard], executor=parts[number % len(parts)].name)
-    return _next(old, replace(old, executors=tuple(executors), shards=shards), term)
+    return _unless_same(old, replace(old, executors=tuple(executors), shards=shards))
 
 
 def begin_single_tasks(
@@ -126,7 +127,7 @@ def begin_single_tasks(
     ]
     announced = replace(schedule, executors=(*schedule.executors, *added))
     course = Course(replace(decision, actions=tuple(actions)), tuple(actions), Step.ANNOUNCED, now_us, now_us)
-    return Advance(course, _next(schedule, announced, 0))
+    return Advance(course, _unless_same(schedule, announced))
 
 
 def begin(
@@ -136,7 +137,6 @@ def begin(
     taken: Collection[str],
     now_us: int,
     *,
-    term: int = 0,
     warm: Collection[str] = (),
 ) -> Advance:
     """The first step of a decision.
@@ -152,8 +152,8 @@ def begin(
     grown = tuple(e.name for e in announced.executors if e.tasks > before.get(e.name, e.tasks))
     course = Course(decision, actions, Step.ANNOUNCED, now_us, now_us, grown)
     if announced == schedule:
-        return _move(course, schedule, now_us, term)
-    return Advance(course, _next(schedule, announced, term))
+        return _move(course, schedule, now_us)
+    return Advance(course, _unless_same(schedule, announced))
 
 
 def advance(
@@ -162,7 +162,6 @@ def advance(
     seen: CourseSeen,
     now_us: int,
     *,
-    term: int = 0,
     move_us_max: int = STEP_US_MAX,
 ) -> Advance:
     """The next step, if this one is done or stuck. `move_us_max`: shards that change their home take as long
@@ -172,10 +171,10 @@ def advance(
     if course.step is Step.ANNOUNCED:
         waiting = _not_up(course, schedule, seen)
         if not waiting:
-            return _move(course, schedule, now_us, term)
+            return _move(course, schedule, now_us)
         if is_late:
             told = f"{', '.join(waiting)} did not come up within {step_us_max / 1e6:.0f} s"
-            return Advance(None, _next(schedule, _withdrawn(schedule, course.actions), term), told)
+            return Advance(None, _unless_same(schedule, _withdrawn(schedule, course.actions)), told)
         return Advance(course, schedule)
     unclaimed = [
         shard
@@ -187,7 +186,7 @@ def advance(
     if unclaimed and not is_late:
         return Advance(course, schedule)
     stuck = f"{len(unclaimed)} shards were not claimed within {step_us_max / 1e6:.0f} s" if unclaimed else ""
-    return Advance(None, _next(schedule, _retired(schedule, course.actions), term), stuck)
+    return Advance(None, _unless_same(schedule, _retired(schedule, course.actions)), stuck)
 
 
 def tasks_after(schedule: OperatorSchedule, actions: Collection[Action]) -> int:
@@ -327,7 +326,7 @@ def _not_up(course: Course, schedule: OperatorSchedule, seen: CourseSeen) -> lis
     return sorted(name for name in wanted if name in known and seen.tasks_up.get(name, 0) < wanted[name])
 
 
-def _move(course: Course, schedule: OperatorSchedule, now_us: int, term: int) -> Advance:
+def _move(course: Course, schedule: OperatorSchedule, now_us: int) -> Advance:
     """Shards go; those whose executor is not there any more stay where they are."""
     executors = {executor.name for executor in schedule.executors}
     shards = dict(schedule.shards)
@@ -337,9 +336,9 @@ def _move(course: Course, schedule: OperatorSchedule, now_us: int, term: int) ->
                 if shards[shard].executor == action.source:
                     shards[shard] = replace(shards[shard], executor=action.destination)
     moving = replace(course, step=Step.MOVING, step_since_us=now_us)
-    moved = _next(schedule, replace(schedule, shards=shards), term)
+    moved = _unless_same(schedule, replace(schedule, shards=shards))
     if moved is schedule:
-        return Advance(None, _next(schedule, _retired(schedule, course.actions), term))
+        return Advance(None, _unless_same(schedule, _retired(schedule, course.actions)))
     return Advance(moving, moved)
 
 
@@ -363,6 +362,6 @@ def _withdrawn(schedule: OperatorSchedule, actions: Collection[Action]) -> Opera
     return replace(schedule, executors=tuple(e for e in schedule.executors if e.name not in added))
 
 
-def _next(old: OperatorSchedule, new: OperatorSchedule, term: int) -> OperatorSchedule:
-    """`new` as the version after `old`; `old` itself when nothing differs."""
-    return old if new == old else replace(new, version=old.version + 1, term=max(term, old.term))
+def _unless_same(old: OperatorSchedule, new: OperatorSchedule) -> OperatorSchedule:
+    """`new`; `old` itself when nothing differs."""
+    return old if new == old else new

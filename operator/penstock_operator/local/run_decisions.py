@@ -25,7 +25,7 @@ from penstock.schedule.placement import (
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
-from penstock_operator.local.run_publishing import publish_changed, publish_first
+from penstock_operator.local.run_publishing import publish_changed, publish_decided, publish_first
 from penstock_operator.local.run_state import (
     Action,
     Decision,
@@ -393,8 +393,8 @@ class _Turn:
     def adopt(self, schedules: Sequence[OperatorSchedule]) -> None:
         if held_back(self.state):
             return
-        fit = (new for new in schedules if new.version == self.state.schedules[new.operator].version + 1)
-        self._publish({**self.state.schedules, **{new.operator: new for new in fit}})
+        self.state, actions = publish_decided(self.state, schedules)
+        self.actions += actions
         self._join_workers()
 
     def room(self) -> dict[str, int]:

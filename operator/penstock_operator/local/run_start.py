@@ -379,9 +379,7 @@ def _split(schedules: Mapping[str, OperatorSchedule], promise: Promise) -> dict[
     split = dict(schedules)
     for operator in promise.scope.targets:
         taken = {executor.name for schedule in split.values() for executor in schedule.executors}
-        one = single_tasks(split[operator], taken)
-        # Nobody has seen a version of this run yet.
-        split[operator] = replace(one, version=schedules[operator].version)
+        split[operator] = single_tasks(split[operator], taken)
     return split
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from penstock.schedule.record import OperatorSchedule
 from penstock.sla.look import Leeway, Places, Samples, SlaLook
 from penstock.store.port import ShardCounters
-from penstock_operator.cluster.decisions.sla_ground import SlaGround, SlaHost
+from penstock_operator.cluster.decisions.sla_leeway import SlaHost, SlaLeeway
 from penstock_operator.cluster.observing.observed import ObservedSchedule, StoreReading
 
 Readings = Mapping[str, StoreReading | None]
@@ -60,7 +60,7 @@ def look_of(
     now_us: int,
     scope: Iterable[str],
     schedules: Sequence[ObservedSchedule],
-    ground: SlaGround,
+    leeway: SlaLeeway,
     readings: Readings,
     spoke: Mapping[str, Sequence[int]],
 ) -> SlaLook:
@@ -75,12 +75,16 @@ def look_of(
             counters[operator][shard] = reading.shards.get(shard) if reading is not None else None
             if reading is not None and shard in reading.shard_rows:
                 rows[shard] = reading.shard_rows[shard]
-    leeway = Leeway(held=ground.held, busy=ground.busy)
-    return SlaLook(now_us, Samples(counters, rows, spoke), places_of(schedules, ground), leeway)
+    return SlaLook(
+        now_us,
+        Samples(counters, rows, spoke),
+        places_of(schedules, leeway),
+        Leeway(held=leeway.held, busy=leeway.busy),
+    )
 
 
-def places_of(schedules: Sequence[ObservedSchedule], ground: SlaGround) -> Places:
-    """The schedules as they are now. Tasks scheduled since the ground was made count."""
+def places_of(schedules: Sequence[ObservedSchedule], leeway: SlaLeeway) -> Places:
+    """The schedules as they are now. Tasks scheduled since `leeway` was told count."""
     by_operator = {seen.schedule.operator: seen.schedule for seen in schedules}
     given: dict[str, int] = {}
     for schedule in by_operator.values():
@@ -88,13 +92,13 @@ def places_of(schedules: Sequence[ObservedSchedule], ground: SlaGround) -> Place
             given[executor.worker] = given.get(executor.worker, 0) + executor.tasks
     room = {
         host.place.name: max(0, host.tasks + host.room - given.get(host.place.name, 0))
-        for host in ground.hosts
+        for host in leeway.hosts
     }
     nodes: dict[str, int] = {}
-    for host in ground.hosts:
+    for host in leeway.hosts:
         nodes[host.place.node] = nodes.get(host.place.node, 0) + host.tasks + host.room
     return Places(
-        schedules={name: with_hosts(one, ground.hosts) for name, one in by_operator.items()},
+        schedules={name: with_hosts(one, leeway.hosts) for name, one in by_operator.items()},
         nodes=nodes,
         room=room,
         warm=frozenset(room.keys() - given.keys()),

@@ -42,6 +42,20 @@ class JudgedSla:
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AskedOfTopology:
+    """The LatencySLAs about one topology, by name. `topology` is None where there is none of that name;
+    `names` are those that there are."""
+
+    topology: ObservedTopology | None
+    names: tuple[str, ...]
+    slas: tuple[ObservedSla, ...]
+
+    def judged(self) -> tuple[JudgedSla, ...]:
+        """Which of them are to be kept."""
+        return judge_slas(self.slas, self.topology, self.names)
+
+
 def topology_of(manifest: Object) -> str:
     """The name of the topology that a LatencySLA is about."""
     return str((manifest.get("spec") or {}).get("topology", ""))

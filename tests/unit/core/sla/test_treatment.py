@@ -79,7 +79,8 @@ def test_a_new_executor_is_announced_before_any_shard_moves() -> None:
     assert course_of(first).step is Step.ANNOUNCED
     assert [e.name for e in first.schedule.executors] == ["a", "b"]
     assert set(runs(first.schedule).values()) == {"a"}
-    assert first.schedule.version == ONE.version + 1
+    # The book gives the next version, if this one still stands.
+    assert first.schedule.version == ONE.version
 
 
 def test_shards_move_once_the_new_executors_task_has_spoken() -> None:
@@ -113,7 +114,7 @@ def test_an_executor_that_goes_keeps_its_task_until_its_shards_are_claimed_elsew
     over = advance(course_of(moved), moved.schedule, CourseSeen({}, {"count/2": "a", "count/3": "a"}), 1_000)
     assert over.course is None
     assert [e.name for e in over.schedule.executors] == ["a"]
-    assert over.schedule.version == moved.schedule.version + 1
+    assert over.schedule.version == moved.schedule.version
 
 
 def test_a_task_that_does_not_come_up_in_time_withdraws_what_was_announced() -> None:

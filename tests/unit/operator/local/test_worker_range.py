@@ -59,7 +59,19 @@ class Scene(RunScene):
         self.adopt(replace(old, executors=executors, shards=shards))
 
     def adopt(self, schedule: OperatorSchedule) -> None:
-        self.accept(adopt(self.state, [replace(schedule, version=schedule.version + 1)]))
+        self.accept(adopt(self.state, [schedule]))
+
+
+def test_a_schedule_that_was_worked_out_from_an_older_one_is_dropped() -> None:
+    scene = Scene()
+    before = scene.state.schedules["count"]
+    name = scene.put_executor(WORKS)
+    now = scene.state.schedules["count"]
+    assert now.version == before.version + 1
+    scene.adopt(before)
+    assert scene.state.schedules["count"] == now
+    scene.drop_executor(name)
+    assert scene.state.schedules["count"].version == now.version + 1
 
 
 def test_warm_workers_start_once_the_others_work_and_get_nothing() -> None:

@@ -1,11 +1,11 @@
 """What a decision leaves to the topology's LatencySLAs: whether they may move things about now, and where.
 
-Pure. Neighbours: `turn` is the look, `sla_ground` is what comes out.
+Pure. Neighbours: `turn` is the look, `sla_leeway` is what comes out.
 """
 
 from __future__ import annotations
 
-from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.turn import Turn
 from penstock_operator.cluster.decisions.verdict import away
 from penstock_operator.cluster.workers.workers import (
@@ -13,9 +13,9 @@ from penstock_operator.cluster.workers.workers import (
 )
 
 
-def ground(turn: Turn) -> SlaGround:
+def leeway_for_slas(turn: Turn) -> SlaLeeway:
     """Read when the turn has its actions."""
-    return SlaGround(_held(turn), _busy(turn), tuple(turn.sla_hosts()))
+    return SlaLeeway(_held(turn), _busy(turn), tuple(turn.sla_hosts()))
 
 
 def _held(turn: Turn) -> str:

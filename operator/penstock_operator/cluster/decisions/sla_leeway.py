@@ -1,6 +1,6 @@
 """What the operator's decision about a topology leaves to its LatencySLAs: who may host, and whether now.
 
-Pure. Neighbours: `decide` makes one at each look, `sla.look` puts it beside the samples.
+Pure. Neighbours: `leeway_for_slas` makes one at each look, `sla.look` puts it beside the samples.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SlaHost:
 
 
 @dataclass(frozen=True, slots=True)
-class SlaGround:
+class SlaLeeway:
     """`held` says in words why nothing may be moved about now, "" when it may; `busy` why nothing new may be
     begun."""
 
