@@ -9,12 +9,9 @@ whatever is within bounds, as the papers run. Neighbours: `outcomes` measures wh
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from penstock.control.bounds import back_into_bounds, wanted_tasks
 from penstock.control.decision import (
@@ -30,10 +27,8 @@ from penstock.control.decision import (
 from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.outcomes import OutcomeWatch, load_has_grown, plan_of, promise_words
 from penstock.control.policy import Policy
-from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
-from penstock.control.sliding_extreme import SlidingMax, outlasting
+from penstock.control.sliding_extreme import SlidingMax
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch.look_ahead import TellsMany, Told
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, in_time, of_rate
 
@@ -74,12 +69,10 @@ class Guard:
         name_executor: NameExecutor | None = None,
     ) -> None:
         self._inner = inner
-        self._many = inner if isinstance(inner, ObservesMany) else None
-        self._telling = inner if isinstance(inner, TellsMany) else None
         self._scope = scope
         self._rules = rules or GuardRules()
         self._name_executor = name_executor or CountingNames("b")
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, Watch] = {}
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
 
     @property
@@ -104,34 +97,10 @@ class Guard:
             for decision in self._inner.decide(snapshot)
         )
 
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: up to where an outcome is due. None while an operator is out of bounds, or
-        where the policy inside does not say what it saw."""
-        remembers = self._rules.scale_in_after_us > 0
-        if not len(series) or self._many is None or (remembers and self._telling is None):
-            return 0
-        first = series.snapshot(0)
-        if any(self._is_outside(one) for one in first.operators.values()):
-            return 0
-        due_us = min((watch.outcomes.until_us(first) for watch in self._watches.values()), default=math.inf)
-        before = int(np.searchsorted(series.at_us, due_us))
-        if not before:
-            return 0
-        front = series if before == len(series) else series.part(slice(before))
-        if not remembers or self._telling is None:
-            return self._many.observe_many(front)
-        from_us = {name: self._watch(name).scale_in_from_us(first.at_us) for name in self._scope.targets}
-        count = self._telling.observe_many_refused(front, from_us)
-        if count:
-            for operator, parts in self._telling.told.items():
-                for told in parts:
-                    self._watch(operator).look_many(told)
-        return count
-
-    def _watch(self, operator: str) -> _Watch:
+    def _watch(self, operator: str) -> Watch:
         watch = self._watches.get(operator)
         if watch is None:
-            watch = self._watches[operator] = _Watch(self._rules, self._window_us(operator))
+            watch = self._watches[operator] = Watch(self._rules, self._window_us(operator))
         return watch
 
     def _judged(self, snapshot: TopologySnapshot, decision: Decision, tasks: dict[str, int]) -> Decision:
@@ -208,7 +177,7 @@ class Guard:
             return targets[operator].window_us
         return max((target.window_us for target in targets.values()), default=1_000_000)
 
-    def _record(self, watch: _Watch, outcome: Outcome | None, at_us: int) -> None:
+    def _record(self, watch: Watch, outcome: Outcome | None, at_us: int) -> None:
         if outcome is None:
             return
         self._outcomes.append(outcome)
@@ -219,7 +188,7 @@ class Guard:
         self,
         snapshot: TopologySnapshot,
         decision: Decision,
-        watch: _Watch,
+        watch: Watch,
         tasks: Mapping[str, int],
         after: Mapping[str, int],
     ) -> tuple[str, str] | None:
@@ -302,7 +271,7 @@ class Guard:
         return replace(decision, conditions={**decision.conditions, "Infeasible": words})
 
 
-class _Watch:
+class Watch:
     """What is remembered of one operator: health, loads, outcomes."""
 
     def __init__(self, rules: GuardRules, window_us: int) -> None:
@@ -328,23 +297,6 @@ class _Watch:
             if view.service_per_s:
                 self._of(self._slowness, view.name).add(decision.at_us, view.tasks / view.service_per_s)
         self._forget(tuple([view.name for view in decision.seen]))
-
-    def look_many(self, told: Told) -> None:
-        """The same for looks that were taken in at once."""
-        at_us = told.at_us.tolist()
-        bad = np.flatnonzero(~told.is_good)
-        if bad.size:
-            since = int(bad[-1]) + 1
-            self._good_since_us = at_us[since] if since < len(at_us) else None
-        elif self._good_since_us is None:
-            self._good_since_us = at_us[0]
-        slowness = np.array(told.tasks) / told.service_per_s
-        for kept, values in ((self._loads, told.arrival_per_s), (self._slowness, slowness)):
-            lasting = outlasting(values)
-            for column, name in enumerate(told.executors):
-                looks = lasting[:, column].nonzero()[0]
-                self._of(kept, name).add_many(told.at_us[looks].tolist(), values[looks, column].tolist())
-        self._forget(told.executors)
 
     def _of(self, kept: dict[str, SlidingMax], executor: str) -> SlidingMax:
         if executor not in kept:
@@ -372,11 +324,6 @@ class _Watch:
             return None
         ago_us = decision.at_us - outcome.decision.at_us
         return f"the same {decision.treatment} {in_time(ago_us)} ago did not help: {promise_words(outcome)}"
-
-    def scale_in_from_us(self, first_us: int) -> float:
-        """At looks before that `is_too_soon` refuses, whatever they show; the first of them is at
-        `first_us`."""
-        return (first_us if self._good_since_us is None else self._good_since_us) + self._span_us
 
     def is_too_soon(self, decision: Decision, target: LatencyTarget | None) -> str | None:
         """Why a scale-in has to wait."""

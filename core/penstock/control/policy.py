@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from penstock.control.decision import Decision
-from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import TopologySnapshot
 
 
@@ -30,8 +29,4 @@ class Watches(Protocol):
 
     def watch(self, snapshot: TopologySnapshot) -> None:
         """In place of `decide`, where the answer is not asked for."""
-        ...
-
-    def watch_many(self, series: SnapshotSeries) -> None:
-        """The same for all snapshots of `series`."""
         ...

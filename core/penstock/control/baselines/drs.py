@@ -35,7 +35,6 @@ from penstock.control.decision import (
 )
 from penstock.control.elasticutor.jackson import sojourn_us
 from penstock.control.executor_names import CountingNames, NameExecutor
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.diagnose import (
     Diagnosis,
@@ -43,17 +42,14 @@ from penstock.control.streamswitch.diagnose import (
     Strategy,
     capacity_per_s,
     diagnose,
-    expected_latency_us,
     find_scale_out,
     least_merges,
     merge,
     pressure,
-    severe,
     worst_after_us,
 )
 from penstock.control.streamswitch.examination import Examination, Flags, Floats
 from penstock.control.streamswitch.examine import Examiner
-from penstock.control.streamswitch.look_ahead import Ahead
 from penstock.control.streamswitch.unit_actions import actions_of
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
@@ -147,41 +143,6 @@ class Drs:
                 spent += core * _added(decision)
                 decisions.append(decision)
         return tuple(decisions)
-
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which the model is content and, for DRS-LB, no executor is severe."""
-        count = len(series)
-        found: list[tuple[_Operator, OperatorSeries, Ahead | None]] = []
-        for name, operator in self._operators.items():
-            one = series.operators.get(name)
-            if one is None or not count:
-                return 0
-            ahead = None
-            if not one.treatment:
-                ahead = operator.examiner.ahead(series.at_us, one)
-                if ahead is None:
-                    return 0
-                quiet = self._quiet(operator, ahead, len(one.executors))
-                count = count if quiet[:count].all() else int(quiet.argmin())
-            found.append((operator, one, ahead))
-        if count:
-            for operator, one, ahead in found:
-                if ahead is None:
-                    operator.examiner.pass_by(series.at_us[:count], one.part(slice(count)))
-                else:
-                    operator.examiner.take(ahead, one, count)
-        return count
-
-    def _quiet(self, operator: _Operator, ahead: Ahead, has: int) -> Flags:
-        """By look: whether `_verdict` would do nothing."""
-        target = operator.target
-        capacity = capacity_per_s(ahead.service_per_s, target.safety_margin)
-        arrival = ahead.arrival_per_s.sum(axis=1)
-        quiet = ahead.certain & is_least(arrival, capacity.mean(axis=1), target.latency_us, has)
-        if self._balances_load:
-            expected_us = expected_latency_us(ahead.arrival_per_s, capacity)
-            quiet &= ~severe(ahead.instantaneous_us, expected_us, target).any(axis=1)
-        return quiet
 
     def _one(self, at_us: int, operator: _Operator, seen: OperatorSnapshot, affordable: float) -> Decision:
         examined = operator.examiner.observe(at_us, seen)

@@ -19,7 +19,6 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.control.executor_names import CountingNames, NameExecutor
-from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -54,15 +53,6 @@ class Static:
             for operator, seen in snapshot.operators.items()
             if operator in self._executors
         )
-
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: all of them, unless a number is to be mended."""
-        seen = (
-            series.operators[operator].treatment or len(series.operators[operator].executors) == wanted
-            for operator, wanted in self._executors.items()
-            if operator in series.operators
-        )
-        return len(series) if all(seen) else 0
 
     def _one(self, at_us: int, seen: OperatorSnapshot, wanted: int) -> Decision:
         has = len(seen.executors)

@@ -23,8 +23,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from penstock.control.decision import Decision, Treatment
 from penstock.control.hybrid.peaks import Peaks
 from penstock.control.hybrid.plans import Settings, heard, merge, split
@@ -32,7 +30,6 @@ from penstock.control.hybrid.scene import Scene
 from penstock.control.policy import Policy, Watches
 from penstock.control.samples.sample_table import ARRIVED
 from penstock.control.samples.shard_rates import ServiceMemory, ShardRates
-from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -80,25 +77,6 @@ class Hybrid:
                 planned = self._planned(snapshot, operator, decision, slow.get(operator.operator))
             answer.append(planned or replace(decision, policy=self.name))
         return tuple(answer)
-
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which the fast parent does nothing, up to the next sample of the slow
-        time scale."""
-        fast, slow = self._fast, self._slow
-        if not isinstance(fast, ObservesMany) or not (slow is None or isinstance(slow, Watches)):
-            return 0
-        operators = [name for name in series.operators if name in self._scope.targets]
-        if any(name not in self._sampled_us for name in operators):
-            return 0
-        until_us = min(
-            (min(self._sampled_us[name], self._due_us([name])) for name in operators), default=math.inf
-        )
-        count = int(np.searchsorted(series.at_us, until_us))
-        if count:
-            count = fast.observe_many(series.part(slice(count)))
-        if count and slow is not None:
-            slow.watch_many(series.part(slice(count)))
-        return count
 
     def _due_us(self, operators: Iterable[str]) -> float:
         """When the first of `operators` is looked at on the slow time scale."""

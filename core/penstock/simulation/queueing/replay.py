@@ -17,8 +17,8 @@ import numpy as np
 
 from penstock.control.decision import Action, Decision, MoveShards, Treatment
 from penstock.control.policy import Policy
-from penstock.control.samples.snapshot_series import ObservesMany
 from penstock.control.target import LatencyTarget
+from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
 from penstock.simulation.queueing.exact import ExactNetwork
 from penstock.simulation.queueing.model import Arrivals, FloatArray, OperatorRun, Run, SimulatedTopology
 from penstock.simulation.queueing.network import Network
@@ -91,7 +91,7 @@ class _Replay:
         if len(intervals) > 1 or self._interval_us % arrivals.slot_us:
             raise ValueError(f"intervals {sorted(intervals)} us are no whole slots of {arrivals.slot_us} us")
         self._topology, self._arrivals, self._policy = topology, arrivals, policy
-        self._skims = policy.observe_many if isinstance(policy, ObservesMany) else None
+        self._ahead = None if policy is None else looking_ahead(policy)
         self._slots = arrivals.slots
         self._end_us = float(arrivals.slots * arrivals.slot_us)
         self._records: dict[str, Record] = {}
@@ -171,8 +171,8 @@ class _Replay:
         series = self._snapshots.series(self._network, self._stations, ends_us.tolist(), moments)
         shown = 0
         while shown < len(series):
-            if self._skims is not None:
-                shown += self._skims(series if shown == 0 else series.since(shown))
+            if self._ahead is not None:
+                shown += self._ahead.observe_many(series if shown == 0 else series.since(shown))
                 if shown >= len(series):
                     break
             decisions = policy.decide(series.snapshot(shown))

@@ -27,10 +27,11 @@ from penstock.control.decision import (
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules, tasks_after
 from penstock.control.outcomes import share_of_promise
 from penstock.control.samples.sample_table import Shards
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
+from penstock.simulation.queueing.ahead.snapshot_series import OperatorSeries, SnapshotSeries
 from scenes.control_scene import SLOT_US, Water, decision, view
 
 TARGET = LatencyTarget(latency_us=1_000_000)
@@ -196,9 +197,10 @@ def test_looks_out_of_bounds_are_not_passed_over() -> None:
     after = replace(during, operators={"op": replace(one, treatment=False)})
     scope = Scope({"op": TARGET}, {"op": TaskLimits(3, 4)})
     content = Static(Scope({"op": TARGET}, {}), {"op": 2})
-    guard = Guard(content, scope, PAPER_RULES)
-    assert guard.observe_many(during) == 5
-    assert guard.observe_many(after) == 0
+    ahead = looking_ahead(Guard(content, scope, PAPER_RULES))
+    assert ahead is not None
+    assert ahead.observe_many(during) == 5
+    assert ahead.observe_many(after) == 0
 
 
 def test_the_budget_is_for_all_operators_and_counts_what_was_granted_a_moment_ago() -> None:

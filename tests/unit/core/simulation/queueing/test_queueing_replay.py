@@ -21,9 +21,9 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget
+from penstock.simulation.queueing.ahead.snapshot_series import SnapshotSeries
 from penstock.simulation.queueing.model import (
     Arrivals,
     Edge,

@@ -11,13 +11,16 @@ from hypothesis import strategies as st
 
 from penstock.control.decision import Decision
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules
+from penstock.control.policy import Policy
 from penstock.control.samples.sample_table import Shards
-from penstock.control.samples.snapshot_series import ObservesMany, OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen, TopologySnapshot
 from penstock.control.streamswitch.examine import Examiner
-from penstock.control.streamswitch.look_ahead import TellsMany
 from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.simulation.queueing.ahead.examiner import ExaminerAhead
+from penstock.simulation.queueing.ahead.looking import ObservesMany, TellsMany
+from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
+from penstock.simulation.queueing.ahead.snapshot_series import OperatorSeries, SnapshotSeries
 from scenes.control_scene import SLOT_US
 
 TARGET = LatencyTarget(latency_us=1_000_000)
@@ -60,14 +63,21 @@ def one_by_one(policy: StreamSwitch | Guard, shown: SnapshotSeries) -> list[Deci
     return [policy.decide(shown.snapshot(look))[0] for look in range(len(shown))]
 
 
+def ahead_of(policy: Policy) -> ObservesMany:
+    found = looking_ahead(policy)
+    assert found is not None
+    return found
+
+
 def at_once(policy: StreamSwitch | Guard, shown: SnapshotSeries, ahead: int) -> dict[int, Decision]:
     """Decisions of the looks that were shown one by one; the others were taken in `ahead` at once at most."""
+    many = ahead_of(policy)
     decided: dict[int, Decision] = {}
     look = 0
     while look < len(shown):
         rest = shown.since(look)
         front = rest.part(slice(ahead))
-        taken = policy.observe_many(front)
+        taken = many.observe_many(front)
         look += taken
         if taken < min(ahead, len(rest)):
             decided[look] = policy.decide(shown.snapshot(look))[0]
@@ -119,8 +129,9 @@ def test_no_operator_is_taken_further_than_the_others(seed: int) -> None:
     whole = StreamSwitch(both)
     expected = [whole.decide(shown.snapshot(look)) for look in range(len(shown))]
     policy, look, singles = StreamSwitch(both), 0, 0
+    many = ahead_of(policy)
     while look < len(shown):
-        taken = policy.observe_many(shown.since(look))
+        taken = many.observe_many(shown.since(look))
         assert not any(one.actions for decisions in expected[look : look + taken] for one in decisions)
         look += taken
         if look < len(shown):
@@ -136,7 +147,6 @@ def test_most_looks_need_not_be_shown_one_by_one() -> None:
         shown, operators={"op": replace(shown.operators["op"], waited_us=shown.operators["op"].served_us)}
     )
     policy = StreamSwitch(scope(least=3))
-    assert isinstance(policy, ObservesMany)
     assert len(at_once(policy, calm, 500)) < 50
 
 
@@ -147,21 +157,22 @@ def test_treatments_are_taken_in_whole() -> None:
         policy.decide(shown.snapshot(look))
     rest = shown.since(20)
     during = replace(rest, operators={"op": replace(rest.operators["op"], treatment=True)})
-    assert policy.observe_many(during) == 80
+    assert ahead_of(policy).observe_many(during) == 80
 
 
 def test_what_cannot_be_told_ahead_is_left_to_single_looks() -> None:
     shown = series(3, 40, 300.0)
     one = shown.operators["op"]
     examiner = Examiner(TARGET)
-    assert examiner.ahead(shown.at_us, one) is None
+    many = ExaminerAhead(examiner)
+    assert many.ahead(shown.at_us, one) is None
     for look in range(12):
         examiner.observe(int(shown.at_us[look]), one.snapshot(look))
-    assert examiner.ahead(shown.at_us[12:], one.since(12)) is not None
+    assert many.ahead(shown.at_us[12:], one.since(12)) is not None
     elsewhere = replace(one.since(12), assignment={**one.assignment, "s0": "E2"})
-    assert examiner.ahead(shown.at_us[12:], elsewhere) is None
-    assert examiner.ahead(shown.at_us[12:] + 2 * TARGET.window_us, one.since(12)) is None
-    assert StreamSwitch(scope()).observe_many(replace(shown, operators={})) == 0
+    assert many.ahead(shown.at_us[12:], elsewhere) is None
+    assert many.ahead(shown.at_us[12:] + 2 * TARGET.window_us, one.since(12)) is None
+    assert ahead_of(StreamSwitch(scope())).observe_many(replace(shown, operators={})) == 0
 
 
 def test_looks_at_once_count_each_slot_of_a_change_of_hands_for_who_held_the_shard_then() -> None:
@@ -173,7 +184,7 @@ def test_looks_at_once_count_each_slot_of_a_change_of_hands_for_who_held_the_sha
         seen = (before if look < 15 else after).snapshot(look)
         plain.observe(int(shown.at_us[look]), seen)
         examiner.observe(int(shown.at_us[look]), seen)
-    ahead = examiner.ahead(shown.at_us[20:], after.since(20))
+    ahead = ExaminerAhead(examiner).ahead(shown.at_us[20:], after.since(20))
     assert ahead is not None
     for number in range(20):
         found = plain.observe(int(shown.at_us[20 + number]), after.snapshot(20 + number))
@@ -204,6 +215,16 @@ def test_a_guard_looks_one_by_one_where_it_would_not_be_told() -> None:
         def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
             return ()
 
+        def observe_many(self, series: SnapshotSeries) -> int:
+            return len(series)
+
+    class Single:
+        name = "Single"
+
+        def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+            return ()
+
     shown = series(4, 20, 700.0)
-    assert Guard(Silent(), scope()).observe_many(shown) == 0
-    assert isinstance(StreamSwitch(scope()), TellsMany)
+    assert ahead_of(Guard(Silent(), scope())).observe_many(shown) == 0
+    assert looking_ahead(Guard(Single(), scope())) is None
+    assert isinstance(ahead_of(StreamSwitch(scope())), TellsMany)

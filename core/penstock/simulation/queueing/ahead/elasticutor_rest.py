@@ -2,7 +2,8 @@
 
 It says yes only where the whole step would change nothing: every executor has ceil(lambda / mu) + 1 cores or
 more (or what its shards need), and that keeps every bound within limits and budget. Then Algorithm 1 has
-nobody to serve. Neighbours: `policy` asks, `jackson` and `core_assignment` are what it stands for.
+nobody to serve. Neighbours: `elasticutor` asks, `jackson` and `core_assignment` of the policy are
+what it stands for.
 """
 
 from __future__ import annotations

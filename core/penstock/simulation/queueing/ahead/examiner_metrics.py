@@ -1,21 +1,17 @@
 """Many looks at an operator at once: the metrics of each, as `examine` would find them one by one
 (StreamSwitch, 4).
 
-For virtual time, where queues are worked out far ahead and nearly every look leads to nothing. Holders,
-executors and writers are the same in all of them, and nothing is missing. Neighbours: `examine` says when
-that is so and takes the looks in, `snapshot_series` is what comes from the simulator.
+Holders, executors and writers are the same in all of them, and nothing is missing. Neighbours: `examiner`
+says when that is so and takes the looks in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.streamswitch.service_rates import Courses, ServiceRates
 from penstock.control.streamswitch.slot_history import (
     ARRIVED,
@@ -27,6 +23,7 @@ from penstock.control.streamswitch.slot_history import (
     Indices,
     SlotHistory,
 )
+from penstock.simulation.queueing.ahead.snapshot_series import OperatorSeries
 
 _BUSY = 3
 
@@ -69,35 +66,6 @@ class Ahead:
     service_per_s: Floats
     instantaneous_us: Floats
     certain: Flags
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Told:
-    """What looks that were taken in at once have shown of an operator: by look whether it was in good health,
-    and (looks, executors) rates; of no executor while a treatment was under way. `tasks` are the executors',
-    which serve at `service_per_s` together."""
-
-    at_us: NDArray[np.int64]
-    executors: tuple[str, ...]
-    tasks: tuple[int, ...]
-    arrival_per_s: Floats
-    service_per_s: Floats
-    is_good: Flags
-
-
-@runtime_checkable
-class TellsMany(Protocol):
-    """A policy with `observe_many` that says what it saw, and heeds what is refused."""
-
-    @property
-    def told(self) -> Mapping[str, Sequence[Told]]:
-        """By operator, in the order of time, of the looks that were taken in last."""
-        ...
-
-    def observe_many_refused(self, series: SnapshotSeries, scale_in_from_us: Mapping[str, float]) -> int:
-        """`observe_many` where a scale-in of an operator is refused at every look before a moment: such a
-        look has no action either."""
-        ...
 
 
 def count_ahead(

@@ -1,16 +1,14 @@
 """Many snapshots in a row as arrays, for policies that can look at them at once.
 
-Nothing is decided at most moments: in virtual time they need not be looked at one by one. A policy that
-offers `observe_many` takes in those in front that need no action; the simulator then shows it the next one as
-a `TopologySnapshot`. The live loop never uses this. Neighbours: `snapshot` is the same for one moment,
-`sample_columns` and `sample_table` are how its samples are given.
+Nothing is decided at most moments: in virtual time they need not be looked at one by one. Neighbours:
+`penstock.control.snapshot` is the same for one moment, `sample_columns` and `sample_table` beside it are how
+its samples are given; `looking` takes these in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -124,14 +122,3 @@ class SnapshotSeries:
             nodes=self.nodes,
             edges=self.edges,
         )
-
-
-@runtime_checkable
-class ObservesMany(Protocol):
-    """What a policy may offer besides `decide`."""
-
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """Take in snapshots from the front up to, not including, the first whose decision might have an
-        action; answer how many that were, 0 to all. Afterwards the policy is as `decide` on each of them
-        would have left it. Too few is slow, never wrong."""
-        ...
