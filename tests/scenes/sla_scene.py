@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from backends.fleet_harness import launch_of
-from penstock.control.decision import Action, Decision, Health, Prediction, Treatment
+from penstock.control.decision import Action, Health, PolicyDecision, Prediction, Treatment
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import WorkerRange
@@ -44,13 +44,13 @@ class Scripted:
         self._choose = choose
         self.shown: list[OperatorSnapshot] = []
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         seen = snapshot.operators["count"]
         self.shown.append(seen)
         treatment, actions = (Treatment.NONE, ()) if seen.treatment else self._choose(seen)
         expected = Prediction(1_000.0, 2) if actions else None
         return (
-            Decision(
+            PolicyDecision(
                 snapshot.at_us, self.name, "count", treatment, "script", "as the test says", Health.MODERATE,
                 actions, expected=expected,
             ),

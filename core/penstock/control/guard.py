@@ -17,10 +17,10 @@ from penstock.control.bounds import back_into_bounds, wanted_tasks
 from penstock.control.decision import (
     AddExecutor,
     AssignCores,
-    Decision,
     Health,
     MoveShards,
     Outcome,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -88,7 +88,7 @@ class Guard:
         """Other targets for operators in scope; the policy inside is told by whoever has it."""
         self._scope = replace(self._scope, targets={**self._scope.targets, **targets})
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """What the policy inside decides, within bounds. Of decisions that ask for more tasks at one moment
         the first come first; tasks given up at that moment do not count as free yet."""
         tasks = snapshot.tasks
@@ -103,7 +103,9 @@ class Guard:
             watch = self._watches[operator] = Watch(self._rules, self._window_us(operator))
         return watch
 
-    def _judged(self, snapshot: TopologySnapshot, decision: Decision, tasks: dict[str, int]) -> Decision:
+    def _judged(
+        self, snapshot: TopologySnapshot, decision: PolicyDecision, tasks: dict[str, int]
+    ) -> PolicyDecision:
         """`tasks` is operator -> tasks, with those that decisions before this one ask for."""
         watch = self._watch(decision.operator)
         self._record(watch, watch.outcomes.look(snapshot, decision), snapshot.at_us)
@@ -135,7 +137,9 @@ class Guard:
         limits = self._scope.limits.get(seen.operator)
         return limits is not None and not seen.treatment and not limits.min <= seen.tasks <= limits.max
 
-    def _led_back(self, snapshot: TopologySnapshot, decision: Decision, tasks: Mapping[str, int]) -> Decision:
+    def _led_back(
+        self, snapshot: TopologySnapshot, decision: PolicyDecision, tasks: Mapping[str, int]
+    ) -> PolicyDecision:
         """`decision`, or one that leads its operator back into bounds where that does not. Counts of tasks
         need no metrics: this waits for none."""
         seen = snapshot.operators.get(decision.operator)
@@ -187,7 +191,7 @@ class Guard:
     def _refusal(
         self,
         snapshot: TopologySnapshot,
-        decision: Decision,
+        decision: PolicyDecision,
         watch: Watch,
         tasks: Mapping[str, int],
         after: Mapping[str, int],
@@ -213,7 +217,7 @@ class Guard:
         return None
 
     def _without_need(
-        self, snapshot: TopologySnapshot, decision: Decision, after: Mapping[str, int]
+        self, snapshot: TopologySnapshot, decision: PolicyDecision, after: Mapping[str, int]
     ) -> str | None:
         """Why the operator needs none of the tasks that it is to have more. Executors that are split to be
         nearer to their cores, and an operator with too few tasks, have reasons of their own."""
@@ -249,7 +253,7 @@ class Guard:
             return f"{budget}, and {now:g} are in use"
         return None
 
-    def _with_bounds(self, decision: Decision) -> Decision:
+    def _with_bounds(self, decision: PolicyDecision) -> PolicyDecision:
         """Says so where even the most tasks allowed cannot serve what arrives."""
         limits = self._scope.limits.get(decision.operator)
         if (
@@ -284,7 +288,7 @@ class Watch:
         self._slowness: dict[str, SlidingMax] = {}
         """Seconds a row of one task: the greatest is the least service rate."""
 
-    def look(self, decision: Decision) -> None:
+    def look(self, decision: PolicyDecision) -> None:
         if self._span_us <= 0:
             return
         if decision.health is not Health.GOOD:
@@ -309,11 +313,11 @@ class Watch:
             self._loads = {name: load for name, load in self._loads.items() if name in there}
             self._slowness = {name: slow for name, slow in self._slowness.items() if name in there}
 
-    def scaled_in(self, decision: Decision) -> None:
+    def scaled_in(self, decision: PolicyDecision) -> None:
         """The clock starts anew: one step down at a time."""
         self._good_since_us = None
 
-    def is_blocked(self, decision: Decision) -> str | None:
+    def is_blocked(self, decision: PolicyDecision) -> str | None:
         plan = plan_of(decision)
         until_us, outcome = self.blocked.get(plan, (0, None))
         if outcome is None:
@@ -325,7 +329,7 @@ class Watch:
         ago_us = decision.at_us - outcome.decision.at_us
         return f"the same {decision.treatment} {in_time(ago_us)} ago did not help: {promise_words(outcome)}"
 
-    def is_too_soon(self, decision: Decision, target: LatencyTarget | None) -> str | None:
+    def is_too_soon(self, decision: PolicyDecision, target: LatencyTarget | None) -> str | None:
         """Why a scale-in has to wait."""
         good_us = 0 if self._good_since_us is None else decision.at_us - self._good_since_us
         if good_us < self._span_us:
@@ -334,7 +338,7 @@ class Watch:
             return None
         return self._would_not_hold(decision, target)
 
-    def _would_not_hold(self, decision: Decision, target: LatencyTarget) -> str | None:
+    def _would_not_hold(self, decision: PolicyDecision, target: LatencyTarget) -> str | None:
         """Whether the greatest loads of the last while would not fit where shards go, at the least service
         rates: lambda_s + lambda_d against (1 - epsilon) mu_d of all tasks that it will have, both over that
         while. Shards of one executor that go to several weigh alike."""
@@ -373,7 +377,7 @@ class Watch:
         return (load.greatest if load is not None else None) or 0.0
 
 
-def tasks_after(snapshot: TopologySnapshot, decision: Decision) -> dict[str, int]:
+def tasks_after(snapshot: TopologySnapshot, decision: PolicyDecision) -> dict[str, int]:
     """Operator -> tasks once `decision` is carried out, of the operators that it touches."""
     owner = {
         executor.name: name
@@ -405,7 +409,7 @@ def tasks_after(snapshot: TopologySnapshot, decision: Decision) -> dict[str, int
     }
 
 
-def _operator_of(snapshot: TopologySnapshot, decision: Decision, executor: str) -> str:
+def _operator_of(snapshot: TopologySnapshot, decision: PolicyDecision, executor: str) -> str:
     """Whose shards go to a new executor, in a decision about a whole topology; "" if none do."""
     for action in decision.actions:
         if isinstance(action, MoveShards) and action.destination == executor:

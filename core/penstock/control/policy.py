@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.snapshot import TopologySnapshot
 
 
@@ -20,7 +20,7 @@ class Policy(Protocol):
         """As users name it."""
         ...
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]: ...
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]: ...
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from penstock.control.decision import Decision, Outcome
+from penstock.control.decision import Outcome, PolicyDecision
 from penstock.control.outcomes import before_us
 from penstock.control.policy import Policy
 from penstock.sla.decision_record import Brought, finite
@@ -64,7 +64,7 @@ class OutcomeMeter:
                 )
             )
 
-    def _known(self, decision: Decision) -> Outcome | None:
+    def _known(self, decision: PolicyDecision) -> Outcome | None:
         """What the policy itself has measured of one of its decisions."""
         outcomes = self._policy.outcomes if isinstance(self._policy, Measures) else ()
         for outcome in reversed(outcomes):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from penstock.control.decision import Decision, Health, Treatment
+from penstock.control.decision import Health, PolicyDecision, Treatment
 from penstock.control.policy import Policy
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget
@@ -34,7 +34,7 @@ class Splits(Protocol):
 class Begun:
     """A decision about one operator that has begun, by its number, with its first step."""
 
-    decision: Decision
+    decision: PolicyDecision
     number: int
     advance: Advance
 
@@ -64,7 +64,7 @@ class Decider:
         """Nothing can be decided: the store said nothing."""
         self.conditions = {UNAVAILABLE: why}
 
-    def ask(self, snapshot: TopologySnapshot, held: str) -> tuple[Decision, ...]:
+    def ask(self, snapshot: TopologySnapshot, held: str) -> tuple[PolicyDecision, ...]:
         """What the policy says. `held` says why nothing may be done, "" when it may."""
         self.lacks_room = False
         decisions = self._policy.decide(snapshot)
@@ -74,7 +74,7 @@ class Decider:
         self._since_us = {kind: self._since_us.get(kind, snapshot.at_us) for kind in self.conditions}
         return decisions
 
-    def begin(self, decision: Decision, look: SlaLook, is_free: Callable[[str], bool]) -> list[Begun]:
+    def begin(self, decision: PolicyDecision, look: SlaLook, is_free: Callable[[str], bool]) -> list[Begun]:
         """What of a decision begins now: a part for each operator that it is about and that `is_free`."""
         prediction = decision.expected or decision.without
         if prediction is not None:
@@ -98,7 +98,7 @@ class Decider:
         begun = (self._split(name, look.places, look.at_us) for name in free)
         return [one for one in begun if one is not None]
 
-    def _begin(self, decision: Decision, look: SlaLook) -> Begun | None:
+    def _begin(self, decision: PolicyDecision, look: SlaLook) -> Begun | None:
         """None where it does not fit what there is; that is kept, and told."""
         schedule = look.places.schedules[decision.operator]
         try:
@@ -116,7 +116,7 @@ class Decider:
         return Begun(decision, self._journal.begun(decision), advance)
 
     def _split(self, operator: str, places: Places, at_us: int) -> Begun | None:
-        decision = Decision(
+        decision = PolicyDecision(
             at_us=at_us,
             policy=self._promise.policy,
             operator=operator,
@@ -131,7 +131,7 @@ class Decider:
         decision = advance.course.decision
         return Begun(decision, self._journal.begun(decision), advance)
 
-    def _show(self, decision: Decision) -> None:
+    def _show(self, decision: PolicyDecision) -> None:
         lasting = sorted(kind for kind in decision.conditions if self._lasts(kind, decision.at_us))
         self._journal.shown(decision, lasting)
 

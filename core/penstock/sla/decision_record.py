@@ -15,8 +15,8 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
 )
@@ -81,14 +81,14 @@ class DecisionRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="decisio
 class DecisionKeeper(Protocol):
     """Where a loop's decisions are remembered."""
 
-    def decided(self, decision: Decision, sla: str, *, dry_run: bool) -> int:
+    def decided(self, decision: PolicyDecision, sla: str, *, dry_run: bool) -> int:
         """Keep `decision`; answers its number."""
 
     def brought(self, outcome: Brought) -> None:
         """Keep what an earlier one came to."""
 
 
-def record_of(decision: Decision, number: int, sla: str, *, dry_run: bool) -> DecisionRecord:
+def record_of(decision: PolicyDecision, number: int, sla: str, *, dry_run: bool) -> DecisionRecord:
     """`decision` as a line."""
     return DecisionRecord(
         number=number,

@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.control.decision import Action, AddExecutor, AssignCores, Decision, MoveShards, RemoveExecutor
+from penstock.control.decision import (
+    Action,
+    AddExecutor,
+    AssignCores,
+    MoveShards,
+    PolicyDecision,
+    RemoveExecutor,
+)
 from penstock.control.target import Scope, TaskLimits
 from penstock.control.wording import counted
 from penstock.schedule.record import OperatorSchedule
@@ -18,12 +25,12 @@ from penstock.sla.treatment import ActionRefused, Advance, NoRoom, begin, tasks_
 
 
 def begin_what_fits(
-    decision: Decision,
+    decision: PolicyDecision,
     schedule: OperatorSchedule,
     scope: Scope,
     places: Places,
     now_us: int,
-) -> tuple[Decision, Advance, bool]:
+) -> tuple[PolicyDecision, Advance, bool]:
     """The decision as far as there is room for its new executors, the first ones first, its first step, and
     whether room was lacking for some. Raises ActionRefused where it does not fit, NoRoom where there is room
     for none."""
@@ -42,7 +49,7 @@ def begin_what_fits(
             return decision, begun, decision is not wanted
 
 
-def check_limits(decision: Decision, schedule: OperatorSchedule, limits: TaskLimits | None) -> None:
+def check_limits(decision: PolicyDecision, schedule: OperatorSchedule, limits: TaskLimits | None) -> None:
     """No decision leaves the bounds, whoever made it. Raises ActionRefused."""
     after = tasks_after(schedule, decision.actions)
     if limits is not None and after > max(limits.max, schedule.tasks):
@@ -63,7 +70,7 @@ def check_room(before: OperatorSchedule, after: OperatorSchedule, room: Mapping[
             raise NoRoom(f"worker {worker} has no room for {counted(tasks, 'more task')}")
 
 
-def with_one_executor_less(decision: Decision) -> Decision | None:
+def with_one_executor_less(decision: PolicyDecision) -> PolicyDecision | None:
     """The decision without the last new executor it asks for and the shards that were to go there; None where
     it asks for one at most. Strategies side by side share no executor, so the rest stands."""
     new = [action.name for action in decision.actions if isinstance(action, AddExecutor)]
@@ -81,7 +88,7 @@ def with_one_executor_less(decision: Decision) -> Decision | None:
     return replace(decision, actions=actions, expected=expected)
 
 
-def without_remote_cores(decision: Decision, schedule: OperatorSchedule) -> Decision:
+def without_remote_cores(decision: PolicyDecision, schedule: OperatorSchedule) -> PolicyDecision:
     """The decision with each executor's cores on its own node only. Raises ActionRefused when nothing is left
     to be done."""
     node_of = {worker.name: worker.node for worker in schedule.workers}
@@ -102,7 +109,7 @@ def without_remote_cores(decision: Decision, schedule: OperatorSchedule) -> Deci
 
 
 def by_operator(
-    decision: Decision, schedules: Mapping[str, OperatorSchedule]
+    decision: PolicyDecision, schedules: Mapping[str, OperatorSchedule]
 ) -> dict[str, tuple[Action, ...]]:
     """A decision's actions by operator: one about a whole topology names executors of several."""
     if decision.operator:

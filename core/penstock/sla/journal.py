@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from penstock.control.decision import Decision, Treatment
+from penstock.control.decision import PolicyDecision, Treatment
 from penstock.sla.decision_record import Brought, DecisionKeeper
 from penstock.sla.promise import Promise
 from penstock.sla.turn import SlaEvent
@@ -42,13 +42,13 @@ class Journal:
         events, self._events = tuple(self._events), []
         return events
 
-    def begun(self, decision: Decision) -> int:
+    def begun(self, decision: PolicyDecision) -> int:
         """One that is carried out; answers its number."""
         number = self._keeper.decided(decision, self._promise.name, dry_run=False)
         self._remember(decision, number)
         return number
 
-    def shown(self, decision: Decision, lasting: Sequence[str]) -> None:
+    def shown(self, decision: PolicyDecision, lasting: Sequence[str]) -> None:
         """One that is not carried out: kept now and then, for as long as it comes again every interval.
         `lasting` are those of its conditions that are news."""
         if not (
@@ -72,7 +72,7 @@ class Journal:
     def tell(self, text: str, *, is_trouble: bool = False, kind: str = "") -> None:
         self._events.append(SlaEvent(f"{self._promise.name}: {text}", is_trouble, kind))
 
-    def _remember(self, decision: Decision, number: int) -> None:
+    def _remember(self, decision: PolicyDecision, number: int) -> None:
         self._counts[str(decision.treatment)] += 1
         dry = "dry run: " if self._promise.dry_run else ""
         self.last_decision = f"{dry}{decision.operator}: {decision.treatment}, {decision.reason}"

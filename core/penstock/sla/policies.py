@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from penstock.control.decision import Decision, Outcome
+from penstock.control.decision import Outcome, PolicyDecision
 from penstock.control.policy import Policy
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope
@@ -71,7 +71,7 @@ class EndToEnd:
         """Operator -> its part of the bound now."""
         return self._split.targets
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         decisions = self._guard.decide(snapshot)
         if self._split.look(decisions):
             self._retarget()

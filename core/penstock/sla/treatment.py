@@ -21,8 +21,8 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
 )
 from penstock.control.wording import counted
@@ -52,7 +52,7 @@ class Course:
     """A treatment under way. `actions` name executors as the schedule does; `grown` are those that are given
     more tasks."""
 
-    decision: Decision
+    decision: PolicyDecision
     actions: tuple[Action, ...]
     step: Step
     begun_us: int
@@ -103,7 +103,7 @@ def single_tasks(old: OperatorSchedule, taken: Collection[str]) -> OperatorSched
 
 
 def begin_single_tasks(
-    decision: Decision, schedule: OperatorSchedule, taken: Collection[str], now_us: int
+    decision: PolicyDecision, schedule: OperatorSchedule, taken: Collection[str], now_us: int
 ) -> Advance | None:
     """The first step to executors of one task each, as `single_tasks` has them; None where they are so
     already. `decision` says why; its actions are worked out here."""
@@ -131,7 +131,7 @@ def begin_single_tasks(
 
 
 def begin(
-    decision: Decision,
+    decision: PolicyDecision,
     schedule: OperatorSchedule,
     room: Mapping[str, int],
     taken: Collection[str],

@@ -27,9 +27,9 @@ import numpy as np
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
+    PolicyDecision,
     Prediction,
     Treatment,
 )
@@ -131,7 +131,7 @@ class Drs:
     def name(self) -> str:
         return "DRS-LB" if self._balances_load else "DRS"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope."""
         spent, most = self._scope.cores_used(snapshot.tasks), self._scope.cores_max
         decisions = []
@@ -144,7 +144,9 @@ class Drs:
                 decisions.append(decision)
         return tuple(decisions)
 
-    def _one(self, at_us: int, operator: _Operator, seen: OperatorSnapshot, affordable: float) -> Decision:
+    def _one(
+        self, at_us: int, operator: _Operator, seen: OperatorSnapshot, affordable: float
+    ) -> PolicyDecision:
         examined = operator.examiner.observe(at_us, seen)
         if seen.treatment:
             busy = _Verdict(Treatment.NONE, "treatment", "a treatment is under way")
@@ -206,10 +208,10 @@ class Drs:
         verdict: _Verdict,
         examined: Examination,
         diagnosis: Diagnosis | None,
-    ) -> Decision:
+    ) -> PolicyDecision:
         strategies = verdict.strategies
         actions, after = actions_of(seen.operator, examined, strategies, self._name_executor)
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=seen.operator,
@@ -247,6 +249,6 @@ def _worst(expected_us: Floats) -> float:
     return float(expected_us.max(initial=0.0))
 
 
-def _added(decision: Decision) -> int:
+def _added(decision: PolicyDecision) -> int:
     """How many tasks more there are after it."""
     return sum(isinstance(action, AddExecutor) for action in decision.actions)

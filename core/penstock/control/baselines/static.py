@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from penstock.control.decision import (
     Action,
     AddExecutor,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -46,7 +46,7 @@ class Static:
     def name(self) -> str:
         return "Static"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope: NONE, or REPARTITION to the number that was asked for."""
         return tuple(
             self._one(snapshot.at_us, seen, self._executors[operator])
@@ -54,7 +54,7 @@ class Static:
             if operator in self._executors
         )
 
-    def _one(self, at_us: int, seen: OperatorSnapshot, wanted: int) -> Decision:
+    def _one(self, at_us: int, seen: OperatorSnapshot, wanted: int) -> PolicyDecision:
         has = len(seen.executors)
         actions: tuple[Action, ...] = ()
         treatment, rule, reason = Treatment.NONE, "static-size", f"{has} executors, as asked for"
@@ -63,7 +63,7 @@ class Static:
         elif has != wanted:
             actions = resize(seen, wanted, self._name_executor)
             treatment, reason = Treatment.REPARTITION, f"{has} executors, {wanted} are asked for"
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=seen.operator,

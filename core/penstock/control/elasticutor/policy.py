@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.elasticutor.core_assignment import (
     THRESHOLD_BYTES_PER_S,
     Assigned,
@@ -99,7 +99,7 @@ class Elasticutor:
         """As users name it."""
         return "naive-ec" if self._settings.naive else "elasticutor"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope."""
         observed, self._observed = self._observed, None
         if observed is None or observed.snapshot.at_us != snapshot.at_us:
@@ -159,7 +159,7 @@ class Elasticutor:
         piles_up: Floats = np.maximum(0.0, now - served) * (self._settings.start_us / within_us)
         return now + piles_up
 
-    def schedule(self, load: Load) -> tuple[Decision, ...]:
+    def schedule(self, load: Load) -> tuple[PolicyDecision, ...]:
         """The second half of `decide`: the scheduler's step proper, from rates to decisions."""
         if not load.operators:
             return ()

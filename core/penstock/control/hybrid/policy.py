@@ -23,7 +23,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-from penstock.control.decision import Decision, Treatment
+from penstock.control.decision import PolicyDecision, Treatment
 from penstock.control.hybrid.peaks import Peaks
 from penstock.control.hybrid.plans import Settings, heard, merge, split
 from penstock.control.hybrid.scene import Scene
@@ -60,11 +60,11 @@ class Hybrid:
         """As users name it."""
         return "hybrid"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """The fast parent's decisions, one an operator, some replaced by a REPARTITION of the slow time
         scale."""
         fast = self._fast.decide(snapshot)
-        slow: dict[str, Decision] = {}
+        slow: dict[str, PolicyDecision] = {}
         if isinstance(self._slow, Watches) and snapshot.at_us < self._due_us(snapshot.operators):
             self._slow.watch(snapshot)
         elif self._slow is not None:
@@ -89,9 +89,9 @@ class Hybrid:
         self,
         snapshot: TopologySnapshot,
         operator: OperatorSnapshot,
-        fast: Decision,
-        slow: Decision | None,
-    ) -> Decision | None:
+        fast: PolicyDecision,
+        slow: PolicyDecision | None,
+    ) -> PolicyDecision | None:
         rates = self._rates.setdefault(operator.operator, ShardRates(self._settings.every_us))
         looked_us = self._looked_us.setdefault(operator.operator, snapshot.at_us)
         is_due = not operator.treatment and snapshot.at_us - looked_us >= self._settings.every_us
@@ -115,7 +115,7 @@ class Hybrid:
             plan = merge(calm, self._settings, limits.min if limits else 0)
         if plan is None:
             return None
-        return Decision(
+        return PolicyDecision(
             at_us=snapshot.at_us,
             policy=self.name,
             operator=operator.operator,

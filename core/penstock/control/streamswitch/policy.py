@@ -17,9 +17,9 @@ import numpy as np
 from penstock.control.decision import (
     Action,
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
+    PolicyDecision,
     Prediction,
     Treatment,
 )
@@ -71,9 +71,9 @@ class StreamSwitch:
             else:
                 self._examiners[operator].retarget(target)
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope, in the scope's order."""
-        decisions: list[Decision] = []
+        decisions: list[PolicyDecision] = []
         cores_free = self._cores_free(snapshot)
         for operator, target in self._targets.items():
             decision = self._decide(snapshot, operator, target, cores_free)
@@ -94,13 +94,13 @@ class StreamSwitch:
 
     def _decide(
         self, snapshot: TopologySnapshot, operator: str, target: LatencyTarget, cores_free: float
-    ) -> Decision:
+    ) -> PolicyDecision:
         seen = snapshot.operators.get(operator)
         if seen is None:
             return self._held(snapshot.at_us, operator, "the operator was not seen")
         examined = self._examiners[operator].observe(snapshot.at_us, seen)
         if seen.treatment:
-            return Decision(
+            return PolicyDecision(
                 at_us=snapshot.at_us,
                 policy=self.name,
                 operator=operator,
@@ -125,9 +125,9 @@ class StreamSwitch:
 
     # --- decisions ------------------------------------------------------------------------------------
 
-    def _held(self, at_us: int, operator: str, missing: str) -> Decision:
+    def _held(self, at_us: int, operator: str, missing: str) -> PolicyDecision:
         self._health[operator] = Health.UNKNOWN
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=operator,
@@ -138,14 +138,14 @@ class StreamSwitch:
             conditions={"MetricsUnavailable": missing},
         )
 
-    def _without_rates(self, examined: Examination, operator: str) -> Decision:
+    def _without_rates(self, examined: Examination, operator: str) -> PolicyDecision:
         """No executor's service rate is known: nothing was worked on yet, or nobody tells of useful time."""
         if not examined.is_idle:
             return self._held(
                 examined.at_us, operator, "rows arrive, and no executor's service rate is known"
             )
         self._health[operator] = Health.GOOD
-        return Decision(
+        return PolicyDecision(
             at_us=examined.at_us,
             policy=self.name,
             operator=operator,
@@ -162,7 +162,7 @@ class StreamSwitch:
         seen: OperatorSnapshot,
         examined: Examination,
         diagnosis: Diagnosis,
-    ) -> Decision:
+    ) -> PolicyDecision:
         views = views_of(examined, diagnosis)
         tasks = sum(examined.tasks)
         actions: tuple[Action, ...] = ()
@@ -174,7 +174,7 @@ class StreamSwitch:
             worst_us = worst_after_us(diagnosis.expected_us, diagnosis.strategies)
             expected = Prediction(worst_us, tasks_after)
             reason = why(examined, diagnosis, views, actions)
-        return Decision(
+        return PolicyDecision(
             at_us=examined.at_us,
             policy=self.name,
             operator=operator,

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.control.decision import Action, Decision, MoveShards, Treatment
+from penstock.control.decision import Action, MoveShards, PolicyDecision, Treatment
 from penstock.control.policy import Policy
 from penstock.control.target import LatencyTarget
 from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
@@ -121,7 +121,7 @@ class _Replay:
         kind = ExactNetwork if exact else SlotNetwork
         self._network: Network = kind(topology, arrivals, self._stations, self._records, rng)
         self._snapshots = Snapshots(topology)
-        self._decisions: list[Decision] = []
+        self._decisions: list[PolicyDecision] = []
         self._last_rule: dict[str, tuple[Treatment, str]] = {}
 
     def go(self) -> None:
@@ -183,7 +183,7 @@ class _Replay:
             shown += 1
         return len(ends_us), {}
 
-    def _actions(self, decisions: tuple[Decision, ...]) -> dict[str, list[Action]]:
+    def _actions(self, decisions: tuple[PolicyDecision, ...]) -> dict[str, list[Action]]:
         """By operator, in their order."""
         by_operator: dict[str, list[Action]] = {}
         for decision in decisions:
@@ -210,7 +210,7 @@ class _Replay:
                 return name
         return None
 
-    def _keep(self, decisions: tuple[Decision, ...]) -> None:
+    def _keep(self, decisions: tuple[PolicyDecision, ...]) -> None:
         for decision in decisions:
             rule = (decision.treatment, decision.rule)
             is_news = decision.treatment is Treatment.HOLD and self._last_rule.get(decision.operator) != rule

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.sla.decision_record import Brought, DecisionRecord, record_of
 
 FILE = "decisions.jsonl"
@@ -32,7 +32,7 @@ class DecisionLog:
         self._next = records[-1].number + 1 if records else 1
         self._lines = _trim(self._path, records)
 
-    def decided(self, decision: Decision, sla: str, *, dry_run: bool) -> int:
+    def decided(self, decision: PolicyDecision, sla: str, *, dry_run: bool) -> int:
         """Keep `decision`; answers its number."""
         number = self._next
         self._next += 1

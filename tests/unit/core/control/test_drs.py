@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from penstock.control.baselines.drs import Drs, executors_needed, is_least
-from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
+from penstock.control.decision import (
+    AddExecutor,
+    Health,
+    MoveShards,
+    PolicyDecision,
+    RemoveExecutor,
+    Treatment,
+)
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
@@ -52,9 +59,9 @@ def seen(
 
 def last_decision(
     policy: Drs, rates: Mapping[str, float], assignment: Mapping[str, str], latency_us: float = 5_000
-) -> Decision:
+) -> PolicyDecision:
     """After two seconds of a steady load."""
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[PolicyDecision, ...] = ()
     for slot in range(1, 21):
         operator = seen(slot * SLOT_US, rates, assignment, latency_us)
         # Carried out by nobody: as if a treatment were under way until the last look.

@@ -16,10 +16,10 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     ExecutorView,
     Health,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
@@ -44,13 +44,13 @@ class Scripted:
     """Answers what it was given last."""
 
     def __init__(self) -> None:
-        self.next: tuple[Decision, ...] = ()
+        self.next: tuple[PolicyDecision, ...] = ()
 
     @property
     def name(self) -> str:
         return "Scripted"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         return tuple(replace(one, at_us=snapshot.at_us) for one in self.next)
 
 
@@ -72,7 +72,7 @@ class Scene:
         self.tasks = 1
         self.at_us = 0
 
-    def look(self, *decisions: Decision) -> Decision:
+    def look(self, *decisions: PolicyDecision) -> PolicyDecision:
         self.script.next = decisions or (decision(0, seen=self.views()),)
         self.at_us += SLOT_US
         return self.guard.decide(self.snapshot())[0]
@@ -92,7 +92,7 @@ class Scene:
         )
         return TopologySnapshot(self.at_us, {"op": seen})
 
-    def severe_out(self, latency_us: float = 100_000.0) -> Decision:
+    def severe_out(self, latency_us: float = 100_000.0) -> PolicyDecision:
         return decision(
             0,
             Treatment.SCALE_OUT,
@@ -103,7 +103,7 @@ class Scene:
             expected=Prediction(latency_us, 3),
         )
 
-    def good_in(self) -> Decision:
+    def good_in(self) -> PolicyDecision:
         return decision(
             0, Treatment.SCALE_IN, actions=IN, seen=self.views(), expected=Prediction(3000, 1),
             without=Prediction(2000, 2),
@@ -434,7 +434,7 @@ def more_cores(
     arrival: float = 100.0,
     health: Health = Health.SEVERE,
     without: float = math.inf,
-) -> Decision:
+) -> PolicyDecision:
     """E1 is to have so many."""
     return decision(
         0,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from penstock.control.decision import Decision, Health, Prediction, Treatment
+from penstock.control.decision import Health, PolicyDecision, Prediction, Treatment
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.metrics.rows import ShardRow
@@ -31,9 +31,9 @@ class Expecting:
     def __init__(self, expected_us: Mapping[str, float]) -> None:
         self._expected_us = expected_us
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         return tuple(
-            Decision(
+            PolicyDecision(
                 snapshot.at_us, self.name, operator, Treatment.NONE, "script", "", Health.GOOD,
                 without=Prediction(us, 1),
             )
@@ -42,7 +42,7 @@ class Expecting:
 
 
 class NoLog:
-    def decided(self, decision: Decision, sla: str, *, dry_run: bool) -> int:
+    def decided(self, decision: PolicyDecision, sla: str, *, dry_run: bool) -> int:
         raise AssertionError(decision)
 
     def brought(self, outcome: Brought) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
@@ -27,7 +27,7 @@ SCHEDULE = OperatorSchedule(
     executors=(ExecutorPlace("a", "w0", 1), ExecutorPlace("b", "w0", 1)),
     shards={f"count/{part}": ShardPlace("a" if part < 2 else "b", "local") for part in range(4)},
 )
-TWO_OUTS = Decision(
+TWO_OUTS = PolicyDecision(
     at_us=0,
     policy="P",
     operator="count",
@@ -52,7 +52,7 @@ def places(room: int) -> Places:
     return Places({"count": SCHEDULE}, {}, {"w0": room})
 
 
-def names(room: int) -> tuple[list[str], Decision, bool]:
+def names(room: int) -> tuple[list[str], PolicyDecision, bool]:
     decision, begun, lacked = begin_what_fits(TWO_OUTS, SCHEDULE, UNBOUND, places(room), 0)
     return [executor.name for executor in begun.schedule.executors], decision, lacked
 
@@ -75,7 +75,7 @@ def test_with_room_for_none_it_does_not_fit() -> None:
 
 
 def test_what_is_no_scale_out_is_left_whole() -> None:
-    merge = Decision(
+    merge = PolicyDecision(
         0,
         "P",
         "count",

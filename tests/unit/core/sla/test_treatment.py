@@ -11,9 +11,9 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -54,8 +54,8 @@ ONE = schedule(("a", "w0", 1), shards={"0": "a", "1": "a", "2": "a", "3": "a"})
 TWO = schedule(("a", "w0", 1), ("b", "w0", 1), shards={"0": "a", "1": "a", "2": "b", "3": "b"})
 
 
-def decided(*actions: Action) -> Decision:
-    return Decision(0, "P", "count", Treatment.SCALE_OUT, "rule", "because", Health.SEVERE, actions)
+def decided(*actions: Action) -> PolicyDecision:
+    return PolicyDecision(0, "P", "count", Treatment.SCALE_OUT, "rule", "because", Health.SEVERE, actions)
 
 
 def begun(on: OperatorSchedule, *actions: Action, room: Mapping[str, int] = ROOM, now_us: int = 0) -> Advance:

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
@@ -29,7 +29,7 @@ from penstock_operator.local.kept.decision_log import (
 )
 from penstock_operator.sla_words import brought_words
 
-SCALE_OUT = Decision(
+SCALE_OUT = PolicyDecision(
     at_us=1_760_000_000_000_000,
     policy="StreamSwitch",
     operator="count",

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.elasticutor.policy import KEYED, Elasticutor, Settings, naive_ec
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules
 from penstock.control.hybrid.policy import Hybrid
@@ -45,7 +45,7 @@ class Asked:
     def name(self) -> str:
         return self.inner.name
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         self.count += 1
         return self.inner.decide(snapshot)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules
 from penstock.control.policy import Policy
 from penstock.control.samples.sample_table import Shards
@@ -59,7 +59,7 @@ def series(seed: int, looks: int, per_s: float, backlogs: bool = False) -> Snaps
     return SnapshotSeries(np.arange(1, looks + 1) * SLOT_US, {"op": operator})
 
 
-def one_by_one(policy: StreamSwitch | Guard, shown: SnapshotSeries) -> list[Decision]:
+def one_by_one(policy: StreamSwitch | Guard, shown: SnapshotSeries) -> list[PolicyDecision]:
     return [policy.decide(shown.snapshot(look))[0] for look in range(len(shown))]
 
 
@@ -69,10 +69,10 @@ def ahead_of(policy: Policy) -> ObservesMany:
     return found
 
 
-def at_once(policy: StreamSwitch | Guard, shown: SnapshotSeries, ahead: int) -> dict[int, Decision]:
+def at_once(policy: StreamSwitch | Guard, shown: SnapshotSeries, ahead: int) -> dict[int, PolicyDecision]:
     """Decisions of the looks that were shown one by one; the others were taken in `ahead` at once at most."""
     many = ahead_of(policy)
-    decided: dict[int, Decision] = {}
+    decided: dict[int, PolicyDecision] = {}
     look = 0
     while look < len(shown):
         rest = shown.since(look)
@@ -85,8 +85,8 @@ def at_once(policy: StreamSwitch | Guard, shown: SnapshotSeries, ahead: int) -> 
     return decided
 
 
-def same(one: Decision, other: Decision) -> bool:
-    def figures(decision: Decision) -> list[float]:
+def same(one: PolicyDecision, other: PolicyDecision) -> bool:
+    def figures(decision: PolicyDecision) -> list[float]:
         return [
             float(figure or 0.0)
             for view in decision.seen
@@ -212,7 +212,7 @@ def test_a_guard_looks_one_by_one_where_it_would_not_be_told() -> None:
     class Silent:
         name = "Silent"
 
-        def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+        def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
             return ()
 
         def observe_many(self, series: SnapshotSeries) -> int:
@@ -221,7 +221,7 @@ def test_a_guard_looks_one_by_one_where_it_would_not_be_told() -> None:
     class Single:
         name = "Single"
 
-        def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+        def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
             return ()
 
     shown = series(4, 20, 700.0)
