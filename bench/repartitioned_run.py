@@ -12,10 +12,10 @@ from bench.repartitioning import RepartitioningLoop
 
 from penstock.control.baselines.resource_centric import ResourceCentric
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise
+from penstock.sla.decision_record import DecisionKeeper
+from penstock.sla.promise import Promise
 from penstock_operator import cli
 from penstock_operator.local import run_start
-from penstock_operator.sla.decision_record import DecisionKeeper
 
 
 def keep(

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise
 from penstock.schedule.record import OperatorSchedule
-from penstock_operator.sla.decision_record import DecisionKeeper
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.turn import SlaEvent, SlaLook, SlaTurn, Ways
+from penstock.sla.decision_record import DecisionKeeper
+from penstock.sla.look import SlaLook
+from penstock.sla.loop import SlaLoop
+from penstock.sla.promise import Promise
+from penstock.sla.turn import SlaEvent, SlaTurn, Ways
 
 STILL_US = 60_000
 """Upstream has stopped when it has committed nothing for so long, under a load of several records in it."""
@@ -70,10 +71,11 @@ class RepartitioningLoop(SlaLoop):
         now = self._now
         if now is None or self._is_published(now, look):
             return look
-        return replace(look, schedules={**look.schedules, self.promise.operator: now.moved})
+        schedules = {**look.places.schedules, self.promise.operator: now.moved}
+        return replace(look, places=replace(look.places, schedules=schedules))
 
     def _is_published(self, now: _Repartitioning, look: SlaLook) -> bool:
-        return look.schedules[self.promise.operator].version >= now.moved.version
+        return look.places.schedules[self.promise.operator].version > now.moved.version
 
     def _go_on(self, turn: SlaTurn, look: SlaLook) -> SlaTurn:
         now = self._now
@@ -88,9 +90,7 @@ class RepartitioningLoop(SlaLoop):
             return turn
         self._now = None
         resumed = [
-            replace(
-                look.schedules[name], version=look.schedules[name].version + 1, executors=before.executors
-            )
+            replace(look.places.schedules[name], executors=before.executors)
             for name, before in now.paused.items()
         ]
         return replace(
@@ -100,18 +100,17 @@ class RepartitioningLoop(SlaLoop):
     def _hold_back(self, turn: SlaTurn, look: SlaLook) -> SlaTurn:
         """Hold a schedule that moves shards back, and pause those upstream in its place."""
         operator = self.promise.operator
-        before = look.schedules[operator].shards
+        before = look.places.schedules[operator].shards
         moved = next(
             (one for one in turn.schedules if one.operator == operator and one.shards != before), None
         )
         if moved is None:
             return turn
-        paused = {name: look.schedules[name] for name in self._upstream}
+        paused = {name: look.places.schedules[name] for name in self._upstream}
         self._now = _Repartitioning(moved, paused, look.at_us)
         halted = [
             replace(
                 schedule,
-                version=schedule.version + 1,
                 executors=tuple(replace(executor, tasks=0) for executor in schedule.executors),
             )
             for schedule in paused.values()
@@ -121,8 +120,8 @@ class RepartitioningLoop(SlaLoop):
 
     def _is_drained(self, now: _Repartitioning, look: SlaLook) -> bool:
         """Nobody upstream works, and nothing waits to be sent or worked."""
-        upstream = [known for name in self._upstream for known in look.counters[name].values()]
-        here = list(look.counters[self.promise.operator].values())
+        upstream = [known for name in self._upstream for known in look.samples.counters[name].values()]
+        here = list(look.samples.counters[self.promise.operator].values())
         commits = sum(-1 if known is None else known.commit for known in upstream)
         if commits != now.commits:
             now.commits, now.still_since_us = commits, look.at_us
@@ -135,7 +134,7 @@ class RepartitioningLoop(SlaLoop):
     def _is_claimed(self, now: _Repartitioning, look: SlaLook) -> bool:
         return all(
             known is not None and known.executor == now.moved.shards[shard].executor
-            for shard, known in look.counters[self.promise.operator].items()
+            for shard, known in look.samples.counters[self.promise.operator].items()
         )
 
     def _told(self, now: _Repartitioning, look: SlaLook) -> SlaEvent:

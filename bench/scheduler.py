@@ -1,4 +1,4 @@
-"""`make bench-scheduler`: how long Elasticutor's scheduler takes for one decision, from snapshot to Decision.
+"""`make bench-scheduler`: how long Elasticutor's scheduler takes for one decision, from snapshot to decision.
 
 The paper's setting (section 5.4, table 3) on 8, 32 and 256 nodes of 8 cores: 12 operators, each of 32
 executors and 8 192 shards. Loads drift from decision to decision, and every tenth decision an operator's
@@ -28,7 +28,7 @@ from bench.screen import Screen, show
 from numpy.typing import NDArray
 from rich.table import Table
 
-from penstock.control.decision import AssignCores, Decision
+from penstock.control.decision import AssignCores, PolicyDecision
 from penstock.control.elasticutor.policy import Elasticutor
 from penstock.control.samples.sample_table import (
     ARRIVED,
@@ -168,7 +168,7 @@ class Cluster:
         edges = tuple((self.operators[0], operator) for operator in self.operators[1:])
         return TopologySnapshot(self._at_us, operators, self._nodes, edges)
 
-    def carry_out(self, decisions: tuple[Decision, ...]) -> int:
+    def carry_out(self, decisions: tuple[PolicyDecision, ...]) -> int:
         """Cores as decided; answers how many executors changed. Checks that no node has more than it has."""
         changes = 0
         for decision in decisions:

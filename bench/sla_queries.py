@@ -20,7 +20,7 @@ from bench.workloads.nexmark import Query
 from bench.workloads.sinusoid import SLOT_MS
 from rich.table import Table
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
@@ -195,7 +195,7 @@ class _OneEach:
     def __init__(self, targets: Mapping[str, LatencyTarget], limits: TaskLimits) -> None:
         self._policies = [StreamSwitch(Scope({name: of}, {name: limits})) for name, of in targets.items()]
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator."""
         return tuple(decision for policy in self._policies for decision in policy.decide(snapshot))
 

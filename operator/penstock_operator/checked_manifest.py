@@ -20,9 +20,9 @@ from penstock.api.inspected_code import InspectedCode
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import Manifest, load_manifest, manifest_text
 from penstock.api.sla_faults import sla_faults
-from penstock.control.sla_scope import Promise, promise_of
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
+from penstock.sla.promise import Promise, promise_of
 
 _INSPECT_S_MAX = 120
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -128,7 +128,7 @@ class Water:
     assignment: dict[str, str] = field(init=False)
     counts: dict[str, Counts] = field(init=False)
     queues: dict[str, deque[list[float]]] = field(init=False)
-    pending: Decision | None = None
+    pending: PolicyDecision | None = None
     resumes_at: int = 0
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class Water:
                 self._work(executor)
         return TopologySnapshot(self.slot * SLOT_US, {"op": self._seen()})
 
-    def treat(self, decision: Decision) -> None:
+    def treat(self, decision: PolicyDecision) -> None:
         """Begin what `decision` asks for; one at a time."""
         assert self.pending is None, "a decision during a treatment"
         self.pending = decision
@@ -185,7 +185,7 @@ class Water:
             counts.served_us = (counts.served_us or 0.0) + done * 1e6 / self.service_per_s
             counts.busy_us = (counts.busy_us or 0.0) + done * 1e6 / self.service_per_s
 
-    def _carry_out(self, decision: Decision) -> None:
+    def _carry_out(self, decision: PolicyDecision) -> None:
         for action in decision.actions:
             match action:
                 case MoveShards(shards, source, destination):
@@ -221,8 +221,8 @@ def view(
 
 def decision(
     at_us: int, treatment: Treatment = Treatment.NONE, health: Health = Health.GOOD, **more: object
-) -> Decision:
-    return Decision(
+) -> PolicyDecision:
+    return PolicyDecision(
         at_us=at_us,
         policy="Scripted",
         operator=str(more.pop("operator", "op")),

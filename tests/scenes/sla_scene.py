@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from backends.fleet_harness import launch_of
-from penstock.control.decision import Action, Decision, Health, Prediction, Treatment
-from penstock.control.sla_scope import Promise
+from penstock.control.decision import Action, Health, PolicyDecision, Prediction, Treatment
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch.treat import single_tasks
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import WorkerRange
 from penstock.schedule.record import WorkerPlace
+from penstock.sla.loop import SlaLoop
+from penstock.sla.promise import Promise
+from penstock.sla.treatment import single_tasks
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore
@@ -23,7 +24,6 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.showing.run_summary import RunSummary
-from penstock_operator.sla.loop import SlaLoop
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 from processes.stand_in_run import expected_names, orders_plan
 from processes.stand_in_workers import StandInWorkers
@@ -44,13 +44,13 @@ class Scripted:
         self._choose = choose
         self.shown: list[OperatorSnapshot] = []
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         seen = snapshot.operators["count"]
         self.shown.append(seen)
         treatment, actions = (Treatment.NONE, ()) if seen.treatment else self._choose(seen)
         expected = Prediction(1_000.0, 2) if actions else None
         return (
-            Decision(
+            PolicyDecision(
                 snapshot.at_us, self.name, "count", treatment, "script", "as the test says", Health.MODERATE,
                 actions, expected=expected,
             ),
@@ -97,7 +97,7 @@ class Scene:
             shards,
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
         )
-        schedules["count"] = replace(single_tasks(schedules["count"], set()), version=1)
+        schedules["count"] = single_tasks(schedules["count"], set())
         promise = Promise(
             "fast", "count", "Scripted", 250_000, 500_000, 100_000, dry_run,
             Scope({"count": TARGET}, {"count": limits}),

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from penstock.control.sla_scope import Promise
 from penstock.control.target import LatencyTarget, TaskLimits
 from penstock.simulation.queueing.drawn_loads import FAMILIES, OPERATOR, SLOT_US, DrawnLoad, draw
 from penstock.simulation.queueing.model import Run
 from penstock.simulation.queueing.replay import run
-from penstock_operator.sla.policies import has_single_tasks, policy_of
+from penstock.sla.policies import has_single_tasks, policy_of
+from penstock.sla.promise import Promise
 
 KEPT_SEEDS = Path(__file__).with_name("kept_policy_seeds.txt")
 DEFAULT, PARENTS = "Hybrid", ("StreamSwitch", "Elasticutor")

@@ -20,9 +20,9 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
 from penstock.connectors.files import FilesSource
-from penstock.control.remote_tasks import remote_of, with_remote
 from penstock.metrics.rows import HeldRow, WorkerRow
 from penstock.schedule.record import AppliedPlace
+from penstock.schedule.remote import remote_of, with_remote
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,

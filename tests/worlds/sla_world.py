@@ -15,15 +15,17 @@ from penstock.metrics.rows import ShardRow, TaskRow
 from penstock.schedule.record import StorePlace
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.carrying_out.apply import Applier, Outcome
+from penstock_operator.cluster.carrying_out.topology_schedules import TopologySchedules
+from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import Action, WriteSchedule
-from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import LATENCY_SLAS, Object
 from penstock_operator.cluster.observing.core_budget import CoreBudget
 from penstock_operator.cluster.observing.observed import Observed, ObservedTopology, StoreReading
 from penstock_operator.cluster.observing.store_reader import StoreReader
-from penstock_operator.cluster.sla.keeper import SlaKeeper, SlaScene, SlaTools
-from penstock_operator.cluster.sla.objects import observe_sla
+from penstock_operator.cluster.sla.keeper import SlaKeeper
+from penstock_operator.cluster.sla.objects import AskedOfTopology, observe_sla
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from worlds.cluster_world import World, read_topology
 
@@ -72,7 +74,7 @@ class SlaWorld(World):
         self.writes = 0
         self.woken = 0
         self.slas = MemoryCluster(clock_s=lambda: self.now_s, namespace="streams")
-        self.ground = SlaGround()
+        self.told_leeway = SlaLeeway()
         self.core_budget = CoreBudget(None, Mirror(lambda *_: None))
         """Of the namespace; another one holds with the next leader."""
         self.keeper = self._new_keeper()
@@ -82,21 +84,17 @@ class SlaWorld(World):
 
     def _new_keeper(self) -> SlaKeeper:
         return SlaKeeper(
-            SlaTools(
-                cluster=self.slas,
-                reader=cast("StoreReader", self),
-                applier=cast("Applier", self),
-                namespace="streams",
-                term=self.term,
-                reporter="operator-0",
-                clock_s=lambda: self.at_s,
-                now_us=lambda: int(self.at_s * 1e6),
-                scene=self._scene,
-                schedules=lambda: tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
-                budget=self.core_budget,
-                wake=self._wake,
-                unread=lambda _: None,
-            )
+            self,
+            cast("StoreReader", self),
+            TopologySchedules(
+                cast("Applier", self),
+                lambda: tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
+                "streams",
+                self.term,
+            ),
+            self.core_budget,
+            lambda: StatusWriter(self.slas, lambda: self.at_s, lambda: self.at_s, "operator-0", LATENCY_SLAS),
+            lambda: int(self.at_s * 1e6),
         )
 
     @property
@@ -104,8 +102,11 @@ class SlaWorld(World):
         """Looks are within a second."""
         return self.now_s + self._look * LOOK_S
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self.woken += 1
+
+    def unread(self, store: str) -> None:
+        """Nobody counts."""
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -139,22 +140,23 @@ class SlaWorld(World):
 
     # --- what the keeper is given -----------------------------------------------------------------
 
-    def _scene(self) -> SlaScene:
+    def asked(self) -> AskedOfTopology:
         if self._parsed is None or self._parsed[0] is not self.document["spec"]:
             self._parsed = (self.document["spec"], read_topology(self.document))
+        topology = self._parsed[1] if self.is_known else None
+        return AskedOfTopology(topology, ("words",), tuple(observe_sla(one) for one in self._listed))
+
+    def leeway(self) -> SlaLeeway:
+        return self.told_leeway
+
+    def ready_stores(self) -> Mapping[str, StorePlace]:
         stores = [self._store_seen(name) for name in self.stores]
-        return SlaScene(
-            topology=self._parsed[1] if self.is_known else None,
-            names=("words",),
-            slas=tuple(observe_sla(one) for one in self._listed),
-            ground=self.ground,
-            stores={
-                store.node: StorePlace(store.id, store.node, store.address) for store in stores if store.ready
-            },
-        )
+        return {
+            store.node: StorePlace(store.id, store.node, store.address) for store in stores if store.ready
+        }
 
     def observed(self) -> Observed:
-        return replace(super().observed(), sla=self.keeper.grip)
+        return replace(super().observed(), sla=self.keeper.control)
 
     async def read(
         self, uid: str, addresses: Mapping[str, str], shards: Mapping[str, Collection[str]]
@@ -204,7 +206,7 @@ class SlaWorld(World):
 
     def step(self, **how: Any) -> Any:
         decision = super().step(**how)
-        self.ground = decision.ground
+        self.told_leeway = decision.leeway
         for self._look in range(LOOKS_A_SECOND):
             self._flow()
             self._list()

@@ -1,7 +1,8 @@
 """A decision is a value: what was seen, what is predicted with and without it, which rule chose it.
 
 Doing nothing is one too. `outcome` of the same module is added later: what it brought (promise 8).
-Neighbours: policies make decisions, `treat` turns actions into the next schedule, the simulator into moves.
+Neighbours: policies make decisions, `penstock.sla.treatment` turns actions into the next schedule, the
+simulator into moves.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PolicyDecision:
     """`operator` is empty for one about a whole topology. `rule` names what chose it, in a word or two that
     stay the same over versions; `reason` is one sentence for people with the figures in it."""
 
@@ -125,7 +126,7 @@ class Outcome:
     """What a decision brought, measured a window after it was carried out. `share` is the measured gain over
     the promised one; None where nothing was promised."""
 
-    decision: Decision
+    decision: PolicyDecision
     latency_us: float | None
     tasks: int
     share: float | None

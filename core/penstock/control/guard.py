@@ -9,31 +9,26 @@ whatever is within bounds, as the papers run. Neighbours: `outcomes` measures wh
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
-
-import numpy as np
 
 from penstock.control.bounds import back_into_bounds, wanted_tasks
 from penstock.control.decision import (
     AddExecutor,
     AssignCores,
-    Decision,
     Health,
     MoveShards,
     Outcome,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
 from penstock.control.executor_names import CountingNames, NameExecutor
 from penstock.control.outcomes import OutcomeWatch, load_has_grown, plan_of, promise_words
 from penstock.control.policy import Policy
-from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
-from penstock.control.sliding_extreme import SlidingMax, outlasting
+from penstock.control.sliding_extreme import SlidingMax
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
-from penstock.control.streamswitch.look_ahead import TellsMany, Told
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, in_time, of_rate
 
@@ -74,12 +69,10 @@ class Guard:
         name_executor: NameExecutor | None = None,
     ) -> None:
         self._inner = inner
-        self._many = inner if isinstance(inner, ObservesMany) else None
-        self._telling = inner if isinstance(inner, TellsMany) else None
         self._scope = scope
         self._rules = rules or GuardRules()
         self._name_executor = name_executor or CountingNames("b")
-        self._watches: dict[str, _Watch] = {}
+        self._watches: dict[str, Watch] = {}
         self._outcomes: deque[Outcome] = deque(maxlen=OUTCOMES_KEPT)
 
     @property
@@ -95,7 +88,7 @@ class Guard:
         """Other targets for operators in scope; the policy inside is told by whoever has it."""
         self._scope = replace(self._scope, targets={**self._scope.targets, **targets})
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """What the policy inside decides, within bounds. Of decisions that ask for more tasks at one moment
         the first come first; tasks given up at that moment do not count as free yet."""
         tasks = snapshot.tasks
@@ -104,37 +97,15 @@ class Guard:
             for decision in self._inner.decide(snapshot)
         )
 
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: up to where an outcome is due. None while an operator is out of bounds, or
-        where the policy inside does not say what it saw."""
-        remembers = self._rules.scale_in_after_us > 0
-        if not len(series) or self._many is None or (remembers and self._telling is None):
-            return 0
-        first = series.snapshot(0)
-        if any(self._is_outside(one) for one in first.operators.values()):
-            return 0
-        due_us = min((watch.outcomes.until_us(first) for watch in self._watches.values()), default=math.inf)
-        before = int(np.searchsorted(series.at_us, due_us))
-        if not before:
-            return 0
-        front = series if before == len(series) else series.part(slice(before))
-        if not remembers or self._telling is None:
-            return self._many.observe_many(front)
-        from_us = {name: self._watch(name).scale_in_from_us(first.at_us) for name in self._scope.targets}
-        count = self._telling.observe_many_refused(front, from_us)
-        if count:
-            for operator, parts in self._telling.told.items():
-                for told in parts:
-                    self._watch(operator).look_many(told)
-        return count
-
-    def _watch(self, operator: str) -> _Watch:
+    def _watch(self, operator: str) -> Watch:
         watch = self._watches.get(operator)
         if watch is None:
-            watch = self._watches[operator] = _Watch(self._rules, self._window_us(operator))
+            watch = self._watches[operator] = Watch(self._rules, self._window_us(operator))
         return watch
 
-    def _judged(self, snapshot: TopologySnapshot, decision: Decision, tasks: dict[str, int]) -> Decision:
+    def _judged(
+        self, snapshot: TopologySnapshot, decision: PolicyDecision, tasks: dict[str, int]
+    ) -> PolicyDecision:
         """`tasks` is operator -> tasks, with those that decisions before this one ask for."""
         watch = self._watch(decision.operator)
         self._record(watch, watch.outcomes.look(snapshot, decision), snapshot.at_us)
@@ -166,7 +137,9 @@ class Guard:
         limits = self._scope.limits.get(seen.operator)
         return limits is not None and not seen.treatment and not limits.min <= seen.tasks <= limits.max
 
-    def _led_back(self, snapshot: TopologySnapshot, decision: Decision, tasks: Mapping[str, int]) -> Decision:
+    def _led_back(
+        self, snapshot: TopologySnapshot, decision: PolicyDecision, tasks: Mapping[str, int]
+    ) -> PolicyDecision:
         """`decision`, or one that leads its operator back into bounds where that does not. Counts of tasks
         need no metrics: this waits for none."""
         seen = snapshot.operators.get(decision.operator)
@@ -208,7 +181,7 @@ class Guard:
             return targets[operator].window_us
         return max((target.window_us for target in targets.values()), default=1_000_000)
 
-    def _record(self, watch: _Watch, outcome: Outcome | None, at_us: int) -> None:
+    def _record(self, watch: Watch, outcome: Outcome | None, at_us: int) -> None:
         if outcome is None:
             return
         self._outcomes.append(outcome)
@@ -218,8 +191,8 @@ class Guard:
     def _refusal(
         self,
         snapshot: TopologySnapshot,
-        decision: Decision,
-        watch: _Watch,
+        decision: PolicyDecision,
+        watch: Watch,
         tasks: Mapping[str, int],
         after: Mapping[str, int],
     ) -> tuple[str, str] | None:
@@ -244,7 +217,7 @@ class Guard:
         return None
 
     def _without_need(
-        self, snapshot: TopologySnapshot, decision: Decision, after: Mapping[str, int]
+        self, snapshot: TopologySnapshot, decision: PolicyDecision, after: Mapping[str, int]
     ) -> str | None:
         """Why the operator needs none of the tasks that it is to have more. Executors that are split to be
         nearer to their cores, and an operator with too few tasks, have reasons of their own."""
@@ -280,7 +253,7 @@ class Guard:
             return f"{budget}, and {now:g} are in use"
         return None
 
-    def _with_bounds(self, decision: Decision) -> Decision:
+    def _with_bounds(self, decision: PolicyDecision) -> PolicyDecision:
         """Says so where even the most tasks allowed cannot serve what arrives."""
         limits = self._scope.limits.get(decision.operator)
         if (
@@ -302,7 +275,7 @@ class Guard:
         return replace(decision, conditions={**decision.conditions, "Infeasible": words})
 
 
-class _Watch:
+class Watch:
     """What is remembered of one operator: health, loads, outcomes."""
 
     def __init__(self, rules: GuardRules, window_us: int) -> None:
@@ -315,7 +288,7 @@ class _Watch:
         self._slowness: dict[str, SlidingMax] = {}
         """Seconds a row of one task: the greatest is the least service rate."""
 
-    def look(self, decision: Decision) -> None:
+    def look(self, decision: PolicyDecision) -> None:
         if self._span_us <= 0:
             return
         if decision.health is not Health.GOOD:
@@ -329,23 +302,6 @@ class _Watch:
                 self._of(self._slowness, view.name).add(decision.at_us, view.tasks / view.service_per_s)
         self._forget(tuple([view.name for view in decision.seen]))
 
-    def look_many(self, told: Told) -> None:
-        """The same for looks that were taken in at once."""
-        at_us = told.at_us.tolist()
-        bad = np.flatnonzero(~told.is_good)
-        if bad.size:
-            since = int(bad[-1]) + 1
-            self._good_since_us = at_us[since] if since < len(at_us) else None
-        elif self._good_since_us is None:
-            self._good_since_us = at_us[0]
-        slowness = np.array(told.tasks) / told.service_per_s
-        for kept, values in ((self._loads, told.arrival_per_s), (self._slowness, slowness)):
-            lasting = outlasting(values)
-            for column, name in enumerate(told.executors):
-                looks = lasting[:, column].nonzero()[0]
-                self._of(kept, name).add_many(told.at_us[looks].tolist(), values[looks, column].tolist())
-        self._forget(told.executors)
-
     def _of(self, kept: dict[str, SlidingMax], executor: str) -> SlidingMax:
         if executor not in kept:
             kept[executor] = SlidingMax(self._span_us)
@@ -357,11 +313,11 @@ class _Watch:
             self._loads = {name: load for name, load in self._loads.items() if name in there}
             self._slowness = {name: slow for name, slow in self._slowness.items() if name in there}
 
-    def scaled_in(self, decision: Decision) -> None:
+    def scaled_in(self, decision: PolicyDecision) -> None:
         """The clock starts anew: one step down at a time."""
         self._good_since_us = None
 
-    def is_blocked(self, decision: Decision) -> str | None:
+    def is_blocked(self, decision: PolicyDecision) -> str | None:
         plan = plan_of(decision)
         until_us, outcome = self.blocked.get(plan, (0, None))
         if outcome is None:
@@ -373,12 +329,7 @@ class _Watch:
         ago_us = decision.at_us - outcome.decision.at_us
         return f"the same {decision.treatment} {in_time(ago_us)} ago did not help: {promise_words(outcome)}"
 
-    def scale_in_from_us(self, first_us: int) -> float:
-        """At looks before that `is_too_soon` refuses, whatever they show; the first of them is at
-        `first_us`."""
-        return (first_us if self._good_since_us is None else self._good_since_us) + self._span_us
-
-    def is_too_soon(self, decision: Decision, target: LatencyTarget | None) -> str | None:
+    def is_too_soon(self, decision: PolicyDecision, target: LatencyTarget | None) -> str | None:
         """Why a scale-in has to wait."""
         good_us = 0 if self._good_since_us is None else decision.at_us - self._good_since_us
         if good_us < self._span_us:
@@ -387,7 +338,7 @@ class _Watch:
             return None
         return self._would_not_hold(decision, target)
 
-    def _would_not_hold(self, decision: Decision, target: LatencyTarget) -> str | None:
+    def _would_not_hold(self, decision: PolicyDecision, target: LatencyTarget) -> str | None:
         """Whether the greatest loads of the last while would not fit where shards go, at the least service
         rates: lambda_s + lambda_d against (1 - epsilon) mu_d of all tasks that it will have, both over that
         while. Shards of one executor that go to several weigh alike."""
@@ -426,7 +377,7 @@ class _Watch:
         return (load.greatest if load is not None else None) or 0.0
 
 
-def tasks_after(snapshot: TopologySnapshot, decision: Decision) -> dict[str, int]:
+def tasks_after(snapshot: TopologySnapshot, decision: PolicyDecision) -> dict[str, int]:
     """Operator -> tasks once `decision` is carried out, of the operators that it touches."""
     owner = {
         executor.name: name
@@ -458,7 +409,7 @@ def tasks_after(snapshot: TopologySnapshot, decision: Decision) -> dict[str, int
     }
 
 
-def _operator_of(snapshot: TopologySnapshot, decision: Decision, executor: str) -> str:
+def _operator_of(snapshot: TopologySnapshot, decision: PolicyDecision, executor: str) -> str:
     """Whose shards go to a new executor, in a decision about a whole topology; "" if none do."""
     for action in decision.actions:
         if isinstance(action, MoveShards) and action.destination == executor:

@@ -14,10 +14,10 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     ExecutorView,
     MoveShards,
     Outcome,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -30,7 +30,7 @@ LOAD_GROWTH_MAX = 1.1
 
 @dataclass(slots=True)
 class _Pending:
-    decision: Decision
+    decision: PolicyDecision
     was_treated: bool = False
     ended_us: int | None = None
 
@@ -54,7 +54,7 @@ class OutcomeWatch:
             return math.inf
         return first.at_us if pending.ended_us is None else pending.ended_us + self._window_us
 
-    def began(self, decision: Decision, now: Decision | None) -> Outcome | None:
+    def began(self, decision: PolicyDecision, now: PolicyDecision | None) -> Outcome | None:
         """`decision` is to be carried out. Answers what is known of one before it, whose window is cut short:
         nothing that could be held against its promise."""
         before, self._pending = self._pending, _Pending(decision)
@@ -62,7 +62,7 @@ class OutcomeWatch:
             return None
         return _outcome(before.decision, now, share_known=False)
 
-    def look(self, snapshot: TopologySnapshot, now: Decision) -> Outcome | None:
+    def look(self, snapshot: TopologySnapshot, now: PolicyDecision) -> Outcome | None:
         """`now` is the same policy's decision on `snapshot`, for what it has seen."""
         pending = self._pending
         if pending is None:
@@ -87,7 +87,7 @@ class OutcomeWatch:
         return _outcome(pending.decision, now, share_known=True)
 
 
-def sources_of(decision: Decision) -> tuple[str, ...]:
+def sources_of(decision: PolicyDecision) -> tuple[str, ...]:
     """The executors that a decision relieves or removes."""
     names: set[str] = set()
     for action in decision.actions:
@@ -101,7 +101,7 @@ def sources_of(decision: Decision) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def plan_of(decision: Decision) -> tuple[Treatment, tuple[tuple[str, int], ...]]:
+def plan_of(decision: PolicyDecision) -> tuple[Treatment, tuple[tuple[str, int], ...]]:
     """Which plan a decision is: its treatment, the executors that it relieves or removes, and how many cores
     each is to have where it says so (else 0). Three cores for an executor are another plan than two."""
     given = (each for each in decision.actions if isinstance(each, AssignCores))
@@ -109,7 +109,7 @@ def plan_of(decision: Decision) -> tuple[Treatment, tuple[tuple[str, int], ...]]
     return decision.treatment, tuple((name, cores.get(name, 0)) for name in sources_of(decision))
 
 
-def share_of_promise(decision: Decision, measured_us: float | None, latency_us: float) -> float | None:
+def share_of_promise(decision: PolicyDecision, measured_us: float | None, latency_us: float) -> float | None:
     """Measured gain over promised gain, None where no lower latency was promised. The gain is that in 1 /
     latency, or in latency against `measured_us` before it, whichever share is greater: where rows had piled
     up, a window later they are still being worked off, and the expected latency is that of later on."""
@@ -135,12 +135,12 @@ def promise_words(outcome: Outcome) -> str:
     return f"{in_time(promised_us)} was promised, {in_time(outcome.latency_us)} came"
 
 
-def before_us(decision: Decision) -> float | None:
+def before_us(decision: PolicyDecision) -> float | None:
     """The worst latency measured at the executors that `decision` is about, when it was made."""
     return _latency_us(decision, views_by_name(decision))
 
 
-def _outcome(decision: Decision, now: Decision | None, *, share_known: bool) -> Outcome:
+def _outcome(decision: PolicyDecision, now: PolicyDecision | None, *, share_known: bool) -> Outcome:
     views = {} if now is None else views_by_name(now)
     latency_us = _latency_us(decision, views)
     tasks = now.without.tasks if now is not None and now.without is not None else 0
@@ -150,12 +150,12 @@ def _outcome(decision: Decision, now: Decision | None, *, share_known: bool) -> 
     return Outcome(decision, latency_us, tasks, share)
 
 
-def views_by_name(decision: Decision) -> dict[str, ExecutorView]:
+def views_by_name(decision: PolicyDecision) -> dict[str, ExecutorView]:
     """Executor -> as `decision` has seen it."""
     return {view.name: view for view in decision.seen}
 
 
-def _latency_us(decision: Decision, views: Mapping[str, ExecutorView]) -> float | None:
+def _latency_us(decision: PolicyDecision, views: Mapping[str, ExecutorView]) -> float | None:
     """The worst l_i of the executors that `decision` is about, as `views` have it."""
     latencies = [
         view.instantaneous_us
@@ -165,19 +165,19 @@ def _latency_us(decision: Decision, views: Mapping[str, ExecutorView]) -> float 
     return max(latencies, default=None)
 
 
-def load_has_grown(decision: Decision, now: Decision) -> bool:
+def load_has_grown(decision: PolicyDecision, now: PolicyDecision) -> bool:
     """Whether at `now` more arrives at the executors that `decision` relieves than when it was made, by so
     much that what it brought says nothing any more."""
     return _has_grown(decision, views_by_name(now), set(sources_of(decision)))
 
 
-def _has_grown(decision: Decision, now: Mapping[str, ExecutorView], executors: set[str]) -> bool:
+def _has_grown(decision: PolicyDecision, now: Mapping[str, ExecutorView], executors: set[str]) -> bool:
     before = sum(view.arrival_per_s or 0.0 for view in decision.seen if view.name in executors)
     after = sum(view.arrival_per_s or 0.0 for name, view in now.items() if name in executors)
     return after > LOAD_GROWTH_MAX * before
 
 
-def _involved(decision: Decision) -> set[str]:
+def _involved(decision: PolicyDecision) -> set[str]:
     names: set[str] = set()
     for action in decision.actions:
         match action:
@@ -188,7 +188,7 @@ def _involved(decision: Decision) -> set[str]:
     return names
 
 
-def _touched(snapshot: TopologySnapshot, decision: Decision) -> list[OperatorSnapshot]:
+def _touched(snapshot: TopologySnapshot, decision: PolicyDecision) -> list[OperatorSnapshot]:
     if decision.operator:
         seen = snapshot.operators.get(decision.operator)
         return [seen] if seen is not None else []

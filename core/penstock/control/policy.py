@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from penstock.control.decision import Decision
-from penstock.control.samples.snapshot_series import SnapshotSeries
+from penstock.control.decision import PolicyDecision
 from penstock.control.snapshot import TopologySnapshot
 
 
@@ -21,7 +20,7 @@ class Policy(Protocol):
         """As users name it."""
         ...
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]: ...
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]: ...
 
 
 @runtime_checkable
@@ -30,8 +29,4 @@ class Watches(Protocol):
 
     def watch(self, snapshot: TopologySnapshot) -> None:
         """In place of `decide`, where the answer is not asked for."""
-        ...
-
-    def watch_many(self, series: SnapshotSeries) -> None:
-        """The same for all snapshots of `series`."""
         ...

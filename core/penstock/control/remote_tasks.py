@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.control.elasticutor.core_assignment import allocation_cost, deallocation_cost
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
-
-Remote = Mapping[str, tuple[tuple[str, int], ...]]
-"""Executor -> (node, tasks), as `ExecutorPlace.remote` has it; executors without are left out."""
+from penstock.schedule.remote import Remote, clipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +29,6 @@ class Room:
     own: Mapping[str, int]
     node_of: Mapping[str, str]
     beside: Mapping[str, int]
-
-
-def remote_of(schedules: Iterable[OperatorSchedule]) -> Remote:
-    return {e.name: e.remote for schedule in schedules for e in schedule.executors if e.remote}
-
-
-def with_remote(schedule: OperatorSchedule, remote: Remote) -> OperatorSchedule:
-    """`schedule`, same version, with exactly these remote tasks; with {} all are at home."""
-    executors = tuple(replace(e, remote=tuple(remote.get(e.name, ()))) for e in schedule.executors)
-    return replace(schedule, executors=executors)
 
 
 def place_remote(schedules: Iterable[OperatorSchedule], before: Remote, room: Room) -> Remote:
@@ -81,7 +69,7 @@ class _Split:
                 if schedule.is_source:
                     self._fixed[place.worker] += place.tasks
                     continue
-                away = _clipped(before.get(place.name, ()), place.tasks - 1)
+                away = clipped(before.get(place.name, ()), place.tasks - 1)
                 held = _Executor(place, len(schedule.shards_of(place.name)), away)
                 self._executors.setdefault(place.worker, []).append(held)
         self._free = Counter(room.beside)
@@ -146,11 +134,3 @@ class _Split:
         if target:
             held.away[target] += 1
             self._free[target] -= 1
-
-
-def _clipped(remote: Iterable[tuple[str, int]], most: int) -> Counter[str]:
-    away = Counter(dict(remote))
-    while away.total() > max(0, most):
-        node = min(node for node, count in away.items() if count)
-        away[node] -= 1
-    return away

@@ -2,8 +2,8 @@
 
 The success rate from end to end is highest where the worst of the operators' is, and that is where all are
 equal, since each grows with its bound. Every operator has a weight; its bound is its share of the heaviest
-path that it is on. Weights begin as service times and follow measured success. Pure. Neighbours: `sla_scope`
-says which operators and edges there are, `StreamSwitch.retarget` takes the bounds.
+path that it is on. Weights begin as service times and follow measured success. Pure. Neighbours:
+`penstock.sla.promise` says which operators and edges there are, `StreamSwitch.retarget` takes the bounds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.target import LatencyTarget
 
 GAIN = 2.0
@@ -128,7 +128,7 @@ class EndToEndSplit:
         """Operator -> target with the bound of now. No alert threshold is above its bound."""
         return self._targets
 
-    def look(self, decisions: Iterable[Decision]) -> bool:
+    def look(self, decisions: Iterable[PolicyDecision]) -> bool:
         """Take in one moment's decisions of the operators; answers whether `targets` are others now."""
         decisions = [decision for decision in decisions if decision.operator in self._targets]
         if not decisions:
@@ -153,7 +153,7 @@ class EndToEndSplit:
         self._targets = self._bounded_targets()
         return True
 
-    def _takes_service(self, decisions: Iterable[Decision]) -> bool:
+    def _takes_service(self, decisions: Iterable[PolicyDecision]) -> bool:
         service_us: dict[str, float | None] = {}
         for decision in decisions:
             rates = [view.service_per_s for view in decision.seen if view.service_per_s]
@@ -166,7 +166,7 @@ class EndToEndSplit:
         self._targets = self._bounded_targets()
         return True
 
-    def _count(self, decision: Decision) -> None:
+    def _count(self, decision: PolicyDecision) -> None:
         latencies = [view.instantaneous_us for view in decision.seen if view.instantaneous_us is not None]
         if not latencies:
             return

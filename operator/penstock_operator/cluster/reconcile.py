@@ -24,12 +24,13 @@ from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatusWriter
+from penstock_operator.cluster.carrying_out.topology_schedules import TopologySchedules
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import Decision, Event, StoresDecision
 from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.identity import state_identity
 from penstock_operator.cluster.decisions.remembered import Memory
-from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
 from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name
@@ -61,12 +62,12 @@ from penstock_operator.cluster.observing.observed import (
     ObservedSchedule,
     ObservedTopology,
     Refused,
-    SlaGrip,
+    SlaControl,
     StoreReading,
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
-from penstock_operator.cluster.sla.keeper import SlaKeeper, SlaScene, SlaTools
-from penstock_operator.cluster.sla.objects import ObservedSla, observe_sla, topology_of
+from penstock_operator.cluster.sla.keeper import SlaKeeper
+from penstock_operator.cluster.sla.objects import AskedOfTopology, ObservedSla, observe_sla, topology_of
 from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 
@@ -83,7 +84,7 @@ _BACKOFF_S_MAX = 15.0
 _STORES = "stores"
 _TOPOLOGY = "topology"
 _SLA = "sla"
-_GROUND_AGE_S = 15.0
+_LEEWAY_AGE_S = 15.0
 """What a topology's loop has left to its SLAs holds no longer without another turn."""
 
 
@@ -112,9 +113,7 @@ class _Work:
     task: asyncio.Task[None] | None = None
     keeper: SlaKeeper | None = None
     """Of a loop that keeps the LatencySLAs of a topology."""
-    slas: dict[str, tuple[str, ObservedSla]] = field(default_factory=dict)
-    """uid -> (generation and name, what it means)."""
-    ground: SlaGround = SlaGround()  # noqa: RUF009 - frozen
+    leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
     memory: Memory = field(default_factory=Memory)
     status: StatusWriter | None = None
     schedules: ScheduleStatusWriter | None = None
@@ -124,6 +123,58 @@ class _Work:
     phase: str = "Pending"
     refusal: str = ""
     """What the API server said to the last turn's write that it will never take."""
+
+
+@dataclass(slots=True)
+class _OwnLoop:
+    """A topology's own loop, as its SLAs know it (`TopologyLoop`). `loops` are those of all topologies."""
+
+    name: str
+    loops: Mapping[str, _Work]
+    picture: ClusterPicture
+    mirror: Mirror
+    monotonic_s: Callable[[], float]
+    metrics: OperatorMetrics
+    read: dict[str, tuple[str, ObservedSla]] = field(default_factory=dict)
+    """LatencySLA's uid -> (generation, what it means)."""
+
+    def asked(self) -> AskedOfTopology:
+        work, manifest = self.loops.get(self.name), self.mirror.get(TOPOLOGIES, self.name)
+        slas = [one for one in self.mirror.all(LATENCY_SLAS) if topology_of(one) == self.name]
+        read: dict[str, tuple[str, ObservedSla]] = {}
+        for one in slas:
+            version, known = str(one["metadata"].get("generation", 0)), self.read.get(uid_of(one))
+            meaning = known[1] if known is not None and known[0] == version else observe_sla(one)
+            read[uid_of(one)] = (version, replace(meaning, manifest=one))
+        self.read = read
+        return AskedOfTopology(
+            topology=self.picture.parse(work.look, manifest) if work and manifest else None,
+            names=tuple(self.loops),
+            slas=tuple(meaning for _, meaning in read.values()),
+        )
+
+    def leeway(self) -> SlaLeeway:
+        work = self.loops.get(self.name)
+        if work is None:
+            return SlaLeeway()
+        if self.monotonic_s() - work.turned_s > _LEEWAY_AGE_S:
+            return SlaLeeway(held="the operator has not looked at the topology for a while")
+        return work.leeway
+
+    def ready_stores(self) -> Mapping[str, StorePlace]:
+        return {
+            store.node: StorePlace(store.id, store.node, store.address)
+            for store in self.picture.stores()
+            if store.ready
+        }
+
+    def unread(self, store: str) -> None:
+        self.metrics.unread(store)
+
+    def wake(self) -> None:
+        work = self.loops.get(self.name)
+        if work is not None:
+            work.wake.set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +282,7 @@ class Reconciler:
         named = {topology_of(one) for one in self.mirror.all(LATENCY_SLAS)}
         for name in named - self._slas.keys():
             work = self._slas[name] = self._new_work()
-            work.keeper = SlaKeeper(self._sla_tools(name, work))
+            work.keeper = self._new_keeper(name)
             work.task = group.create_task(self._loop(_SLA, name, work))
         for name in self._slas.keys() - named:
             work = self._slas.pop(name)
@@ -300,7 +351,7 @@ class Reconciler:
 
     async def _carry_out(self, work: _Work, manifest: Object, decision: Decision) -> None:
         work.memory = decision.memory
-        work.ground = decision.ground
+        work.leeway = decision.leeway
         if work.need != decision.need:
             work.need = decision.need
             self._wake_all()
@@ -416,58 +467,45 @@ class Reconciler:
                 if name != topology.name and one.need is not None
             ),
             refused=tuple(work.refused.values()),
-            sla=sla.keeper.grip
+            sla=sla.keeper.control
             if (sla := self._slas.get(topology.name)) is not None and sla.keeper is not None
-            else SlaGrip(),
+            else SlaControl(),
             spark_workers=self._picture.spark_workers_of(topology.name),
         )
 
     # --- latency SLAs
 
-    def _sla_tools(self, name: str, work: _Work) -> SlaTools:
-        return SlaTools(
-            cluster=self._cluster,
-            reader=self._readers.samples,
-            applier=self._applier,
-            namespace=self._config.namespace,
-            term=self._leadership.term,
-            reporter=self._leadership.reporter,
-            clock_s=self._clocks.monotonic_s,
-            now_us=self._now_us,
-            scene=lambda: self._sla_scene(name, work),
-            schedules=lambda: self._picture.schedules_of(name),
-            budget=self._budget,
-            wake=lambda: self._wake(name),
-            unread=self._metrics.unread,
+    def _new_keeper(self, name: str) -> SlaKeeper:
+        return SlaKeeper(
+            _OwnLoop(
+                name,
+                self._topologies,
+                self._picture,
+                self.mirror,
+                self._clocks.monotonic_s,
+                self._metrics,
+            ),
+            self._readers.samples,
+            TopologySchedules(
+                self._applier,
+                lambda: self._picture.schedules_of(name),
+                self._config.namespace,
+                self._leadership.term,
+            ),
+            self._budget,
+            lambda: StatusWriter(
+                self._cluster,
+                self._clocks.monotonic_s,
+                lambda: self._now_us() / 1e6,
+                self._leadership.reporter,
+                LATENCY_SLAS,
+            ),
+            self._now_us,
         )
 
     def _now_us(self) -> int:
         """As the wall clock was at first: who sets it starts and ends nothing."""
         return int((self._ahead_s + self._clocks.monotonic_s()) * 1e6)
-
-    def _sla_scene(self, name: str, work: _Work) -> SlaScene:
-        topology, manifest = self._topologies.get(name), self.mirror.get(TOPOLOGIES, name)
-        ground = topology.ground if topology is not None else SlaGround()
-        if topology is not None and self._clocks.monotonic_s() - topology.turned_s > _GROUND_AGE_S:
-            ground = SlaGround(held="the operator has not looked at the topology for a while")
-        slas = [one for one in self.mirror.all(LATENCY_SLAS) if topology_of(one) == name]
-        read: dict[str, tuple[str, ObservedSla]] = {}
-        for one in slas:
-            version, known = str(one["metadata"].get("generation", 0)), work.slas.get(uid_of(one))
-            meaning = known[1] if known is not None and known[0] == version else observe_sla(one)
-            read[uid_of(one)] = (version, replace(meaning, manifest=one))
-        work.slas = read
-        return SlaScene(
-            topology=self._picture.parse(topology.look, manifest) if topology and manifest else None,
-            names=tuple(self._topologies),
-            slas=tuple(meaning for _, meaning in read.values()),
-            ground=ground,
-            stores={
-                store.node: StorePlace(store.id, store.node, store.address)
-                for store in self._picture.stores()
-                if store.ready
-            },
-        )
 
     # --- waking
 

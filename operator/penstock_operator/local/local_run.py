@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 from penstock.dataflow.partitions import part_of
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, shard_row_name, unpack
-from penstock.schedule.record import OperatorSchedule
+from penstock.sla.look import Leeway, Places, Samples, SlaLook
+from penstock.sla.loop import SlaLoop
 from penstock.store.port import (
     ClearFailure,
     Failures,
@@ -72,8 +73,6 @@ from penstock_operator.local.showing.run_output import DISK_FULL, RunOutput
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.local.store.memory_watch import MemoryWatch
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.turn import SlaLook
 
 TICK_S = 0.15
 FOLLOW_S = 0.02
@@ -124,16 +123,6 @@ class _Look:
     memory: StoreMemory
     told: Mapping[str, TaskRow | WorkerRow]
     failures: Mapping[str, str]
-
-
-class _Placed(TypedDict):
-    """What schedules say of places, as `SlaLook` has it."""
-
-    schedules: Mapping[str, OperatorSchedule]
-    nodes: Mapping[str, int]
-    room: Mapping[str, int]
-    taken: frozenset[str]
-    warm: frozenset[str]
 
 
 class LocalRun:
@@ -429,7 +418,7 @@ class LocalRun:
                 self.tell(event.text, is_trouble=event.is_trouble)
             if turn.schedules:
                 self._accept(adopt(self._state, turn.schedules))
-                seen = replace(seen, **self._placed())
+                seen = replace(seen, places=self._places())
             if turn.lacks_room:
                 self._accept(want_worker(self._state, self._ticks.now_s()))
 
@@ -449,24 +438,20 @@ class LocalRun:
             if isinstance(told, TaskRow):
                 tasks.setdefault(told.executor, []).append(told.at_us)
         return SlaLook(
-            at_us=look.at_us,
-            counters=counters,
-            rows=rows,
-            tasks=tasks,
-            held=held_back(self._state),
-            **self._placed(),
+            look.at_us,
+            Samples(counters, rows, tasks),
+            self._places(),
+            Leeway(held=held_back(self._state)),
         )
 
-    def _placed(self) -> _Placed:
+    def _places(self) -> Places:
         """The part of an SLA's look that its own schedules change."""
-        schedules = self._state.schedules
-        return {
-            "schedules": schedules,
-            "nodes": {self._state.node: tasks_in_all(self._state)},
-            "room": room_for_tasks(self._state),
-            "taken": frozenset(e.name for schedule in schedules.values() for e in schedule.executors),
-            "warm": warm_workers(self._state),
-        }
+        return Places(
+            schedules=self._state.schedules,
+            nodes={self._state.node: tasks_in_all(self._state)},
+            room=room_for_tasks(self._state),
+            warm=warm_workers(self._state),
+        )
 
     # --- showing --------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from penstock_operator.local.run_placement import (
     with_returned,
     without_lost,
 )
-from penstock_operator.local.run_publishing import publish_changed, publish_first
+from penstock_operator.local.run_publishing import publish_changed, publish_decided, publish_first
 from penstock_operator.local.run_state import (
     Action,
     Decision,
@@ -387,8 +387,8 @@ class _Turn:
     def adopt(self, schedules: Sequence[OperatorSchedule]) -> None:
         if held_back(self.state):
             return
-        fit = (new for new in schedules if new.version == self.state.schedules[new.operator].version + 1)
-        self._publish({**self.state.schedules, **{new.operator: new for new in fit}})
+        self.state, actions = publish_decided(self.state, schedules)
+        self.actions += actions
         self._join_workers()
 
     def room(self) -> dict[str, int]:

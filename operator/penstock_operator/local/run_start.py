@@ -18,14 +18,17 @@ from pathlib import Path
 
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
-from penstock.control.sla_scope import Promise, keyed_edges
-from penstock.control.streamswitch.treat import single_tasks
 from penstock.dataflow.identity import identity_of
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
 from penstock.dataflow.source import Source
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
+from penstock.sla.loop import SlaLoop
+from penstock.sla.policies import has_single_tasks, policy_of
+from penstock.sla.promise import Promise, keyed_edges
+from penstock.sla.standing import SlaSummary
+from penstock.sla.treatment import single_tasks
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
@@ -63,9 +66,6 @@ from penstock_operator.local.showing.sla_picture import draw
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
-from penstock_operator.sla.loop import SlaLoop
-from penstock_operator.sla.policies import has_single_tasks, policy_of
-from penstock_operator.sla.status import SlaSummary
 
 NODE = "local"
 STORE_ID = NODE
@@ -379,9 +379,7 @@ def _split(schedules: Mapping[str, OperatorSchedule], promise: Promise) -> dict[
     split = dict(schedules)
     for operator in promise.scope.targets:
         taken = {executor.name for schedule in split.values() for executor in schedule.executors}
-        one = single_tasks(split[operator], taken)
-        # Nobody has seen a version of this run yet.
-        split[operator] = replace(one, version=schedules[operator].version)
+        split[operator] = single_tasks(split[operator], taken)
     return split
 
 

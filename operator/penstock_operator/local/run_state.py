@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from penstock.control.remote_tasks import Remote
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.remote import Remote
 from penstock_operator.fleet import FleetWorker
 
 

@@ -27,15 +27,14 @@ import numpy as np
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
+    PolicyDecision,
     Prediction,
     Treatment,
 )
 from penstock.control.elasticutor.jackson import sojourn_us
 from penstock.control.executor_names import CountingNames, NameExecutor
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.diagnose import (
     Diagnosis,
@@ -43,17 +42,14 @@ from penstock.control.streamswitch.diagnose import (
     Strategy,
     capacity_per_s,
     diagnose,
-    expected_latency_us,
     find_scale_out,
     least_merges,
     merge,
     pressure,
-    severe,
     worst_after_us,
 )
 from penstock.control.streamswitch.examination import Examination, Flags, Floats
 from penstock.control.streamswitch.examine import Examiner
-from penstock.control.streamswitch.look_ahead import Ahead
 from penstock.control.streamswitch.unit_actions import actions_of
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
@@ -135,7 +131,7 @@ class Drs:
     def name(self) -> str:
         return "DRS-LB" if self._balances_load else "DRS"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope."""
         spent, most = self._scope.cores_used(snapshot.tasks), self._scope.cores_max
         decisions = []
@@ -148,42 +144,9 @@ class Drs:
                 decisions.append(decision)
         return tuple(decisions)
 
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which the model is content and, for DRS-LB, no executor is severe."""
-        count = len(series)
-        found: list[tuple[_Operator, OperatorSeries, Ahead | None]] = []
-        for name, operator in self._operators.items():
-            one = series.operators.get(name)
-            if one is None or not count:
-                return 0
-            ahead = None
-            if not one.treatment:
-                ahead = operator.examiner.ahead(series.at_us, one)
-                if ahead is None:
-                    return 0
-                quiet = self._quiet(operator, ahead, len(one.executors))
-                count = count if quiet[:count].all() else int(quiet.argmin())
-            found.append((operator, one, ahead))
-        if count:
-            for operator, one, ahead in found:
-                if ahead is None:
-                    operator.examiner.pass_by(series.at_us[:count], one.part(slice(count)))
-                else:
-                    operator.examiner.take(ahead, one, count)
-        return count
-
-    def _quiet(self, operator: _Operator, ahead: Ahead, has: int) -> Flags:
-        """By look: whether `_verdict` would do nothing."""
-        target = operator.target
-        capacity = capacity_per_s(ahead.service_per_s, target.safety_margin)
-        arrival = ahead.arrival_per_s.sum(axis=1)
-        quiet = ahead.certain & is_least(arrival, capacity.mean(axis=1), target.latency_us, has)
-        if self._balances_load:
-            expected_us = expected_latency_us(ahead.arrival_per_s, capacity)
-            quiet &= ~severe(ahead.instantaneous_us, expected_us, target).any(axis=1)
-        return quiet
-
-    def _one(self, at_us: int, operator: _Operator, seen: OperatorSnapshot, affordable: float) -> Decision:
+    def _one(
+        self, at_us: int, operator: _Operator, seen: OperatorSnapshot, affordable: float
+    ) -> PolicyDecision:
         examined = operator.examiner.observe(at_us, seen)
         if seen.treatment:
             busy = _Verdict(Treatment.NONE, "treatment", "a treatment is under way")
@@ -245,10 +208,10 @@ class Drs:
         verdict: _Verdict,
         examined: Examination,
         diagnosis: Diagnosis | None,
-    ) -> Decision:
+    ) -> PolicyDecision:
         strategies = verdict.strategies
         actions, after = actions_of(seen.operator, examined, strategies, self._name_executor)
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=seen.operator,
@@ -286,6 +249,6 @@ def _worst(expected_us: Floats) -> float:
     return float(expected_us.max(initial=0.0))
 
 
-def _added(decision: Decision) -> int:
+def _added(decision: PolicyDecision) -> int:
     """How many tasks more there are after it."""
     return sum(isinstance(action, AddExecutor) for action in decision.actions)

@@ -20,10 +20,10 @@ import numpy as np
 from penstock.control.decision import (
     Action,
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
@@ -77,7 +77,7 @@ class ResourceCentric:
         """As users name it."""
         return "resource-centric"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope."""
         operators = [each for name, each in snapshot.operators.items() if name in self._scope.targets]
         measured = {}
@@ -136,7 +136,7 @@ class ResourceCentric:
 
     def _decision(
         self, snapshot: TopologySnapshot, operator: OperatorSnapshot, measured: _Measured, needed: int
-    ) -> Decision:
+    ) -> PolicyDecision:
         at_us = snapshot.at_us
         lambda_, mu = _rates_of(measured)
         conditions: dict[str, str] = {}
@@ -165,7 +165,7 @@ class ResourceCentric:
                 treatment = Treatment.REPARTITION
                 after_us = self._expected_us(operator, lambda_, mu, count)
                 expected = None if after_us is None else Prediction(after_us, count)
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=operator.operator,

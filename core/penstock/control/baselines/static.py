@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from penstock.control.decision import (
     Action,
     AddExecutor,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
 from penstock.control.executor_names import CountingNames, NameExecutor
-from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -47,7 +46,7 @@ class Static:
     def name(self) -> str:
         return "Static"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope: NONE, or REPARTITION to the number that was asked for."""
         return tuple(
             self._one(snapshot.at_us, seen, self._executors[operator])
@@ -55,16 +54,7 @@ class Static:
             if operator in self._executors
         )
 
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: all of them, unless a number is to be mended."""
-        seen = (
-            series.operators[operator].treatment or len(series.operators[operator].executors) == wanted
-            for operator, wanted in self._executors.items()
-            if operator in series.operators
-        )
-        return len(series) if all(seen) else 0
-
-    def _one(self, at_us: int, seen: OperatorSnapshot, wanted: int) -> Decision:
+    def _one(self, at_us: int, seen: OperatorSnapshot, wanted: int) -> PolicyDecision:
         has = len(seen.executors)
         actions: tuple[Action, ...] = ()
         treatment, rule, reason = Treatment.NONE, "static-size", f"{has} executors, as asked for"
@@ -73,7 +63,7 @@ class Static:
         elif has != wanted:
             actions = resize(seen, wanted, self._name_executor)
             treatment, reason = Treatment.REPARTITION, f"{has} executors, {wanted} are asked for"
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=seen.operator,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.control.elasticutor.core_assignment import (
     THRESHOLD_BYTES_PER_S,
     Assigned,
@@ -41,10 +41,8 @@ from penstock.control.elasticutor.load import Load
 from penstock.control.elasticutor.pinned_shards import ShardLoad, loads_of
 from penstock.control.elasticutor.plant import UNLIMITED, Plant, plant_of, problem_of
 from penstock.control.elasticutor.report import Report
-from penstock.control.elasticutor.rest import Rest
 from penstock.control.elasticutor.surplus import Surplus
 from penstock.control.samples.shard_rates import OperatorLook, ServiceMemory, ShardRates
-from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope
 
@@ -101,50 +99,12 @@ class Elasticutor:
         """As users name it."""
         return "naive-ec" if self._settings.naive else "elasticutor"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope."""
         observed, self._observed = self._observed, None
         if observed is None or observed.snapshot.at_us != snapshot.at_us:
             observed = self.observe(snapshot)
         return self.schedule(observed)
-
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which every executor has what it needs, and nothing is to be given
-        back. The look after those is observed too; the decision about it goes on from there."""
-        if not len(series) or any(
-            operator not in series.operators or series.operators[operator].treatment
-            for operator in self._scope.targets
-        ):
-            return 0
-        rest: Rest | None = None
-        for look in range(len(series)):
-            load = self._observed
-            if load is None or load.snapshot.at_us != series.at_us[look]:
-                load = self.observe(series.snapshot(look))
-            if rest is None:
-                rest = Rest.of(load, self._scope, self._settings.threshold_bytes_per_s)
-            if not self._may_rest(load, rest):
-                self._observed = load
-                return look
-            self._observed = None
-        return len(series)
-
-    def _may_rest(self, load: Load, rest: Rest) -> bool:
-        """Whether `schedule` would do nothing; if so, what it would remember is remembered."""
-        if any(load.filling):
-            return False
-        needed = rest.needed(load, self._settings.naive)
-        if needed is None or self._surplus.is_due(load, needed, rest.totals):
-            return False
-        if load.shard_loads:
-            self._surplus.keep(load, needed, rest.totals)
-            return True
-        fixed = np.full(len(needed), -1)
-        network = self._network(load, rest.plant, fixed)
-        if any(bound > target for bound, target in rest.latencies_us(network, needed)):
-            return False
-        self._surplus.keep(load, needed, rest.totals)
-        return True
 
     def observe(self, snapshot: TopologySnapshot) -> Load:
         """The first half of `decide`: from samples of all shards to rates of all executors."""
@@ -199,7 +159,7 @@ class Elasticutor:
         piles_up: Floats = np.maximum(0.0, now - served) * (self._settings.start_us / within_us)
         return now + piles_up
 
-    def schedule(self, load: Load) -> tuple[Decision, ...]:
+    def schedule(self, load: Load) -> tuple[PolicyDecision, ...]:
         """The second half of `decide`: the scheduler's step proper, from rates to decisions."""
         if not load.operators:
             return ()

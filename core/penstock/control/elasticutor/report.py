@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from penstock.control.decision import (
     Action,
     AssignCores,
-    Decision,
     ExecutorView,
     Health,
+    PolicyDecision,
     Prediction,
     Treatment,
 )
@@ -63,7 +63,7 @@ class Report:
         self._after_us: list[float] = after_us.tolist()
         self._views = _views(load, targets, np.where(known, before_us, np.nan), plant.totals)
 
-    def decisions(self) -> Iterator[Decision]:
+    def decisions(self) -> Iterator[PolicyDecision]:
         """One an operator, in the order of the snapshot."""
         first = 0
         for index, operator in enumerate(self._load.operators):
@@ -71,7 +71,7 @@ class Report:
             first = mine.stop
             yield self._decision(index, operator, mine)
 
-    def _decision(self, index: int, operator: OperatorSnapshot, mine: range) -> Decision:
+    def _decision(self, index: int, operator: OperatorSnapshot, mine: range) -> PolicyDecision:
         seen = tuple(self._views[mine.start : mine.stop])
         healths = {view.health for view in seen}
         actions = () if operator.treatment else self._actions(mine)
@@ -89,7 +89,7 @@ class Report:
             conditions["Infeasible"] = infeasible
             if treatment is Treatment.NONE and not operator.treatment:
                 treatment, rule, reason = Treatment.HOLD, "no-core-left", infeasible
-        return Decision(
+        return PolicyDecision(
             at_us=self._load.snapshot.at_us,
             policy=self._policy,
             operator=operator.operator,

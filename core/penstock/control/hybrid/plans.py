@@ -11,8 +11,8 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
@@ -124,7 +124,7 @@ def _portion(shards: Sequence[tuple[str, float]], share: float) -> tuple[tuple[s
 
 
 def heard(
-    scene: Scene, calm: Scene | None, fast: Decision, slow: Decision | None, settings: Settings
+    scene: Scene, calm: Scene | None, fast: PolicyDecision, slow: PolicyDecision | None, settings: Settings
 ) -> Plan | None:
     """What the slow parent wants, where appendix B would want it too. `calm` has the loads that must fit
     where executors are joined; None where it is too soon for that."""

@@ -23,16 +23,13 @@ import math
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
-from penstock.control.decision import Decision, Treatment
+from penstock.control.decision import PolicyDecision, Treatment
 from penstock.control.hybrid.peaks import Peaks
 from penstock.control.hybrid.plans import Settings, heard, merge, split
 from penstock.control.hybrid.scene import Scene
 from penstock.control.policy import Policy, Watches
 from penstock.control.samples.sample_table import ARRIVED
 from penstock.control.samples.shard_rates import ServiceMemory, ShardRates
-from penstock.control.samples.snapshot_series import ObservesMany, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -63,11 +60,11 @@ class Hybrid:
         """As users name it."""
         return "hybrid"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """The fast parent's decisions, one an operator, some replaced by a REPARTITION of the slow time
         scale."""
         fast = self._fast.decide(snapshot)
-        slow: dict[str, Decision] = {}
+        slow: dict[str, PolicyDecision] = {}
         if isinstance(self._slow, Watches) and snapshot.at_us < self._due_us(snapshot.operators):
             self._slow.watch(snapshot)
         elif self._slow is not None:
@@ -81,25 +78,6 @@ class Hybrid:
             answer.append(planned or replace(decision, policy=self.name))
         return tuple(answer)
 
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which the fast parent does nothing, up to the next sample of the slow
-        time scale."""
-        fast, slow = self._fast, self._slow
-        if not isinstance(fast, ObservesMany) or not (slow is None or isinstance(slow, Watches)):
-            return 0
-        operators = [name for name in series.operators if name in self._scope.targets]
-        if any(name not in self._sampled_us for name in operators):
-            return 0
-        until_us = min(
-            (min(self._sampled_us[name], self._due_us([name])) for name in operators), default=math.inf
-        )
-        count = int(np.searchsorted(series.at_us, until_us))
-        if count:
-            count = fast.observe_many(series.part(slice(count)))
-        if count and slow is not None:
-            slow.watch_many(series.part(slice(count)))
-        return count
-
     def _due_us(self, operators: Iterable[str]) -> float:
         """When the first of `operators` is looked at on the slow time scale."""
         return min(
@@ -111,9 +89,9 @@ class Hybrid:
         self,
         snapshot: TopologySnapshot,
         operator: OperatorSnapshot,
-        fast: Decision,
-        slow: Decision | None,
-    ) -> Decision | None:
+        fast: PolicyDecision,
+        slow: PolicyDecision | None,
+    ) -> PolicyDecision | None:
         rates = self._rates.setdefault(operator.operator, ShardRates(self._settings.every_us))
         looked_us = self._looked_us.setdefault(operator.operator, snapshot.at_us)
         is_due = not operator.treatment and snapshot.at_us - looked_us >= self._settings.every_us
@@ -137,7 +115,7 @@ class Hybrid:
             plan = merge(calm, self._settings, limits.min if limits else 0)
         if plan is None:
             return None
-        return Decision(
+        return PolicyDecision(
             at_us=snapshot.at_us,
             policy=self.name,
             operator=operator.operator,

@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.control.samples import sample_table
 from penstock.control.samples.sample_columns import SampleColumns
 from penstock.control.samples.sample_table import SampleTable
-from penstock.control.samples.snapshot_series import OperatorSeries
 from penstock.control.snapshot import OperatorSnapshot
 from penstock.control.streamswitch.examination import Examination
-from penstock.control.streamswitch.look_ahead import Ahead, Counted, Holding, count_ahead, look_ahead
 from penstock.control.streamswitch.service_rates import ServiceRates
 from penstock.control.streamswitch.slot_history import (
     ARRIVED,
@@ -66,7 +63,6 @@ class Examiner:
         self._assignment: dict[str, str] = {}
         self._seen_assignment: Mapping[str, str] = self._assignment
         self._holder: Indices = np.zeros(0, np.intp)
-        self._held: Holding | None = None
         self._unplaced = ""
         self._rates = ServiceRates()
         self._history: SlotHistory
@@ -109,75 +105,6 @@ class Examiner:
             # Shards stand still while they move: the clock of a stall starts afterwards.
             self._rates.last_completed_us.fill(at_us)
         return self._examination(at_us, seen, backlog, missing)
-
-    def ahead(self, at_us: NDArray[np.int64], series: OperatorSeries) -> Ahead | None:
-        """What `observe` would find at several looks to come, without taking them in. None where that has to
-        be found one by one: who holds what has changed, or not everything is known."""
-        if not self._goes_on(int(at_us[0]), series) or not self._rates.all_measured:
-            return None
-        return look_ahead(
-            self._history,
-            self._rates,
-            self._holding(),
-            count_ahead(self._rates, self._holding(), self._last, at_us, series),
-            STALL_SLOTS * self._target.interval_us,
-            KNOWN_SHARE_MIN * self._target.window_us,
-        )
-
-    def take(self, ahead: Ahead, series: OperatorSeries, looks: int) -> None:
-        """Take in the first `looks` of `ahead`, which was made of `series`: as `observe` on each would."""
-        if looks:
-            self._take(ahead.counted, series, looks)
-
-    def pass_by(self, at_us: NDArray[np.int64], series: OperatorSeries) -> None:
-        """Take in all looks of `series` as `observe` on each would, without an answer: during a treatment, or
-        where nobody asks."""
-        looks = 0
-        while looks < len(at_us) and not self._goes_on(int(at_us[looks]), series):
-            self.observe(int(at_us[looks]), series.snapshot(looks))
-            looks += 1
-        if looks < len(at_us):
-            rest = series.since(looks)
-            counted = count_ahead(self._rates, self._holding(), self._last, at_us[looks:], rest)
-            self._take(counted, rest, len(at_us) - looks)
-
-    def _goes_on(self, at_us: int, series: OperatorSeries) -> bool:
-        """Whether `series`, from `at_us` on, goes on where the last look ended: everything is known, nothing
-        changed hands."""
-        previous_us = self._history.last_at_us
-        return (
-            self._was_whole
-            and previous_us is not None
-            and at_us - previous_us <= self._target.window_us
-            and series.shards.names == self._shards
-            and self._is_same(series.assignment)
-            and not self._unplaced
-            and tuple([executor.name for executor in series.executors]) == self._rates.executors
-            and tuple([executor.tasks for executor in series.executors]) == self._rates.tasks
-            and self._writers.count(_writer_of(series)) == len(self._writers)
-            and not np.isnan(self._last).any()
-        )
-
-    def _holding(self) -> Holding:
-        if self._held is None or self._held.holder is not self._holder:
-            self._held = Holding.of(self._holder, len(self._rates.executors))
-        return self._held
-
-    def _take(self, counted: Counted, series: OperatorSeries, looks: int) -> None:
-        at_us = counted.at_us[:looks]
-        self._history.extend(at_us, counted.totals[:, :looks], counted.backlog[:looks], self._holder)
-        self._rates.learn_many(at_us, counted.rows[:looks], counted.courses)
-        if series.treatment:
-            self._rates.last_completed_us.fill(at_us[-1])
-        at = looks - 1
-        self._last = np.stack(
-            (
-                series.arrived[at],
-                series.completed[at],
-                series.waited_us[at] + series.served_us[at],
-                series.busy_us[at],
-            )
-        )
 
     # --- taking in ------------------------------------------------------------------------------------
 
@@ -422,11 +349,6 @@ def _rows_of(samples: SampleTable, before: list[object]) -> tuple[Floats, list[o
             old if new == sample_table.NO_WRITER else new for new, old in zip(writers, before, strict=True)
         ]
     return table, writers
-
-
-def _writer_of(series: OperatorSeries) -> object:
-    """The writer that samples of `series` have when they are shown one by one."""
-    return None if series.bytes_per_row is None and series.state_bytes is None else 0
 
 
 def _shards_of(seen: OperatorSnapshot) -> tuple[str, ...]:

@@ -9,47 +9,34 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from penstock.control.decision import (
     Action,
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
+    PolicyDecision,
     Prediction,
     Treatment,
 )
 from penstock.control.executor_names import CountingNames, NameExecutor
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.diagnose import (
     Diagnosis,
     Room,
-    capacity_per_s,
     diagnose,
-    expected_latency_us,
-    good,
-    is_quiet,
     worst_after_us,
 )
 from penstock.control.streamswitch.examination import Examination, Flags
 from penstock.control.streamswitch.examine import Examiner
-from penstock.control.streamswitch.look_ahead import Ahead, Told
 from penstock.control.streamswitch.reasons import alone, views_of, why, why_not
 from penstock.control.streamswitch.unit_actions import actions_of
 from penstock.control.target import LatencyTarget, Scope
 from penstock.control.wording import counted, of_rate
-
-_PART_MIN, _PART_MAX = 32, 1024
-"""Looks that are taken in at once: the first ones, and at most."""
-
-_PASSES_MAX = 3
-"""Times that single looks are asked for, after as many were needed."""
 
 
 class StreamSwitch:
@@ -67,9 +54,6 @@ class StreamSwitch:
         self._targets = dict(scope.targets)
         self._examiners = {operator: Examiner(target) for operator, target in self._targets.items()}
         self._name_executor = name_executor or CountingNames()
-        self._told: dict[str, list[Told]] = {}
-        self._passes = 0
-        self._misses = 0
         self._health = dict.fromkeys(self._targets, Health.UNKNOWN)
 
     @property
@@ -87,9 +71,9 @@ class StreamSwitch:
             else:
                 self._examiners[operator].retarget(target)
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         """One decision an operator in scope, in the scope's order."""
-        decisions: list[Decision] = []
+        decisions: list[PolicyDecision] = []
         cores_free = self._cores_free(snapshot)
         for operator, target in self._targets.items():
             decision = self._decide(snapshot, operator, target, cores_free)
@@ -105,121 +89,18 @@ class StreamSwitch:
             if seen is not None:
                 examiner.observe(snapshot.at_us, seen)
 
-    def watch_many(self, series: SnapshotSeries) -> None:
-        """See `Watches`."""
-        for operator, examiner in self._examiners.items():
-            one = series.operators.get(operator)
-            if one is not None:
-                examiner.pass_by(series.at_us, one)
-
-    def observe_many(self, series: SnapshotSeries) -> int:
-        """See `ObservesMany`: looks at which no operator is severe, and none good with an executor to
-        spare."""
-        return self.observe_many_refused(series, {})
-
-    def observe_many_refused(self, series: SnapshotSeries, scale_in_from_us: Mapping[str, float]) -> int:
-        """See `TellsMany`.
-
-        In parts that grow, since what lies behind the first look that needs a decision is looked at for
-        nothing. Where there were none, the next ones are not looked for at once.
-        """
-        self._told = {operator: [] for operator in self._targets}
-        seen = [series.operators.get(operator) for operator in self._targets]
-        if all(one is not None and one.treatment for one in seen):
-            return self._pass_by(series)
-        if self._passes > 0:
-            self._passes -= 1
-            return 0
-        taken, size = 0, _PART_MIN
-        while taken < len(series):
-            part = series.part(slice(taken, taken + size))
-            count = self._take_part(part, scale_in_from_us)
-            if count is None:
-                return taken
-            taken += count
-            if count < len(part):
-                break
-            size = min(2 * size, _PART_MAX)
-        self._misses = 0 if taken else min(2 * self._misses + 1, _PASSES_MAX)
-        self._passes = self._misses
-        return taken
-
-    def _pass_by(self, series: SnapshotSeries) -> int:
-        """Every operator is under treatment: nothing is decided until that ends."""
-        if len(series):
-            for operator in self._targets:
-                self._examiners[operator].pass_by(series.at_us, series.operators[operator])
-                self._told[operator].append(self._unchanged(operator, series.at_us))
-        return len(series)
-
-    def _take_part(self, series: SnapshotSeries, scale_in_from_us: Mapping[str, float]) -> int | None:
-        """How many looks were taken in; None where they have to be looked at one by one."""
-        count = len(series)
-        found: list[tuple[str, OperatorSeries, Ahead | None]] = []
-        for operator, target in self._targets.items():
-            one = series.operators.get(operator)
-            if one is None:
-                return None
-            ahead = None
-            if not one.treatment:
-                ahead = self._examiners[operator].ahead(series.at_us, one)
-                if ahead is None:
-                    return None
-                limits = self._scope.limits_of(operator)
-                may_go = _may_go(tuple([executor.tasks for executor in one.executors]), limits.min)
-                if operator in scale_in_from_us:
-                    may_go = may_go & (series.at_us >= scale_in_from_us[operator])[:, None]
-                quiet = ahead.certain & is_quiet(
-                    ahead.arrival_per_s, ahead.service_per_s, ahead.instantaneous_us, target, may_go
-                )
-                count = count if quiet[:count].all() else int(quiet.argmin())
-            found.append((operator, one, ahead))
-        if count:
-            for operator, one, ahead in found:
-                at_us = series.at_us[:count]
-                if ahead is None:
-                    self._examiners[operator].pass_by(at_us, one.part(slice(count)))
-                    told = self._unchanged(operator, at_us)
-                else:
-                    self._examiners[operator].take(ahead, one, count)
-                    told = self._tell(operator, one, ahead, count)
-                    self._health[operator] = Health.GOOD if told.is_good[-1] else Health.MODERATE
-                self._told[operator].append(told)
-        return count
-
-    @property
-    def told(self) -> Mapping[str, Sequence[Told]]:
-        """See `TellsMany`."""
-        return self._told
-
-    def _unchanged(self, operator: str, at_us: NDArray[np.int64]) -> Told:
-        """Of looks during a treatment."""
-        nothing = np.zeros((len(at_us), 0))
-        is_good = np.full(len(at_us), self._health[operator] is Health.GOOD)
-        return Told(at_us, (), (), nothing, nothing, is_good)
-
-    def _tell(self, operator: str, one: OperatorSeries, ahead: Ahead, count: int) -> Told:
-        target = self._targets[operator]
-        arrival_per_s, service_per_s = ahead.arrival_per_s[:count], ahead.service_per_s[:count]
-        expected_us = expected_latency_us(arrival_per_s, capacity_per_s(service_per_s, target.safety_margin))
-        are_good = good(ahead.instantaneous_us[:count], expected_us, target)
-        names = tuple([executor.name for executor in one.executors])
-        at_us = ahead.counted.at_us[:count]
-        tasks = tuple([executor.tasks for executor in one.executors])
-        return Told(at_us, names, tasks, arrival_per_s, service_per_s, np.asarray(are_good.all(axis=-1)))
-
     def _cores_free(self, snapshot: TopologySnapshot) -> float:
         return self._scope.cores_allowed(snapshot.cores_max) - self._scope.cores_used(snapshot.tasks)
 
     def _decide(
         self, snapshot: TopologySnapshot, operator: str, target: LatencyTarget, cores_free: float
-    ) -> Decision:
+    ) -> PolicyDecision:
         seen = snapshot.operators.get(operator)
         if seen is None:
             return self._held(snapshot.at_us, operator, "the operator was not seen")
         examined = self._examiners[operator].observe(snapshot.at_us, seen)
         if seen.treatment:
-            return Decision(
+            return PolicyDecision(
                 at_us=snapshot.at_us,
                 policy=self.name,
                 operator=operator,
@@ -240,13 +121,13 @@ class StreamSwitch:
         limits = self._scope.limits_of(operator)
         affordable = cores_free / self._scope.cores_of(operator) + 1e-9
         more = min(limits.max - sum(tasks), affordable, self._more_max)
-        return Room(may_go=_may_go(tasks, limits.min), more=max(math.floor(more), 0))
+        return Room(may_go=may_go(tasks, limits.min), more=max(math.floor(more), 0))
 
     # --- decisions ------------------------------------------------------------------------------------
 
-    def _held(self, at_us: int, operator: str, missing: str) -> Decision:
+    def _held(self, at_us: int, operator: str, missing: str) -> PolicyDecision:
         self._health[operator] = Health.UNKNOWN
-        return Decision(
+        return PolicyDecision(
             at_us=at_us,
             policy=self.name,
             operator=operator,
@@ -257,14 +138,14 @@ class StreamSwitch:
             conditions={"MetricsUnavailable": missing},
         )
 
-    def _without_rates(self, examined: Examination, operator: str) -> Decision:
+    def _without_rates(self, examined: Examination, operator: str) -> PolicyDecision:
         """No executor's service rate is known: nothing was worked on yet, or nobody tells of useful time."""
         if not examined.is_idle:
             return self._held(
                 examined.at_us, operator, "rows arrive, and no executor's service rate is known"
             )
         self._health[operator] = Health.GOOD
-        return Decision(
+        return PolicyDecision(
             at_us=examined.at_us,
             policy=self.name,
             operator=operator,
@@ -281,7 +162,7 @@ class StreamSwitch:
         seen: OperatorSnapshot,
         examined: Examination,
         diagnosis: Diagnosis,
-    ) -> Decision:
+    ) -> PolicyDecision:
         views = views_of(examined, diagnosis)
         tasks = sum(examined.tasks)
         actions: tuple[Action, ...] = ()
@@ -293,7 +174,7 @@ class StreamSwitch:
             worst_us = worst_after_us(diagnosis.expected_us, diagnosis.strategies)
             expected = Prediction(worst_us, tasks_after)
             reason = why(examined, diagnosis, views, actions)
-        return Decision(
+        return PolicyDecision(
             at_us=examined.at_us,
             policy=self.name,
             operator=operator,
@@ -341,6 +222,6 @@ class StreamSwitch:
 
 
 @lru_cache(maxsize=1024)
-def _may_go(tasks: tuple[int, ...], least: int) -> Flags:
+def may_go(tasks: tuple[int, ...], least: int) -> Flags:
     """By executor: whether without its tasks `least` are left."""
     return sum(tasks) - np.array(tasks) >= least

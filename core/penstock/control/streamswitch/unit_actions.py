@@ -1,5 +1,5 @@
 """From unit strategies to actions that name executors and shards (StreamSwitch, 3.1). Neighbours: `diagnose`
-finds strategies, `policy` and the baselines decide on them, `treat` carries actions out."""
+finds strategies, `policy` and the baselines decide on them, `penstock.sla.treatment` carries actions out."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from penstock.control.decision import Decision
+from penstock.control.decision import PolicyDecision
 from penstock.metrics.latency import value_of
 
 FloatArray = npt.NDArray[np.float64]
@@ -337,7 +337,7 @@ class Run:
 
     slot_us: int
     operators: Mapping[str, OperatorRun]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[PolicyDecision, ...]
     path_success: float | None = None
     """End to end: the share of windows in which the operators' mean latencies add up to at most the bound
     that was given for the path; None if none was."""

@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from penstock.control.decision import Action, Decision, MoveShards, Treatment
+from penstock.control.decision import Action, MoveShards, PolicyDecision, Treatment
 from penstock.control.policy import Policy
-from penstock.control.samples.snapshot_series import ObservesMany
 from penstock.control.target import LatencyTarget
+from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
 from penstock.simulation.queueing.exact import ExactNetwork
 from penstock.simulation.queueing.model import Arrivals, FloatArray, OperatorRun, Run, SimulatedTopology
 from penstock.simulation.queueing.network import Network
@@ -91,7 +91,7 @@ class _Replay:
         if len(intervals) > 1 or self._interval_us % arrivals.slot_us:
             raise ValueError(f"intervals {sorted(intervals)} us are no whole slots of {arrivals.slot_us} us")
         self._topology, self._arrivals, self._policy = topology, arrivals, policy
-        self._skims = policy.observe_many if isinstance(policy, ObservesMany) else None
+        self._ahead = None if policy is None else looking_ahead(policy)
         self._slots = arrivals.slots
         self._end_us = float(arrivals.slots * arrivals.slot_us)
         self._records: dict[str, Record] = {}
@@ -121,7 +121,7 @@ class _Replay:
         kind = ExactNetwork if exact else SlotNetwork
         self._network: Network = kind(topology, arrivals, self._stations, self._records, rng)
         self._snapshots = Snapshots(topology)
-        self._decisions: list[Decision] = []
+        self._decisions: list[PolicyDecision] = []
         self._last_rule: dict[str, tuple[Treatment, str]] = {}
 
     def go(self) -> None:
@@ -171,8 +171,8 @@ class _Replay:
         series = self._snapshots.series(self._network, self._stations, ends_us.tolist(), moments)
         shown = 0
         while shown < len(series):
-            if self._skims is not None:
-                shown += self._skims(series if shown == 0 else series.since(shown))
+            if self._ahead is not None:
+                shown += self._ahead.observe_many(series if shown == 0 else series.since(shown))
                 if shown >= len(series):
                     break
             decisions = policy.decide(series.snapshot(shown))
@@ -183,7 +183,7 @@ class _Replay:
             shown += 1
         return len(ends_us), {}
 
-    def _actions(self, decisions: tuple[Decision, ...]) -> dict[str, list[Action]]:
+    def _actions(self, decisions: tuple[PolicyDecision, ...]) -> dict[str, list[Action]]:
         """By operator, in their order."""
         by_operator: dict[str, list[Action]] = {}
         for decision in decisions:
@@ -210,7 +210,7 @@ class _Replay:
                 return name
         return None
 
-    def _keep(self, decisions: tuple[Decision, ...]) -> None:
+    def _keep(self, decisions: tuple[PolicyDecision, ...]) -> None:
         for decision in decisions:
             rule = (decision.treatment, decision.rule)
             is_news = decision.treatment is Treatment.HOLD and self._last_rule.get(decision.operator) != rule

@@ -1,4 +1,4 @@
-"""From simulated counters to what policies are shown. Neighbours: `replay` asks, `control.snapshot_series` is
+"""From simulated counters to what policies are shown. Neighbours: `replay` asks, `ahead.snapshot_series` is
 the form."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from penstock.control.samples.sample_table import AssignmentTable, Shards
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen
+from penstock.simulation.queueing.ahead.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.simulation.queueing.model import SimulatedTopology
 from penstock.simulation.queueing.network import Counters, Network
 from penstock.simulation.queueing.station import Station

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.decisions.remembered import Memory
-from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.observing.observed import Need
 from penstock_operator.cluster.workers.schedule_figures import ScheduleFigures
 
@@ -134,7 +134,7 @@ class Event:
 class Decision:
     """`status` is the whole status of the Topology (server-side applied when it differs), `schedules` what is
     to stand in that of its Schedules. `need` is what has no room yet: the runtime shows it to the other
-    topologies; `ground` is for its LatencySLAs. Look again after `next_look_s` at the latest, or as soon as
+    topologies; `leeway` is for its LatencySLAs. Look again after `next_look_s` at the latest, or as soon as
     something changes."""
 
     memory: Memory
@@ -144,7 +144,7 @@ class Decision:
     need: Need | None = None
     next_look_s: float = 5.0
     schedules: tuple[ScheduleFigures, ...] = ()
-    ground: SlaGround = SlaGround()  # noqa: RUF009 - frozen
+    leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True)

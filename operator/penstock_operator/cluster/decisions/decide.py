@@ -3,7 +3,7 @@
 `decide` is asked again and again, and after any crash; it goes on from whatever it sees. Its parts are
 small modules by role; this one calls them in order: `identity` (whose state), `demand` (what is wanted),
 `turn` (one look, with all of these), `workers` (how they are), `groups` (who hosts, who is made, who goes),
-`schedule_decisions`, `verdict` (how it is), `left_to_slas`, `status`.
+`schedule_decisions`, `verdict` (how it is), `leeway_for_slas`, `status`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from penstock_operator.cluster.decisions.actions import (
 )
 from penstock_operator.cluster.decisions.figures import with_sample
 from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
-from penstock_operator.cluster.decisions.left_to_slas import ground
+from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks
-from penstock_operator.cluster.decisions.sla_ground import SlaGround
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.decisions.turn import Turn
 from penstock_operator.cluster.decisions.verdict import verdict_of
@@ -109,7 +109,7 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         status,
         events_of(former, status),
         next_look_s=LATER_S,
-        ground=SlaGround(held=message),
+        leeway=SlaLeeway(held=message),
     )
 
 
@@ -358,4 +358,6 @@ def _decision(turn: Turn) -> Decision:
     if any(not s.tasks and not s.is_source for s in turn.schedules.values()) and not turn.is_finished:
         next_look_s = AT_ONCE_S
     figures = schedule_figures(turn.observed, turn.found.begun)
-    return Decision(memory, actions, status, events, turn.found.need, next_look_s, figures, ground(turn))
+    return Decision(
+        memory, actions, status, events, turn.found.need, next_look_s, figures, leeway_for_slas(turn)
+    )

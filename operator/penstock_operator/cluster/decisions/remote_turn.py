@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.control.remote_tasks import Remote, remote_of, with_remote
 from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.remote import Remote, remote_of, with_remote
 from penstock_operator.cluster.decisions.actions import (
     ApplyNetworkPolicy,
     CreatePod,

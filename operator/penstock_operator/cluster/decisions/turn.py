@@ -1,6 +1,6 @@
 """One look at a topology as a decision needs it: what is there, what is wanted, and what comes up on the way.
 
-Pure. Neighbours: `decide` fills it with actions, `verdict` and `left_to_slas` read it at the end.
+Pure. Neighbours: `decide` fills it with actions, `verdict` and `leeway_for_slas` read it at the end.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.topology import Topology
-from penstock.control.remote_tasks import Remote
 from penstock.dataflow.plan import Plan
 from penstock.schedule.record import OperatorSchedule, StorePlace
+from penstock.schedule.remote import Remote
 from penstock_operator.cluster.decisions.actions import Action, DeleteConfigMap, DeletePod, Event
 from penstock_operator.cluster.decisions.identity import StateIdentity
 from penstock_operator.cluster.decisions.quota import quota_finding
 from penstock_operator.cluster.decisions.remembered import Memory
-from penstock_operator.cluster.decisions.sla_ground import SlaHost
+from penstock_operator.cluster.decisions.sla_leeway import SlaHost
 from penstock_operator.cluster.decisions.status import former_status
 from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image

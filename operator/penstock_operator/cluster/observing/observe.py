@@ -15,7 +15,7 @@ from penstock.api.faults import InvalidManifest
 from penstock.api.load import read_topology
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import applied_of, from_object, owner_of
-from penstock.control.remote_tasks import remote_of, with_remote
+from penstock.schedule.remote import remote_of, with_remote
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,
     ANNOTATION_TEMPLATE,

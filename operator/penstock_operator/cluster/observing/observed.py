@@ -14,11 +14,11 @@ from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import WORKERS_MAX, Topology
-from penstock.control.remote_tasks import Remote
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
+from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
 
 
@@ -198,8 +198,8 @@ class SlaMet:
 
 
 @dataclass(frozen=True, slots=True)
-class SlaGrip:
-    """What LatencySLAs hold of a topology. `limits` is operator -> bounds of its tasks: within them they
+class SlaControl:
+    """What LatencySLAs control of a topology. `limits` is operator -> bounds of its tasks: within them they
     alone say which executors there are, with how many tasks, and which shards each runs. `treated` are
     operators that they are changing right now. `asks_worker`: a decision has lately found no worker with
     room. `met` says of each whether it is kept."""
@@ -263,6 +263,6 @@ class Observed:
     needs: tuple[Need, ...] = ()
     """`Decision.need` of all other topologies as last decided."""
     refused: tuple[Refused, ...] = ()
-    sla: SlaGrip = SlaGrip()
+    sla: SlaControl = SlaControl()
     spark_workers: tuple[ObservedPod, ...] = ()
     """Pods of this topology for remote tasks; not among `pods`."""

@@ -1,7 +1,7 @@
 """The last decisions of one LatencySLA, as they stand in its status; each goes to the operator's log whole.
 
 Numbers go on from those that the status has, so that they grow from leader to leader. Neighbours:
-`penstock_operator.sla.loop` hands decisions in, `sla.status` puts the entries into the status.
+`penstock.sla.loop` hands decisions in, `sla.status` puts the entries into the status.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 
 from penstock.api.latency_sla import ACTIONS_SHOWN, DECISIONS_SHOWN
-from penstock.control.decision import Decision, Treatment
-from penstock_operator.sla.decision_record import Brought, DecisionRecord, record_of
-from penstock_operator.sla.decision_words import brought_words, predicted_words
+from penstock.control.decision import PolicyDecision, Treatment
+from penstock.sla.decision_record import Brought, DecisionRecord, record_of
+from penstock_operator.sla_words import brought_words, predicted_words
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class RecentDecisions:
         """As `status.decisions` has them, the newest first."""
         return [dict(one) for one in self._entries]
 
-    def decided(self, decision: Decision, sla: str, *, dry_run: bool) -> int:
+    def decided(self, decision: PolicyDecision, sla: str, *, dry_run: bool) -> int:
         number = self._next
         self._next += 1
         record = record_of(decision, number, sla, dry_run=dry_run)

@@ -2,50 +2,43 @@
 
 It runs beside the topology's own loop, as often as the most frequent SLA looks. Both write the same
 Schedules, each on condition of the resourceVersion that it has seen: whose write is refused looks again. What
-it holds (`grip`) that loop respects, what that loop leaves it (`SlaGround`) it works within. All but the
-objects may be lost at any time. Neighbours: `sla.objects` judges what is asked, `sla.look` makes looks,
-`penstock_operator.sla.loop` decides, `reconcile` runs it.
+it controls (`SlaControl`) that loop leaves alone, what that loop leaves it (`SlaLeeway`) it works within. All
+but the objects may be lost at any time. Neighbours: `sla.objects` judges what is asked, `sla.look` makes
+looks, `penstock.sla.loop` decides, `reconcile` runs it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.api.topology import WORKERS_MAX, Topology
-from penstock.control.remote_tasks import Room, place_remote, with_remote
-from penstock.control.sla_scope import Promise, keyed_edges
-from penstock.dataflow.plan import Plan
-from penstock.schedule.births import mark_born
-from penstock.schedule.homes import placed_beside
+from penstock.api.topology import WORKERS_MAX
 from penstock.schedule.record import OperatorSchedule, StorePlace
-from penstock_operator.cluster.carrying_out.apply import Applier
+from penstock.sla.promise import Promise, keyed_edges
+from penstock_operator.cluster.carrying_out.topology_schedules import TopologySchedules
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
-from penstock_operator.cluster.decisions.actions import WriteSchedule
-from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
-from penstock_operator.cluster.decisions.sla_ground import SlaGround
-from penstock_operator.cluster.kubernetes_api.names import schedule_name
-from penstock_operator.cluster.kubernetes_api.port import LATENCY_SLAS, ClusterApi, Object
-from penstock_operator.cluster.manifests.schedule_object import schedule_object
+from penstock_operator.cluster.decisions.identity import state_identity
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.observing.core_budget import CoreBudget
 from penstock_operator.cluster.observing.observed import (
     ObservedSchedule,
     ObservedTopology,
-    SlaGrip,
+    SlaControl,
     SlaMet,
     StoreReading,
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.decisions import RecentDecisions
-from penstock_operator.cluster.sla.look import HeardTasks, homes_of, look_of, placed, silent_stores
-from penstock_operator.cluster.sla.objects import JudgedSla, ObservedSla, judge_slas
+from penstock_operator.cluster.sla.look import HeardTasks, homes_of, look_of, places_of, silent_stores
+from penstock_operator.cluster.sla.objects import AskedOfTopology, JudgedSla, ObservedSla
 from penstock_operator.cluster.sla.status import SlaMemory, Standing, met_in, sla_status
 from penstock_operator.cluster.workers.schedule_decisions import TREATMENT_DEADLINE_S
 
 if TYPE_CHECKING:
-    from penstock_operator.sla.loop import SlaLoop
-    from penstock_operator.sla.turn import SlaEvent, SlaLook
+    from penstock.sla.look import SlaLook
+    from penstock.sla.loop import SlaLoop
+    from penstock.sla.turn import SlaEvent
 
 IDLE_LOOK_S = 5.0
 """Without an SLA that can be kept."""
@@ -53,37 +46,28 @@ ASKED_WITHIN_US = 60_000_000
 """A worker is asked for as long after a decision has found no room."""
 
 
-@dataclass(frozen=True, slots=True)
-class SlaScene:
-    """What surrounds a topology's SLAs now. `topology` is None where there is none of that name; `names` are
-    those that there are."""
+class TopologyLoop(Protocol):
+    """The topology's own loop, as far as its SLAs know it."""
 
-    topology: ObservedTopology | None
-    names: tuple[str, ...]
-    slas: tuple[ObservedSla, ...]
-    ground: SlaGround
-    stores: Mapping[str, StorePlace]
-    """Node -> its store, of those that are there."""
+    def asked(self) -> AskedOfTopology:
+        """What is asked now, and of what."""
+        ...
 
+    def leeway(self) -> SlaLeeway:
+        """What it leaves to the SLAs now."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class SlaTools:
-    """What a keeper works with. `now_us` is a clock that is never set, `schedules` are the topology's as the
-    mirror has them now. `wake` makes the topology's own loop look."""
+    def ready_stores(self) -> Mapping[str, StorePlace]:
+        """Node -> its store, of those that are there."""
+        ...
 
-    cluster: ClusterApi
-    reader: StoreReader
-    applier: Applier
-    namespace: str
-    term: int
-    reporter: str
-    clock_s: Callable[[], float]
-    now_us: Callable[[], int]
-    scene: Callable[[], SlaScene]
-    schedules: Callable[[], tuple[ObservedSchedule, ...]]
-    budget: CoreBudget
-    wake: Callable[[], None]
-    unread: Callable[[str], None]
+    def unread(self, store: str) -> None:
+        """A store gave no answer."""
+        ...
+
+    def wake(self) -> None:
+        """Something that it goes by is another: it is to look."""
+        ...
 
 
 @dataclass(slots=True)
@@ -105,24 +89,36 @@ class _Shown:
 
 
 class SlaKeeper:
-    """For one topology, by name."""
+    """For one topology, by name. `now_us` is a clock that is never set."""
 
-    def __init__(self, tools: SlaTools) -> None:
-        self._tools = tools
+    def __init__(
+        self,
+        topology: TopologyLoop,
+        reader: StoreReader,
+        schedules: TopologySchedules,
+        budget: CoreBudget,
+        new_writer: Callable[[], StatusWriter],
+        now_us: Callable[[], int],
+    ) -> None:
+        self._topology = topology
+        self._reader = reader
+        self._schedules = schedules
+        self._budget = budget
+        self._new_writer = new_writer
+        self._now_us = now_us
         self._shown: dict[str, _Shown] = {}
         self._heard = HeardTasks()
         self._asked = False
 
     @property
-    def grip(self) -> SlaGrip:
+    def control(self) -> SlaControl:
         """What the topology's own decisions leave alone: it follows from the objects before anything was
         looked at, so that a new leader undoes nothing."""
-        scene = self._tools.scene()
-        judged = judge_slas(scene.slas, scene.topology, scene.names)
+        judged = self._topology.asked().judged()
         promises = [one.promise for one in judged if one.promise is not None and not one.promise.dry_run]
         loops = [one.loop for one in self._shown.values() if one.loop is not None]
         acting = [loop for loop in loops if not loop.promise.dry_run]
-        return SlaGrip(
+        return SlaControl(
             limits={name: given for one in promises for name, given in one.scope.limits.items()},
             treated=frozenset(name for loop in acting for name in loop.treatments),
             asks_worker=self._asks_worker(),
@@ -138,26 +134,27 @@ class SlaKeeper:
 
     async def turn(self) -> float:
         """One look at all SLAs of the topology; seconds to the next one. Raises the cluster's errors."""
-        scene = self._tools.scene()
-        judged = judge_slas(scene.slas, scene.topology, scene.names)
+        asked = self._topology.asked()
+        judged = asked.judged()
         self._forget({one.seen.uid for one in judged})
-        schedules = self._tools.schedules()
+        schedules = self._schedules.seen()
         for one in judged:
-            self._renew(one, scene.topology, schedules)
+            self._renew(one, asked.topology, schedules)
         loops = [shown.loop for one in judged if (shown := self._shown[one.seen.uid]).loop is not None]
-        due = [loop for loop in loops if loop is not None and loop.due(self._tools.now_us())]
-        if due and scene.topology is not None:
-            await self._look(due, scene, scene.topology, schedules)
+        due = [loop for loop in loops if loop is not None and loop.due(self._now_us())]
+        if due and asked.topology is not None:
+            await self._look(due, asked.topology, schedules)
+        held = self._topology.leeway().held
         for one in judged:
-            await self._show(one, scene)
-        asked = self._asks_worker()
-        if asked != self._asked:
-            self._asked = asked
-            self._tools.wake()
+            await self._show(one, held)
+        asks_worker = self._asks_worker()
+        if asks_worker != self._asked:
+            self._asked = asks_worker
+            self._topology.wake()
         return min((loop.interval_s for loop in loops if loop is not None), default=IDLE_LOOK_S)
 
     def _asks_worker(self) -> bool:
-        now_us = self._tools.now_us()
+        now_us = self._now_us()
         return any(one.loop is not None and one.asks_worker(now_us) for one in self._shown.values())
 
     # --- which SLAs there are ---------------------------------------------------------------------
@@ -167,7 +164,7 @@ class SlaKeeper:
         for uid in gone:
             del self._shown[uid]
         if gone:
-            self._tools.wake()
+            self._topology.wake()
 
     def _renew(
         self,
@@ -180,7 +177,7 @@ class SlaKeeper:
         shown = self._shown.get(seen.uid)
         if shown is None:
             former = seen.manifest.get("status") or {}
-            shown = self._shown[seen.uid] = _Shown(self._writer(), RecentDecisions(former), former)
+            shown = self._shown[seen.uid] = _Shown(self._new_writer(), RecentDecisions(former), former)
         shards = {one.schedule.operator: tuple(sorted(one.schedule.shards)) for one in schedules}
         promise = judged.promise
         is_ready = promise is not None and promise.scope.targets.keys() <= shards.keys()
@@ -192,27 +189,21 @@ class SlaKeeper:
         made_of = (topology.uid, promise, edges, shards)
         if shown.loop is None or shown.made_of != made_of:
             shown.loop, shown.made_of = _loop(promise, edges, shards, shown.decisions), made_of
-            self._tools.wake()
-
-    def _writer(self) -> StatusWriter:
-        tools = self._tools
-        return StatusWriter(
-            tools.cluster, tools.clock_s, lambda: tools.now_us() / 1e6, tools.reporter, LATENCY_SLAS
-        )
+            self._topology.wake()
 
     # --- a look -----------------------------------------------------------------------------------
 
     async def _look(
         self,
         due: Sequence[SlaLoop],
-        scene: SlaScene,
         topology: ObservedTopology,
         schedules: Sequence[ObservedSchedule],
     ) -> None:
         scope = sorted({name for loop in due for name in loop.promise.scope.targets})
         in_scope = [seen.schedule for seen in schedules if seen.schedule.operator in scope]
-        readings = await self._read(scene, topology, schedules, in_scope)
-        now_us = self._tools.now_us()
+        stores = self._topology.ready_stores()
+        readings = await self._read(stores, topology, schedules, in_scope)
+        now_us = self._now_us()
         spoke = self._heard.take(readings, now_us)
         silent = silent_stores(in_scope, readings)
         if silent:
@@ -220,14 +211,14 @@ class SlaKeeper:
                 loop.away(now_us, f"no answer from the stores of {', '.join(silent)}")
             return
         # Others may have written while the stores were read: what is decided now is decided on what is now.
-        schedules = self._tools.schedules()
-        look = look_of(now_us, scope, schedules, self._tools.scene().ground, readings, spoke)
+        schedules = self._schedules.seen()
+        look = look_of(now_us, scope, schedules, self._topology.leeway(), readings, spoke)
         for loop in due:
-            look = await self._examine(loop, look, topology, scene)
+            look = await self._examine(loop, look, topology, stores)
 
     async def _read(
         self,
-        scene: SlaScene,
+        stores: Mapping[str, StorePlace],
         topology: ObservedTopology,
         schedules: Sequence[ObservedSchedule],
         in_scope: Sequence[OperatorSchedule],
@@ -235,21 +226,26 @@ class SlaKeeper:
         """One call to each store that is home of a shard in scope, or beside a worker that may run some."""
         homes = homes_of(in_scope)
         nodes = {worker.node for schedule in in_scope for worker in schedule.workers}
-        wanted = homes.keys() | {store.id for node, store in scene.stores.items() if node in nodes}
-        addresses = {store.id: store.address for store in scene.stores.values() if store.id in wanted}
+        wanted = homes.keys() | {store.id for node, store in stores.items() if node in nodes}
+        addresses = {store.id: store.address for store in stores.values() if store.id in wanted}
         uid = _state_uid(topology, schedules)
-        readings = await self._tools.reader.read(uid, addresses, homes)
+        readings = await self._reader.read(uid, addresses, homes)
         for store, reading in readings.items():
             if reading is None:
-                self._tools.unread(store)
+                self._topology.unread(store)
         return readings
 
     async def _examine(
-        self, loop: SlaLoop, look: SlaLook, topology: ObservedTopology, scene: SlaScene
+        self,
+        loop: SlaLoop,
+        look: SlaLook,
+        topology: ObservedTopology,
+        stores: Mapping[str, StorePlace],
     ) -> SlaLook:
         scope, name = loop.promise.scope, topology.name
         # Nothing is awaited from here until what is asked for is promised.
-        turn = loop.examine(replace(look, cores_max=self._tools.budget.left_to(name, scope.targets)))
+        cores_max = self._budget.left_to(name, scope.targets)
+        turn = loop.examine(replace(look, leeway=replace(look.leeway, cores_max=cores_max)))
         shown = next(one for one in self._shown.values() if one.loop is loop)
         shown.told += turn.events
         if turn.lacks_room:
@@ -257,46 +253,24 @@ class SlaKeeper:
         elif turn.schedules:
             shown.lacked_us = None
         asked = {one.operator: one.tasks * scope.cores_of(one.operator) for one in turn.schedules}
-        with self._tools.budget.promised(name, asked):
+        with self._budget.promised(name, asked):
             for schedule in turn.schedules:
-                if not await self._write(schedule, topology, scene):
+                if not await self._schedules.write(schedule, topology, stores):
                     loop.refused(schedule.operator)
         if not turn.schedules:
             return look
-        return placed(look, self._tools.schedules(), self._tools.scene().ground)
-
-    async def _write(self, schedule: OperatorSchedule, observed: ObservedTopology, scene: SlaScene) -> bool:
-        """Whether the schedule was taken."""
-        found = {seen.schedule.operator: seen for seen in self._tools.schedules()}
-        seen = found.get(schedule.operator)
-        topology, plan = observed.topology, observed.plan
-        if seen is None or topology is None or plan is None:
-            return False
-        old = seen.schedule
-        stores = {store.node: store for store in old.stores} | dict(scene.stores)
-        workers = {executor.worker for executor in schedule.executors}
-        nodes = {place.node for place in schedule.workers if place.name in workers}
-        if schedule.version != old.version + 1 or not nodes <= stores.keys():
-            return False
-        new = placed_beside(old, replace(schedule, term=self._tools.term), stores)
-        new = mark_born(new, {place.node: place.version for place in seen.applied})
-        # The topology's own loop says where tasks run: until it has looked, they are where they were.
-        new = with_remote(new, place_remote([new], seen.remote, Room({}, {}, {})))
-        document = _document(new, topology, plan, observed.uid, seen.topology_uid, self._tools.namespace)
-        name = schedule_name(topology.metadata.name, schedule.operator)
-        action = WriteSchedule(name, new, document, seen.resource_version)
-        return not (await self._tools.applier.carry_out([action])).stopped
+        return replace(look, places=places_of(self._schedules.seen(), self._topology.leeway()))
 
     # --- showing ----------------------------------------------------------------------------------
 
-    async def _show(self, judged: JudgedSla, scene: SlaScene) -> None:
+    async def _show(self, judged: JudgedSla, held: str) -> None:
         shown, seen = self._shown[judged.seen.uid], judged.seen
         line = shown.loop.line() if shown.loop is not None else None
         reason, message = judged.reason, judged.message
         if line is None and judged.promise is not None:
-            reason, message = "Held", scene.ground.held or "the topology is starting"
+            reason, message = "Held", held or "the topology is starting"
         standing = Standing(
-            at_us=self._tools.now_us(),
+            at_us=self._now_us(),
             generation=seen.generation,
             reason=reason,
             message=message,
@@ -310,7 +284,7 @@ class SlaKeeper:
         was_met, is_met = (met_in(seen.name, one).status for one in (shown.former, status))
         shown.former, shown.told = status, []
         if is_met != was_met:
-            self._tools.wake()
+            self._topology.wake()
         await shown.writer.write(dict(seen.manifest), status, events)
 
 
@@ -321,9 +295,9 @@ def _loop(
     decisions: RecentDecisions,
 ) -> SlaLoop:
     # Loaded where there is an SLA: policies need numpy, and take a while.
-    from penstock_operator.sla.loop import SlaLoop
-    from penstock_operator.sla.policies import has_single_tasks, policy_of
-    from penstock_operator.sla.turn import Ways
+    from penstock.sla.loop import SlaLoop
+    from penstock.sla.policies import has_single_tasks, policy_of
+    from penstock.sla.turn import Ways
 
     ways = Ways(
         move_us_max=int(TREATMENT_DEADLINE_S * 1e6),
@@ -332,18 +306,6 @@ def _loop(
         keeps_timeline=False,
     )
     return SlaLoop(promise, policy_of(promise, edges), shards, edges, decisions, ways)
-
-
-def _document(
-    schedule: OperatorSchedule,
-    topology: Topology,
-    plan: Plan,
-    uid: str,
-    state_uid: str,
-    namespace: str,
-) -> Object:
-    identity = stage_identity(plan.stage(schedule.operator))
-    return schedule_object(schedule, topology, uid, state_uid, namespace, identity)
 
 
 def _state_uid(topology: ObservedTopology, schedules: Sequence[ObservedSchedule]) -> str:

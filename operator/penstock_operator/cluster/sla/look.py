@@ -2,7 +2,7 @@
 
 Clocks of nodes differ, so when a task spoke last is told by when its row was seen to change. A shard is read
 at its home alone. Pure but for `HeardTasks`, which remembers. Neighbours: `store_reader` reads, `sla.keeper`
-asks, `penstock_operator.sla.loop` is shown the look.
+asks, `penstock.sla.loop` is shown the look.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.schedule.record import OperatorSchedule
+from penstock.sla.look import Leeway, Places, Samples, SlaLook
 from penstock.store.port import ShardCounters
-from penstock_operator.cluster.decisions.sla_ground import SlaGround, SlaHost
+from penstock_operator.cluster.decisions.sla_leeway import SlaHost, SlaLeeway
 from penstock_operator.cluster.observing.observed import ObservedSchedule, StoreReading
-from penstock_operator.sla.turn import SlaLook
 
 Readings = Mapping[str, StoreReading | None]
 
@@ -60,7 +60,7 @@ def look_of(
     now_us: int,
     scope: Iterable[str],
     schedules: Sequence[ObservedSchedule],
-    ground: SlaGround,
+    leeway: SlaLeeway,
     readings: Readings,
     spoke: Mapping[str, Sequence[int]],
 ) -> SlaLook:
@@ -75,23 +75,16 @@ def look_of(
             counters[operator][shard] = reading.shards.get(shard) if reading is not None else None
             if reading is not None and shard in reading.shard_rows:
                 rows[shard] = reading.shard_rows[shard]
-    look = SlaLook(
-        at_us=now_us,
-        counters=counters,
-        rows=rows,
-        tasks=spoke,
-        schedules={},
-        nodes={},
-        room={},
-        taken=frozenset(),
-        held=ground.held,
-        busy=ground.busy,
+    return SlaLook(
+        now_us,
+        Samples(counters, rows, spoke),
+        places_of(schedules, leeway),
+        Leeway(held=leeway.held, busy=leeway.busy),
     )
-    return placed(look, schedules, ground)
 
 
-def placed(look: SlaLook, schedules: Sequence[ObservedSchedule], ground: SlaGround) -> SlaLook:
-    """`look` with the schedules as they are now. Tasks scheduled since the ground was made count."""
+def places_of(schedules: Sequence[ObservedSchedule], leeway: SlaLeeway) -> Places:
+    """The schedules as they are now. Tasks scheduled since `leeway` was told count."""
     by_operator = {seen.schedule.operator: seen.schedule for seen in schedules}
     given: dict[str, int] = {}
     for schedule in by_operator.values():
@@ -99,18 +92,16 @@ def placed(look: SlaLook, schedules: Sequence[ObservedSchedule], ground: SlaGrou
             given[executor.worker] = given.get(executor.worker, 0) + executor.tasks
     room = {
         host.place.name: max(0, host.tasks + host.room - given.get(host.place.name, 0))
-        for host in ground.hosts
+        for host in leeway.hosts
     }
     nodes: dict[str, int] = {}
-    for host in ground.hosts:
+    for host in leeway.hosts:
         nodes[host.place.node] = nodes.get(host.place.node, 0) + host.tasks + host.room
-    return replace(
-        look,
-        schedules={name: with_hosts(one, ground.hosts) for name, one in by_operator.items()},
+    return Places(
+        schedules={name: with_hosts(one, leeway.hosts) for name, one in by_operator.items()},
         nodes=nodes,
         room=room,
         warm=frozenset(room.keys() - given.keys()),
-        taken=frozenset(e.name for one in by_operator.values() for e in one.executors),
     )
 
 

@@ -13,7 +13,7 @@ from penstock.api.faults import InvalidManifest, nearest
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import read_latency_sla
 from penstock.api.sla_faults import sla_faults
-from penstock.control.sla_scope import Promise, promise_of
+from penstock.sla.promise import Promise, promise_of
 from penstock_operator.cluster.kubernetes_api.port import Object, name_of, uid_of
 from penstock_operator.cluster.observing.observed import ObservedTopology
 
@@ -40,6 +40,20 @@ class JudgedSla:
     promise: Promise | None = None
     reason: str = ""
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOfTopology:
+    """The LatencySLAs about one topology, by name. `topology` is None where there is none of that name;
+    `names` are those that there are."""
+
+    topology: ObservedTopology | None
+    names: tuple[str, ...]
+    slas: tuple[ObservedSla, ...]
+
+    def judged(self) -> tuple[JudgedSla, ...]:
+        """Which of them are to be kept."""
+        return judge_slas(self.slas, self.topology, self.names)
 
 
 def topology_of(manifest: Object) -> str:

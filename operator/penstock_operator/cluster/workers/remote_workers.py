@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.control.remote_tasks import Remote, Room, place_remote
+from penstock.control.remote_tasks import Room, place_remote
 from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.remote import Remote
 from penstock_operator.cluster.kubernetes_api.names import LABEL_HOME_UID, LABEL_WORKER, spark_worker_name
 from penstock_operator.cluster.manifests.spark_worker_pod import Home
 from penstock_operator.cluster.observing.observed import ObservedNode, ObservedPod, Resize

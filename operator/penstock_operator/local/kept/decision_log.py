@@ -1,7 +1,7 @@
 """The last decisions of a topology's SLAs, kept in its state directory as JSON lines (`decisions.jsonl`).
 
 A line is written when a decision is made, another one when it is known what it brought; a line that a kill
-cut short is passed over. Neighbours: `penstock_operator.sla.loop` writes, `explain` shows.
+cut short is passed over. Neighbours: `penstock.sla.loop` writes, `explain` shows.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.control.decision import Decision
-from penstock_operator.sla.decision_record import Brought, DecisionRecord, record_of
+from penstock.control.decision import PolicyDecision
+from penstock.sla.decision_record import Brought, DecisionRecord, record_of
 
 FILE = "decisions.jsonl"
 KEPT = 500
@@ -32,7 +32,7 @@ class DecisionLog:
         self._next = records[-1].number + 1 if records else 1
         self._lines = _trim(self._path, records)
 
-    def decided(self, decision: Decision, sla: str, *, dry_run: bool) -> int:
+    def decided(self, decision: PolicyDecision, sla: str, *, dry_run: bool) -> int:
         """Keep `decision`; answers its number."""
         number = self._next
         self._next += 1

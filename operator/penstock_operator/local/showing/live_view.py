@@ -17,10 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.sla.standing import SlaLine
 from penstock_operator import figure_words
 from penstock_operator.local.showing.progress import OperatorProgress
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.sla.status import SlaLine, share
+from penstock_operator.sla_words import share
 
 _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5

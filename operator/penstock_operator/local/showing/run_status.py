@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.sla.standing import SlaLine
 from penstock_operator.local.showing.progress import OperatorProgress
-from penstock_operator.sla.status import SlaLine
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The picture of a run with an SLA: load, latency against the bound, executors and cores over time.
 
 matplotlib is in the `dev` extra alone; without it there is no picture, and the JSON summary holds the same
-numbers. Neighbour: `penstock_operator.sla.status` holds the timeline.
+numbers. Neighbour: `penstock.sla.standing` holds the timeline.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from penstock_operator.sla.status import SlaSummary, TimelinePoint, share
+from penstock.sla.standing import SlaSummary, TimelinePoint
+from penstock_operator.sla_words import share
 
 
 def draw(path: Path, summary: SlaSummary) -> bool:

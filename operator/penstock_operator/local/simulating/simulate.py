@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from penstock.connectors.zipf import ZipfSource
 from penstock.control.policy import Policy
-from penstock.control.sla_scope import Promise, keyed_edges
 from penstock.dataflow.plan import Plan, Processor, Stage
 from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
@@ -35,7 +34,8 @@ from penstock.simulation.queueing.model import (
     Switching,
 )
 from penstock.simulation.queueing.replay import run
-from penstock_operator.sla.policies import has_single_tasks, policy_of
+from penstock.sla.policies import has_single_tasks, policy_of
+from penstock.sla.promise import Promise, keyed_edges
 
 NODE = "here"
 KEYS = 10_000

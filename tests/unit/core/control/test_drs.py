@@ -10,10 +10,17 @@ import numpy as np
 import pytest
 
 from penstock.control.baselines.drs import Drs, executors_needed, is_least
-from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
-from penstock.control.samples.snapshot_series import ObservesMany
+from penstock.control.decision import (
+    AddExecutor,
+    Health,
+    MoveShards,
+    PolicyDecision,
+    RemoveExecutor,
+    Treatment,
+)
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
 from penstock.simulation.queueing.model import (
     Arrivals,
     InitialExecutor,
@@ -52,9 +59,9 @@ def seen(
 
 def last_decision(
     policy: Drs, rates: Mapping[str, float], assignment: Mapping[str, str], latency_us: float = 5_000
-) -> Decision:
+) -> PolicyDecision:
     """After two seconds of a steady load."""
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[PolicyDecision, ...] = ()
     for slot in range(1, 21):
         operator = seen(slot * SLOT_US, rates, assignment, latency_us)
         # Carried out by nobody: as if a treatment were under way until the last look.
@@ -253,7 +260,7 @@ def simulated(policy: Drs | OneByOne, seed: int) -> Run:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_looks_at_once_lead_to_the_same_run(balances_load: bool, seed: int) -> None:
     make = partial(Drs, scope(epsilon=0.2), balances_load=balances_load)
-    assert isinstance(make(), ObservesMany)
+    assert looking_ahead(make()) is not None
     at_once, one_by_one = simulated(make(), seed), simulated(OneByOne(make()), seed)
     assert len(at_once.decisions) > 5
     assert [d.actions for d in at_once.decisions] == [d.actions for d in one_by_one.decisions]

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.decision import AssignCores, Decision, Health, Treatment
+from penstock.control.decision import AssignCores, Health, PolicyDecision, Treatment
 from penstock.control.elasticutor.core_assignment import THRESHOLD_BYTES_PER_S
 from penstock.control.elasticutor.policy import KEYED, Elasticutor, Settings, naive_ec
 from penstock.control.guard import Guard
@@ -117,7 +117,7 @@ class Plant:
         )
         return OperatorSnapshot(operator, executors, assignment, samples, operator in self.treated)
 
-    def carry_out(self, decisions: tuple[Decision, ...]) -> None:
+    def carry_out(self, decisions: tuple[PolicyDecision, ...]) -> None:
         """Cores as decided."""
         for decision in decisions:
             for action in decision.actions:
@@ -152,7 +152,7 @@ def scope(
 
 def settled(
     policy: Elasticutor, plant: Plant, rates: Mapping[str, float], seconds: int = 3
-) -> tuple[Decision, ...]:
+) -> tuple[PolicyDecision, ...]:
     """Decisions at the last of `seconds` looks, each carried out."""
     decisions = policy.decide(plant.snapshot())
     for _ in range(seconds):
@@ -336,7 +336,7 @@ def test_the_topology_s_own_bound_counts_the_input_once() -> None:
 def test_backlog_counts_as_arrivals_when_it_is_to_be_drained() -> None:
     shards = tuple(f"count/{k}" for k in range(8))
 
-    def decided(settings: Settings) -> Decision:
+    def decided(settings: Settings) -> PolicyDecision:
         policy = Elasticutor(scope("count"), settings)
         for second in range(3):
             done = np.full(8, 100.0 * second)

@@ -16,10 +16,10 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     ExecutorView,
     Health,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
@@ -27,10 +27,11 @@ from penstock.control.decision import (
 from penstock.control.guard import PAPER_RULES, Guard, GuardRules, tasks_after
 from penstock.control.outcomes import share_of_promise
 from penstock.control.samples.sample_table import Shards
-from penstock.control.samples.snapshot_series import OperatorSeries, SnapshotSeries
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.streamswitch.policy import StreamSwitch
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.simulation.queueing.ahead.looking_ahead import looking_ahead
+from penstock.simulation.queueing.ahead.snapshot_series import OperatorSeries, SnapshotSeries
 from scenes.control_scene import SLOT_US, Water, decision, view
 
 TARGET = LatencyTarget(latency_us=1_000_000)
@@ -43,13 +44,13 @@ class Scripted:
     """Answers what it was given last."""
 
     def __init__(self) -> None:
-        self.next: tuple[Decision, ...] = ()
+        self.next: tuple[PolicyDecision, ...] = ()
 
     @property
     def name(self) -> str:
         return "Scripted"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         return tuple(replace(one, at_us=snapshot.at_us) for one in self.next)
 
 
@@ -71,7 +72,7 @@ class Scene:
         self.tasks = 1
         self.at_us = 0
 
-    def look(self, *decisions: Decision) -> Decision:
+    def look(self, *decisions: PolicyDecision) -> PolicyDecision:
         self.script.next = decisions or (decision(0, seen=self.views()),)
         self.at_us += SLOT_US
         return self.guard.decide(self.snapshot())[0]
@@ -91,7 +92,7 @@ class Scene:
         )
         return TopologySnapshot(self.at_us, {"op": seen})
 
-    def severe_out(self, latency_us: float = 100_000.0) -> Decision:
+    def severe_out(self, latency_us: float = 100_000.0) -> PolicyDecision:
         return decision(
             0,
             Treatment.SCALE_OUT,
@@ -102,7 +103,7 @@ class Scene:
             expected=Prediction(latency_us, 3),
         )
 
-    def good_in(self) -> Decision:
+    def good_in(self) -> PolicyDecision:
         return decision(
             0, Treatment.SCALE_IN, actions=IN, seen=self.views(), expected=Prediction(3000, 1),
             without=Prediction(2000, 2),
@@ -196,9 +197,10 @@ def test_looks_out_of_bounds_are_not_passed_over() -> None:
     after = replace(during, operators={"op": replace(one, treatment=False)})
     scope = Scope({"op": TARGET}, {"op": TaskLimits(3, 4)})
     content = Static(Scope({"op": TARGET}, {}), {"op": 2})
-    guard = Guard(content, scope, PAPER_RULES)
-    assert guard.observe_many(during) == 5
-    assert guard.observe_many(after) == 0
+    ahead = looking_ahead(Guard(content, scope, PAPER_RULES))
+    assert ahead is not None
+    assert ahead.observe_many(during) == 5
+    assert ahead.observe_many(after) == 0
 
 
 def test_the_budget_is_for_all_operators_and_counts_what_was_granted_a_moment_ago() -> None:
@@ -432,7 +434,7 @@ def more_cores(
     arrival: float = 100.0,
     health: Health = Health.SEVERE,
     without: float = math.inf,
-) -> Decision:
+) -> PolicyDecision:
     """E1 is to have so many."""
     return decision(
         0,

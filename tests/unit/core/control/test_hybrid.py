@@ -15,9 +15,9 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -67,7 +67,7 @@ class Operator:
         operator = OperatorSnapshot("o", executors, dict(self.assignment), samples, self.treated)
         return TopologySnapshot(self.now_us, {"o": operator}, self.nodes, cores_max=self.cores_max)
 
-    def carry_out(self, decision: Decision) -> None:
+    def carry_out(self, decision: PolicyDecision) -> None:
         """Executors, shards and cores as decided."""
         for action in decision.actions:
             match action:
@@ -94,7 +94,7 @@ def scope(limits: TaskLimits | None = None) -> Scope:
     )
 
 
-def run(policy: Policy, operator: Operator, seconds: int, per_s: Mapping[str, int]) -> list[Decision]:
+def run(policy: Policy, operator: Operator, seconds: int, per_s: Mapping[str, int]) -> list[PolicyDecision]:
     """A look a second; each decision is carried out."""
     made = []
     for _ in range(seconds):
@@ -117,10 +117,10 @@ class Scripted:
     def name(self) -> str:
         return "scripted"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         self.seen += 1
         return (
-            Decision(
+            PolicyDecision(
                 snapshot.at_us,
                 self.name,
                 "o",

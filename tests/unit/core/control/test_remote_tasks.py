@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.control.remote_tasks import Remote, Room, place_remote, remote_of, with_remote
+from penstock.control.remote_tasks import Room, place_remote
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
+from penstock.schedule.remote import Remote, remote_of, with_remote
 
 WORKERS = tuple(WorkerPlace(f"w{i}", f"n{i}", f"n{i}", f"u{i}") for i in range(2))
 

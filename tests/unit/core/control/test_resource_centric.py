@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.control.baselines.resource_centric import ResourceCentric, Settings
-from penstock.control.decision import AddExecutor, Decision, Health, MoveShards, RemoveExecutor, Treatment
+from penstock.control.decision import (
+    AddExecutor,
+    Health,
+    MoveShards,
+    PolicyDecision,
+    RemoveExecutor,
+    Treatment,
+)
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, ShardSample, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 
@@ -44,7 +51,7 @@ class Operator:
         operator = OperatorSnapshot("o", executors, dict(self.assignment), samples, self.treated)
         return TopologySnapshot(self.now_us, {"o": operator}, self.nodes)
 
-    def carry_out(self, decision: Decision) -> None:
+    def carry_out(self, decision: PolicyDecision) -> None:
         """Executors and shards as decided."""
         for action in decision.actions:
             match action:
@@ -69,7 +76,7 @@ def scope(limits: TaskLimits | None = None, cores_max: float | None = None) -> S
     )
 
 
-def look(policy: ResourceCentric, operator: Operator) -> Decision:
+def look(policy: ResourceCentric, operator: Operator) -> PolicyDecision:
     (decision,) = policy.decide(operator.snapshot())
     operator.carry_out(decision)
     return decision

@@ -10,9 +10,9 @@ import pytest
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
@@ -34,7 +34,7 @@ def fed(
     rows: Mapping[str, int],
     latency_us: Mapping[str, float] | float = 5000.0,
     slots: int = 11,
-) -> Decision:
+) -> PolicyDecision:
     """The last of `slots` decisions, each after `rows` at 1 ms of useful time a row."""
     for _ in range(slots):
         for shard, count in rows.items():
@@ -262,7 +262,7 @@ def test_another_target_takes_effect_at_once_and_keeps_what_was_seen() -> None:
 
 def run(
     policy: StreamSwitch, water: Water, slots: int, per_s: float, rng: np.random.Generator
-) -> list[Decision]:
+) -> list[PolicyDecision]:
     decisions = []
     for _ in range(slots):
         rows = {shard: int(rng.poisson(per_s / len(water.shards) / 10)) for shard in water.shards}
@@ -289,7 +289,7 @@ def test_a_load_that_rises_and_falls_is_followed() -> None:
 
 
 def test_the_same_run_takes_the_same_decisions() -> None:
-    def once() -> list[Decision]:
+    def once() -> list[PolicyDecision]:
         water = Water([f"s{i}" for i in range(12)], ["E1"])
         return run(StreamSwitch(scope()), water, 200, 2500.0, np.random.default_rng(7))
 

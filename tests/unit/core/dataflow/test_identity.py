@@ -6,19 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.connectors.files import FilesSource, JsonlSink
+from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.identity import differences, identity_of, stage_digest
-from penstock.dataflow.plan import (
-    Fanout,
-    FilesSource,
-    JsonlSink,
-    KeyedEdge,
-    Plan,
-    Processor,
-    Stage,
-    Step,
-    Tasks,
-    ZipfSource,
-)
+from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
 
 LINE = Schema((Column("value", "string"),))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock.control.streamswitch.treat import free_name
 from penstock.dataflow.plan import WorkerRange
+from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.run_decisions import (
@@ -59,7 +59,19 @@ class Scene(RunScene):
         self.adopt(replace(old, executors=executors, shards=shards))
 
     def adopt(self, schedule: OperatorSchedule) -> None:
-        self.accept(adopt(self.state, [replace(schedule, version=schedule.version + 1)]))
+        self.accept(adopt(self.state, [schedule]))
+
+
+def test_a_schedule_that_was_worked_out_from_an_older_one_is_dropped() -> None:
+    scene = Scene()
+    before = scene.state.schedules["count"]
+    name = scene.put_executor(WORKS)
+    now = scene.state.schedules["count"]
+    assert now.version == before.version + 1
+    scene.adopt(before)
+    assert scene.state.schedules["count"] == now
+    scene.drop_executor(name)
+    assert scene.state.schedules["count"].version == now.version + 1
 
 
 def test_warm_workers_start_once_the_others_work_and_get_nothing() -> None:

@@ -15,15 +15,15 @@ from penstock.control.decision import (
     Action,
     AddExecutor,
     AssignCores,
-    Decision,
     Health,
     MoveShards,
+    PolicyDecision,
     RemoveExecutor,
     Treatment,
 )
-from penstock.control.samples.snapshot_series import SnapshotSeries
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget
+from penstock.simulation.queueing.ahead.snapshot_series import SnapshotSeries
 from penstock.simulation.queueing.model import (
     Arrivals,
     Edge,
@@ -50,12 +50,14 @@ class Script:
     shown: list[TopologySnapshot] = field(default_factory=list)
     name: str = "Script"
 
-    def decide(self, snapshot: TopologySnapshot) -> tuple[Decision, ...]:
+    def decide(self, snapshot: TopologySnapshot) -> tuple[PolicyDecision, ...]:
         self.shown.append(snapshot)
         actions = self.todo.get(snapshot.at_us, ())
         treatment = Treatment.SCALE_OUT if actions else Treatment.NONE
         return (
-            Decision(snapshot.at_us, self.name, "o", treatment, "script", "told so", Health.GOOD, actions),
+            PolicyDecision(
+                snapshot.at_us, self.name, "o", treatment, "script", "told so", Health.GOOD, actions
+            ),
         )
 
 

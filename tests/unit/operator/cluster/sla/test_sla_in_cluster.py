@@ -9,7 +9,7 @@ import pytest
 from clocks.running import run
 from penstock.api.latency_sla import LatencySLAStatus
 from penstock_operator.cluster.kubernetes_api.port import EVENTS
-from penstock_operator.cluster.observing.observed import SlaGrip
+from penstock_operator.cluster.observing.observed import SlaControl
 from worlds.cluster_world import manifest
 from worlds.core_budgets import budget_of, schedule, topology
 from worlds.sla_world import SlaWorld, latency_sla
@@ -188,7 +188,7 @@ def test_nothing_is_decided_over_shards_that_are_on_their_way() -> None:
     world.moves_go_on = False
     world.nodes["node-a"].schedulable = False
     world.run(8)
-    assert world.ground.busy.endswith("leave node node-a")
+    assert world.told_leeway.busy.endswith("leave node node-a")
     version = world.schedules["words.count"].schedule.version
     world.load_per_s = 600
     world.run(20)
@@ -242,7 +242,7 @@ def test_a_dry_run_decides_and_shows_and_changes_nothing() -> None:
     (decision, *_) = world.sla_status()["decisions"]
     assert decision["treatment"] == "ScaleOut"
     assert decision["dryRun"] is True
-    assert world.keeper.grip == SlaGrip(met=world.keeper.grip.met)
+    assert world.keeper.control == SlaControl(met=world.keeper.control.met)
 
 
 def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they_brought() -> None:

@@ -306,10 +306,10 @@ def test_an_sla_may_count_on_cores_of_other_nodes_only_with_remote_tasks() -> No
     """Of the 8 cores that one worker may use, its node has 3, and the other one 8."""
     for allowed, room in (("Allowed", 5), ("Never", 0)):
         world = full_home(spec__remoteTasks=allowed)
-        (host,) = world.step().ground.hosts
+        (host,) = world.step().leeway.hosts
         assert (host.tasks, host.room) == (3, room)
     world.nodes[BESIDE].cpu_millis = 2000
     world = lending()
     world.nodes[BESIDE].cpu_millis = 3500
-    (host,) = world.step().ground.hosts
+    (host,) = world.step().leeway.hosts
     assert (host.tasks, host.room) == (5, 1), "two are there already, and a third fits"

@@ -11,14 +11,15 @@ from click.testing import CliRunner
 
 from penstock.control.decision import (
     AddExecutor,
-    Decision,
     ExecutorView,
     Health,
     MoveShards,
+    PolicyDecision,
     Prediction,
     RemoveExecutor,
     Treatment,
 )
+from penstock.sla.decision_record import Brought, action_words
 from penstock_operator.cli import main
 from penstock_operator.local.kept.decision_log import (
     FILE,
@@ -26,10 +27,9 @@ from penstock_operator.local.kept.decision_log import (
     DecisionLog,
     read_decisions,
 )
-from penstock_operator.sla.decision_record import Brought, action_words
-from penstock_operator.sla.decision_words import brought_words
+from penstock_operator.sla_words import brought_words
 
-SCALE_OUT = Decision(
+SCALE_OUT = PolicyDecision(
     at_us=1_760_000_000_000_000,
     policy="StreamSwitch",
     operator="count",

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from penstock.sla.standing import SlaLine, SlaSummary, TimelinePoint
 from penstock_operator.local.showing.live_view import render
 from penstock_operator.local.showing.log_lines import status_line
 from penstock_operator.local.showing.run_status import RunStatus
 from penstock_operator.local.showing.sla_picture import draw
-from penstock_operator.sla.status import SlaLine, SlaSummary, TimelinePoint, sla_words, summary_words
+from penstock_operator.sla_words import sla_words, summary_words
 
 LINE = SlaLine(
     name="quick",

@@ -14,8 +14,8 @@ from rich.console import Console
 from penstock.api.compile import compile_topology
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.topology import Topology
-from penstock.control.sla_scope import promise_of
 from penstock.dataflow.rate_trace import parse_rate_trace
+from penstock.sla.promise import promise_of
 from penstock_operator.cli import EXIT_INVALID, main
 from penstock_operator.local.simulating.answer import as_json, draw, show
 from penstock_operator.local.simulating.request import read_request

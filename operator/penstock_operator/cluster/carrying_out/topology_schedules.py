@@ -1,0 +1,70 @@
+"""A topology's Schedules as the mirror has them, and how one that an SLA decided on gets among them.
+
+A write rests on what was seen: where somebody else's comes first, it is refused. Neighbours: `sla.keeper`
+writes, `apply` carries out; `penstock.schedule.book` gives versions, `replan` puts homes beside executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from penstock.schedule.book import ScheduleBook
+from penstock.schedule.homes import placed_beside
+from penstock.schedule.record import OperatorSchedule, StorePlace
+from penstock_operator.cluster.carrying_out.apply import Applier
+from penstock_operator.cluster.decisions.actions import WriteSchedule
+from penstock_operator.cluster.decisions.identity import stage_identity
+from penstock_operator.cluster.kubernetes_api.names import schedule_name
+from penstock_operator.cluster.manifests.schedule_object import schedule_object
+from penstock_operator.cluster.observing.observed import ObservedSchedule, ObservedTopology
+
+
+class TopologySchedules:
+    """Of one topology. `seen` answers them as they are now; `term` is the leader's."""
+
+    def __init__(
+        self,
+        applier: Applier,
+        seen: Callable[[], tuple[ObservedSchedule, ...]],
+        namespace: str,
+        term: int,
+    ) -> None:
+        self._applier = applier
+        self._seen = seen
+        self._namespace = namespace
+        self._term = term
+
+    def seen(self) -> tuple[ObservedSchedule, ...]:
+        """As the mirror has them now."""
+        return self._seen()
+
+    async def write(
+        self, schedule: OperatorSchedule, observed: ObservedTopology, stores: Mapping[str, StorePlace]
+    ) -> bool:
+        """Whether the schedule was taken. `stores` is node -> its store, of those that are there. Raises
+        LeaseLost, and the cluster's errors."""
+        found = {seen.schedule.operator: seen for seen in self._seen()}
+        seen = found.get(schedule.operator)
+        topology, plan = observed.topology, observed.plan
+        if seen is None or topology is None or plan is None:
+            return False
+        old = seen.schedule
+        stores = {store.node: store for store in old.stores} | dict(stores)
+        workers = {executor.worker for executor in schedule.executors}
+        nodes = {place.node for place in schedule.workers if place.name in workers}
+        book = ScheduleBook(
+            {schedule.operator: old},
+            seen.remote,
+            {schedule.operator: {place.node: place.version for place in seen.applied}},
+        )
+        if not book.is_current(schedule) or not nodes <= stores.keys():
+            return False
+        # The topology's own loop says where tasks run: until it has looked, they are where they were.
+        written = book.written([placed_beside(old, schedule, stores)], term=self._term).schedules
+        if not written:
+            return True
+        (new,) = written
+        name, identity = topology.metadata.name, stage_identity(plan.stage(new.operator))
+        document = schedule_object(new, topology, observed.uid, seen.topology_uid, self._namespace, identity)
+        action = WriteSchedule(schedule_name(name, new.operator), new, document, seen.resource_version)
+        return not (await self._applier.carry_out([action])).stopped

@@ -1,0 +1,40 @@
+"""What a decision leaves to the topology's LatencySLAs: whether they may move things about now, and where.
+
+Pure. Neighbours: `turn` is the look, `sla_leeway` is what comes out.
+"""
+
+from __future__ import annotations
+
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
+from penstock_operator.cluster.decisions.turn import Turn
+from penstock_operator.cluster.decisions.verdict import away
+from penstock_operator.cluster.workers.workers import (
+    WorkerState,
+)
+
+
+def leeway_for_slas(turn: Turn) -> SlaLeeway:
+    """Read when the turn has its actions."""
+    return SlaLeeway(_held(turn), _busy(turn), tuple(turn.sla_hosts()))
+
+
+def _held(turn: Turn) -> str:
+    if turn.is_finished:
+        return "all input is read and worked off"
+    if turn.topology.spec.paused:
+        return "the topology is paused"
+    if len(turn.schedules) < len(turn.plan.stages):
+        return turn.found.waits_for or "workers are starting"
+    down = [w.name for w in turn.workers if w.executors and w.state is not WorkerState.READY]
+    if down:
+        return f"worker {', '.join(down)} is not ready"
+    waiting = away(turn)
+    return waiting[0] if waiting else ""
+
+
+def _busy(turn: Turn) -> str:
+    if turn.settled.waits and not turn.settled.is_overdue:
+        return turn.settled.waits[0]
+    if turn.found.treatments:
+        return turn.found.treatments[0][1]
+    return "schedules are being written" if turn.found.is_changing else ""
