@@ -80,6 +80,10 @@ crds: setup ## Write crds/, and the chart's copy, from the models in core/pensto
 	$(BIN)/penstock crds crds
 	$(BIN)/penstock crds charts/penstock/files/crds
 
+.PHONY: floors
+floors: setup ## Draw the floors of the house into docs/architecture.md, from the code's imports and the contracts
+	@$(BIN)/python tools/floors.py
+
 .PHONY: lock
 lock: setup ## Write requirements.lock anew: the newest versions that pyproject.toml allows, with hashes
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --output-file requirements.lock pyproject.toml

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from backends.store_backends import Backend
-from penstock.store.moving.calls import Activate, Depart, Thaw
 from penstock.store.port import Answer, Bounds
+from penstock.store.port.moves import Activate, Depart, Thaw
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import SMALL, Scene, out
 

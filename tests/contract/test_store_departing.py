@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from backends.store_backends import Backend
-from penstock.store.moving.calls import Depart
 from penstock.store.moving.progress import MoveStep
 from penstock.store.port import Answer, Assignment, Claimed, Moved, StateSnapshot, StateWrite
+from penstock.store.port.moves import Depart
 from scenes.move_scene import MoveScene
 
 X = "mid/0"

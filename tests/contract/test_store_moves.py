@@ -7,21 +7,6 @@ from dataclasses import replace
 import pytest
 
 from backends.store_backends import Backend, LossyStore
-from penstock.store.moving.calls import (
-    Activate,
-    Chunk,
-    Depart,
-    Discard,
-    Drop,
-    Export,
-    Freeze,
-    Install,
-    Installed,
-    Move,
-    Precopy,
-    ReadMove,
-    Thaw,
-)
 from penstock.store.moving.mover import MoveKind, move_once, moves_due, tidy_once
 from penstock.store.moving.progress import MoveObstacle, MoveStep
 from penstock.store.port import (
@@ -39,6 +24,21 @@ from penstock.store.port import (
     StateSnapshot,
     StateWrite,
     TimerWrite,
+)
+from penstock.store.port.moves import (
+    Activate,
+    Chunk,
+    Depart,
+    Discard,
+    Drop,
+    Export,
+    Freeze,
+    Install,
+    Installed,
+    Move,
+    Precopy,
+    ReadMove,
+    Thaw,
 )
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import incarnation, out, payloads

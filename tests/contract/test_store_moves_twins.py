@@ -14,7 +14,6 @@ import pytest
 
 from backends.store_backends import MemoryBackend
 from backends.store_fixtures import RedisBackend
-from penstock.store.moving.calls import Activate, Depart, Discard, Drop, Move, Precopy, Thaw
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -28,6 +27,7 @@ from penstock.store.port import (
     StateWrite,
     TimerWrite,
 )
+from penstock.store.port.moves import Activate, Depart, Discard, Drop, Move, Precopy, Thaw
 from penstock.store.sender import deliver_once
 from scenes.move_scene import WORKERS, MoveScene
 from scenes.store_scenario import SHARDS, out

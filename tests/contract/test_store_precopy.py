@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from backends.store_backends import Backend, StoreMeanwhile
-from penstock.store.moving.calls import Chunk, Discard, Export, Install, NextRound, Thaw
 from penstock.store.moving.copy import ROUNDS_MAX
 from penstock.store.moving.mover import MoveKind, go_back_once, let_go_once, move_once, moves_due, tidy_once
 from penstock.store.moving.progress import MoveObstacle, MoveStep
@@ -21,6 +20,7 @@ from penstock.store.port import (
     StoreUnreachable,
     TimerWrite,
 )
+from penstock.store.port.moves import Chunk, Discard, Export, Install, NextRound, Thaw
 from scenes.move_scene import CHUNKED, MoveScene
 from scenes.store_scenario import SMALL, out, payloads
 

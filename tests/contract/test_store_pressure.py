@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from backends.store_backends import Backend
-from penstock.store.moving.calls import Chunk, Install, Move
 from penstock.store.port import (
     Answer,
     Append,
@@ -19,6 +18,7 @@ from penstock.store.port import (
     StoreUnreachable,
     Wake,
 )
+from penstock.store.port.moves import Chunk, Install, Move
 from penstock.store.sender import Obstacle, deliver_once
 from scenes.store_scenario import NOW_US, Scene, out, payloads
 

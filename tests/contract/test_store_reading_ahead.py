@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from backends.store_backends import Backend, StoreMeanwhile
-from penstock.store.moving.calls import Install
 from penstock.store.moving.mover import move_once
 from penstock.store.moving.progress import MoveStep
 from penstock.store.port import NodeStore, Request, StateSnapshot, StateWrite, StoreUnreachable
+from penstock.store.port.moves import Install
 from scenes.move_scene import MoveScene
 
 X = "mid/0"

@@ -10,7 +10,6 @@ import pytest
 import redis
 
 from penstock.store.keys import Keys
-from penstock.store.moving.calls import Depart, Freeze, Move, Precopy
 from penstock.store.port import (
     Answer,
     Assignment,
@@ -30,6 +29,7 @@ from penstock.store.port import (
     Tasks,
     Weigh,
 )
+from penstock.store.port.moves import Depart, Freeze, Move, Precopy
 from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore

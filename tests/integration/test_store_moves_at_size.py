@@ -13,10 +13,10 @@ import pytest
 from backends.store_backends import StoreMeanwhile
 from backends.store_fixtures import RedisBackend
 from penstock.store.keys import Keys
-from penstock.store.moving.calls import Chunk, Export, Installed, Thaw
 from penstock.store.moving.mover import move_once
 from penstock.store.moving.progress import MoveStep
 from penstock.store.port import Answer, Bounds, StateSnapshot, StateWrite, StoreUnreachable, TimerWrite
+from penstock.store.port.moves import Chunk, Export, Installed, Thaw
 from penstock.store.redis.library import PROTOCOL_VERSION
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import out

@@ -8,18 +8,6 @@ from typing import TypeVar, cast
 
 from penstock.store.memory.node import Budget, MoveNote, PublishedSchedule, ShardRecord
 from penstock.store.memory.store import MemoryStore
-from penstock.store.moving.calls import (
-    Activate,
-    Depart,
-    Discard,
-    Drop,
-    Install,
-    Move,
-    NextRound,
-    Precopy,
-    ReadMove,
-    Thaw,
-)
 from penstock.store.moving.mover import StoreOf, move_once
 from penstock.store.moving.progress import MoveObstacle, MoveProgress
 from penstock.store.port import (
@@ -33,6 +21,18 @@ from penstock.store.port import (
     Request,
     ShardStatus,
     StoreUnreachable,
+)
+from penstock.store.port.moves import (
+    Activate,
+    Depart,
+    Discard,
+    Drop,
+    Install,
+    Move,
+    NextRound,
+    Precopy,
+    ReadMove,
+    Thaw,
 )
 from penstock_simulation.protocol.moving import Drive
 from penstock_simulation.protocol.node import SimulatedNode

@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from penstock.store.moving.calls import Activate, Depart, Drop, Freeze, NextRound, Precopy
 from penstock.store.port import Answer, NodeStore, Request
+from penstock.store.port.moves import Activate, Depart, Drop, Freeze, NextRound, Precopy
 from penstock_operator.agent import node_agent
 from penstock_operator.agent.main import run_agent
 from penstock_operator.agent.moving import MoveDriver

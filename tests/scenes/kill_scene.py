@@ -22,8 +22,8 @@ from backends.schedule_api_server import ScheduleApiServer
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock.store.moving.calls import MoveState, ReadMove
 from penstock.store.port import Measure, Outgoing, ShardCounters, ShardStatus, StateSnapshot
+from penstock.store.port.moves import MoveState, ReadMove
 from penstock.store.redis.store import RedisStore
 from processes.counting_process import Settings
 from processes.counting_worker import UID, row_of

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from backends.store_backends import Backend, LossyStore
-from penstock.store.moving.calls import (
+from penstock.store.moving.mover import go_back_once, move_once
+from penstock.store.moving.progress import MoveProgress, MoveStep
+from penstock.store.port import Answer, Assignment, Bounds, Moved, NodeStore, Publish
+from penstock.store.port.moves import (
     Chunk,
     Depart,
     Export,
@@ -23,9 +26,6 @@ from penstock.store.moving.calls import (
     Precopy,
     ReadMove,
 )
-from penstock.store.moving.mover import go_back_once, move_once
-from penstock.store.moving.progress import MoveProgress, MoveStep
-from penstock.store.port import Answer, Assignment, Bounds, Moved, NodeStore, Publish
 from penstock.store.sender import deliver_once
 from scenes.store_scenario import SHARDS, SMALL, Scene
 

@@ -9,18 +9,6 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.store.moving.calls import (
-    Activate,
-    Depart,
-    Discard,
-    Drop,
-    Export,
-    Freeze,
-    Install,
-    NextRound,
-    Precopy,
-    Thaw,
-)
 from penstock.store.port import (
     Acknowledge,
     Append,
@@ -38,6 +26,18 @@ from penstock.store.port import (
     TaskMap,
     Tasks,
     WorkerAssignment,
+)
+from penstock.store.port.moves import (
+    Activate,
+    Depart,
+    Discard,
+    Drop,
+    Export,
+    Freeze,
+    Install,
+    NextRound,
+    Precopy,
+    Thaw,
 )
 
 LINES_MAX = 120

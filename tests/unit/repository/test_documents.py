@@ -13,8 +13,8 @@ from house import ROOT, make_targets, tracked_files
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-FOLDERS = (".ci", "bench", "charts", "core", "crds", "docs", "e2e", "examples", "images", "operator", "tests",
-           "tools", "worker")  # fmt: skip
+FOLDERS = (".ci", "bench", "charts", "core", "crds", "docs", "e2e", "examples", "images", "operator",
+           "simulation", "tests", "tools", "worker")  # fmt: skip
 OUR_PATH = re.compile(rf"(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./-]*")
 MADE_BY_RUNNING = ("bench/results", "examples/word-count/out", "examples/word-count/texts")
 SECTIONS = ("## Context", "## Decision", "## Alternatives", "## Consequences")
@@ -40,6 +40,17 @@ def test_every_path_in_a_document_exists(document: Path) -> None:
     paths = [code for code in CODE.findall(prose) if OUR_PATH.fullmatch(code)]
     missing = [path for path in paths if not (ROOT / path).exists() and not path.startswith(MADE_BY_RUNNING)]
     assert missing == []
+
+
+def test_no_way_through_the_code_names_a_module_twice() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    ways = text.split("## Four ways through the code")[1].split("\n## ")[0].split("\n### ")[1:]
+    assert len(ways) == 4
+    for way in ways:
+        modules = [code for code in CODE.findall(way) if code.endswith((".py", ".lua"))]
+        assert len(modules) > 10, way
+        assert all((ROOT / module).is_file() for module in modules), way
+        assert len(modules) == len(set(modules)), way
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

@@ -10,7 +10,8 @@ from penstock.store.memory.moving import COPIED, GONE, MemoryMoving, installed_o
 from penstock.store.memory.node import NO_TASKS, MoveNote, ShardRecord
 from penstock.store.memory.parts import Resume, resumed, round_parts
 from penstock.store.memory.topology import Handlers, not_here
-from penstock.store.moving.calls import (
+from penstock.store.port import Answer, Moved, ShardStatus
+from penstock.store.port.moves import (
     Activate,
     Depart,
     Discard,
@@ -23,7 +24,6 @@ from penstock.store.moving.calls import (
     Round,
     Thaw,
 )
-from penstock.store.port import Answer, Moved, ShardStatus
 
 
 class MemoryMoves(MemoryMoving):

@@ -8,8 +8,8 @@ from penstock.store.memory.moving import GONE, MemoryMoving
 from penstock.store.memory.node import MoveNote, Readiness, ShardRecord
 from penstock.store.memory.parts import ENTRY, WAITING, Part, forgotten, resumed, round_parts
 from penstock.store.memory.topology import Handlers, not_here
-from penstock.store.moving.calls import Chunk, Export, Freeze
 from penstock.store.port import Answer, Moved, ShardStatus
+from penstock.store.port.moves import Chunk, Export, Freeze
 
 
 class MemoryMovesExport(MemoryMoving):

@@ -10,8 +10,8 @@ from penstock.store.memory.moving import GONE, MemoryMoving, installed_of, is_of
 from penstock.store.memory.node import Budget, Lane, MoveNote, ShardRecord, Waiting
 from penstock.store.memory.parts import ENTRY, HEAD, STATE, TAKEN, TIMER
 from penstock.store.memory.topology import Handlers
-from penstock.store.moving.calls import Install, Installed, Move
 from penstock.store.port import Answer, Entry, ShardStatus
+from penstock.store.port.moves import Install, Installed, Move
 
 
 class MemoryMovesInstall(MemoryMoving):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from penstock.store.memory.node import MoveNote, ShardRecord
 from penstock.store.memory.queues import MemoryQueues
-from penstock.store.moving.calls import Installed, Move
 from penstock.store.port import ShardStatus
+from penstock.store.port.moves import Installed, Move
 
 GONE = (ShardStatus.DEPARTED, ShardStatus.MOVED)
 COPIED = (ShardStatus.COPYING, ShardStatus.FROZEN)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
-from penstock.store.moving.calls import Move
 from penstock.store.port import Bounds, Call, Entry, Owner, ShardStatus
+from penstock.store.port.moves import Move
 
 _RECORD_BYTES = 128
 

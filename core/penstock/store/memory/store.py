@@ -27,8 +27,8 @@ from penstock.store.memory.schedules import MemorySchedules
 from penstock.store.memory.state import MemoryState
 from penstock.store.memory.topology import MemoryTopology
 from penstock.store.memory.workers import MemoryWorkers
-from penstock.store.moving.calls import Install
 from penstock.store.port import Answer, Append, Bounds, Commit, Fetch, Fetched, Request, StoreFull
+from penstock.store.port.moves import Install
 
 A = TypeVar("A")
 

@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from penstock.store.moving.calls import (
+from penstock.store.moving.progress import MoveObstacle, MoveStep
+from penstock.store.port import Answer, Moved, NodeStore, Request, StoreFull, StoreUnreachable
+from penstock.store.port.moves import (
     Chunk,
     Export,
     Freeze,
@@ -22,8 +24,6 @@ from penstock.store.moving.calls import (
     ReadMove,
     Round,
 )
-from penstock.store.moving.progress import MoveObstacle, MoveStep
-from penstock.store.port import Answer, Moved, NodeStore, Request, StoreFull, StoreUnreachable
 
 A = TypeVar("A")
 

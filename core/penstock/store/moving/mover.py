@@ -12,7 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
-from penstock.store.moving.calls import (
+from penstock.store.moving.copy import Blocked, Copy, End, Overtaken, Sight, held_of, source_end, target_end
+from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
+from penstock.store.port import Answer, Moved, NodeStore, ShardStatus
+from penstock.store.port.moves import (
     Activate,
     Depart,
     Discard,
@@ -23,9 +26,6 @@ from penstock.store.moving.calls import (
     ReadMove,
     Thaw,
 )
-from penstock.store.moving.copy import Blocked, Copy, End, Overtaken, Sight, held_of, source_end, target_end
-from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
-from penstock.store.port import Answer, Moved, NodeStore, ShardStatus
 
 StoreOf = Callable[[str], NodeStore | None]
 """Store id -> the store, None when unknown."""

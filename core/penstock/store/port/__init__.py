@@ -6,7 +6,8 @@ names what is stored where, `codec` packs rows into entries, `ownership` turns a
 these calls, `sender` delivers outboxes between stores.
 
 A call's role is its module here. The modules of the same name in `memory` and `redis`, and the part of the
-same name in `redis/functions`, carry it out. Others import from here, not from the modules.
+same name in `redis/functions`, carry it out. Others import from here, not from the modules; but for `moves`,
+which only those who move shards know.
 
 What is made for every entry, output or state change is a named tuple, all else a frozen dataclass.
 

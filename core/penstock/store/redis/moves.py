@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.store.moving.calls import (
+from penstock.store.port import Answer, Moved, ShardStatus
+from penstock.store.port.moves import (
     Activate,
     Chunk,
     Depart,
@@ -23,7 +24,6 @@ from penstock.store.moving.calls import (
     Round,
     Thaw,
 )
-from penstock.store.port import Answer, Moved, ShardStatus
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import (
     ANSWERS,

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from backends.store_backends import MemoryBackend, StoreMeanwhile
-from penstock.store.moving.calls import Chunk, Freeze, Install, ReadMove, Thaw
 from penstock.store.moving.mover import MoveKind
 from penstock.store.moving.progress import MoveObstacle, MoveStep
 from penstock.store.port import (
@@ -24,6 +23,7 @@ from penstock.store.port import (
     StoreFull,
     StoreUnreachable,
 )
+from penstock.store.port.moves import Chunk, Freeze, Install, ReadMove, Thaw
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
     LET_GO_S,

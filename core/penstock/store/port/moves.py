@@ -31,7 +31,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.store.port import Answer, Moved, Request, ShardStatus
+from penstock.store.port.answers import Answer, Moved, ShardStatus
+from penstock.store.port.request import Request
 
 
 @dataclass(frozen=True, slots=True)
