@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock_operator.cluster.decisions.figures import Sample
+from penstock.figures.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Memory:
     """`since_s` is what has been so, and since when: "missing:UID", "unready:UID", "idle:count", ..."""
 
     since_s: Mapping[str, float] = field(default_factory=dict)
-    samples: tuple[Sample, ...] = ()
+    samples: Samples = ()
     status: Mapping[str, Any] | None = None
     """As last decided: what is read back may be older."""
     backlog: tuple[int, ...] | None = None

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.dataflow.plan import Fanout, Plan, Stage
+from penstock.figures.rates import Figures, figures_of_fused, figures_of_stage
+from penstock.figures.samples import Samples
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.decisions.actions import Event
-from penstock_operator.cluster.decisions.figures import Figures, Sample, figures_of_fused, figures_of_stage
 from penstock_operator.cluster.observing.observed import Observed, SlaMet
 from penstock_operator.cluster.workers.demand import counters_of, inbox_entries, is_source
 from penstock_operator.cluster.workers.schedule_figures import tasks_ready
@@ -56,7 +57,7 @@ def status_of(
     observed: Observed,
     verdict: Verdict,
     schedules: Mapping[str, OperatorSchedule],
-    samples: tuple[Sample, ...],
+    samples: Samples,
     former: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The whole status document. `former` is the one before."""
@@ -172,7 +173,7 @@ def _operators(
     plan: Plan,
     verdict: Verdict,
     schedules: Mapping[str, OperatorSchedule],
-    samples: tuple[Sample, ...],
+    samples: Samples,
 ) -> list[dict[str, Any]]:
     """In the order of the Topology."""
     topology = observed.topology.topology
@@ -204,7 +205,7 @@ def _stage(
     stage: Stage,
     verdict: Verdict,
     schedule: OperatorSchedule | None,
-    samples: tuple[Sample, ...],
+    samples: Samples,
 ) -> dict[str, Any]:
     name = stage.operator
     entry: dict[str, Any] = {
@@ -229,10 +230,15 @@ def _stage(
 def _shown(figures: Figures) -> dict[str, float]:
     values = {
         "ratePerSecond": round(figures.rate_per_s, 1) if figures.rate_per_s is not None else None,
-        "latencyP50Ms": figures.p50_ms,
-        "latencyP99Ms": figures.p99_ms,
+        "latencyP50Ms": _rounded(figures.p50_ms),
+        "latencyP99Ms": _rounded(figures.p99_ms),
     }
     return {name: value for name, value in values.items() if value is not None}
+
+
+def _rounded(latency_ms: float | None) -> float | None:
+    """To the microsecond."""
+    return None if latency_ms is None else round(latency_ms, 3)
 
 
 def _latency_text(milliseconds: float) -> str:

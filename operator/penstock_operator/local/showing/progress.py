@@ -1,24 +1,32 @@
 """Reads what workers and store have counted, and turns readings into one frozen `Progress`.
 
-Rows are counted where they are committed, with the shards: totals are right to the row, whatever was killed.
-Latencies are told by tasks. Rates and latencies are differences over the last `WINDOW_S` seconds. What is not
-known is None, never zero (promise 7): no difference reaches across a store generation, and a task's row
-counts only from its own writer's start. Neighbours: `local_run` takes the readings, `live_view`, `log_lines`
-and `run_summary` show them, `console_delivery` adds what it printed.
+Rates and latencies are those of `penstock.figures`, over the last `WINDOW_S` seconds; here come the totals
+since the start of the run, what waits, and the trend. What is not known is None, never zero (promise 7).
+Neighbours: `local_run` takes the readings, `live_view`, `log_lines` and `run_summary` show them,
+`console_delivery` adds what it printed.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from msgspec import structs
 
+from penstock.figures.rates import (
+    Figures,
+    figures_of_delivered,
+    figures_of_fused,
+    figures_of_stage,
+    milliseconds,
+    rows_put_out,
+    rows_worked,
+)
+from penstock.figures.samples import Sample, Samples, next_sample, operators_told, sampled, within_window
 from penstock.metrics.heard_rows import HeardRows
-from penstock.metrics.latency import LatencyHistogram, merged
-from penstock.metrics.rows import TaskRow, WorkerRow, histogram_of, is_same_writer, unpack
-from penstock.store.codec import decode_counts
+from penstock.metrics.latency import LatencyHistogram
+from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.store.port import ShardCounters
 from penstock_operator.local.showing.plan_outline import OutlinedOperator
 
@@ -115,59 +123,19 @@ def task_and_worker_rows(
     return rows
 
 
-@dataclass(slots=True)
-class _Sample:
-    """What one reading adds up to: totals of the store (`fused` None: a shard is not known), and `latency`
-    over all writers of this run."""
-
-    at_s: float
-    completed: dict[str, int | None]
-    fused: dict[str, int] | None
-    delivered: dict[str, int]
-    latency: dict[str, LatencyHistogram]
-
-
-@dataclass(slots=True)
-class _Writers:
-    """Latencies over all writers of task rows: those that write now, and those that were replaced."""
-
-    now: dict[str, TaskRow] = field(default_factory=dict)
-    past_latency: dict[str, LatencyHistogram] = field(default_factory=dict)
-
-    def take(self, rows: Mapping[str, TaskRow]) -> None:
-        for name, row in rows.items():
-            before = self.now.get(name)
-            if before is not None and not is_same_writer(before, row):
-                for operator, counts in before.latency.items():
-                    self.past_latency.setdefault(operator, LatencyHistogram()).add(counts)
-            self.now[name] = row
-
-    def latency(self) -> dict[str, LatencyHistogram]:
-        names = {*self.past_latency, *(name for row in self.now.values() for name in row.latency)}
-        return {
-            name: merged(
-                [
-                    self.past_latency.get(name, LatencyHistogram()),
-                    *(histogram_of(row, name) for row in self.now.values()),
-                ]
-            )
-            for name in names
-        }
-
-
 class ProgressReader:
-    """Keeps the readings of the window. `delivered` are operators whose rows the command itself writes
+    """Keeps the samples of the window. `delivered` are operators whose rows the command itself writes
     (console sinks): their counts come by `deliver`, not from task rows."""
 
     def __init__(self, operators: Sequence[OutlinedOperator], delivered: Sequence[str] = ()) -> None:
         self._operators = tuple(operators)
         self._delivered_rows = dict.fromkeys(delivered, 0)
         self._delivered_latency = {name: LatencyHistogram() for name in delivered}
-        self._writers = _Writers()
-        self._samples: deque[_Sample] = deque()
+        self._samples: Samples = ()
         self._generation: int | None = None
+        self._shards: dict[str, list[str]] = {}
         self._first: dict[str, int] = {}
-        self._first_fused: dict[str, int] | None = None
+        """Operator -> its total when it was first known."""
         self._latest: Reading | None = None
         self._trends: dict[str, deque[float | None]] = {
             operator.name: deque(maxlen=TREND_POINTS) for operator in operators
@@ -183,39 +151,44 @@ class ProgressReader:
     def take(self, reading: Reading) -> None:
         """Add a reading; they come in the order of time."""
         self._latest = reading
-        self._writers.take({name: row for name, row in reading.rows.items() if isinstance(row, TaskRow)})
-        generations = {
-            c.generation for counters in reading.shards.values() for c in counters if c is not None
+        self._shards = {
+            stage: [f"{stage}/{number}" for number in range(len(counters))]
+            for stage, counters in reading.shards.items()
         }
-        generation = max(generations, default=None)
-        if generation != self._generation:
-            self._samples.clear()
-            self._generation = generation
-        completed = {stage: _completed(counters) for stage, counters in reading.shards.items()}
-        for stage, count in completed.items():
+        sample = self._sample(reading)
+        generation = max((shard.generation for shard in sample.shards.values()), default=None)
+        earlier = self._samples if generation == self._generation else ()
+        self._generation = generation
+        self._samples = within_window((*earlier, sample), WINDOW_S)
+        for operator in self._operators:
+            if operator.name in self._first:
+                continue
+            count = self._count(sample, operator)
             if count is not None:
-                self._first.setdefault(stage, count)
-        fused = _fused(reading.shards)
-        if self._first_fused is None:
-            self._first_fused = fused
-        self._samples.append(
-            _Sample(
-                reading.at_s,
-                completed,
-                fused,
-                dict(self._delivered_rows),
-                {
-                    **self._writers.latency(),
-                    **{n: LatencyHistogram(dict(h.counts)) for n, h in self._delivered_latency.items()},
-                },
-            )
-        )
-        while len(self._samples) > 2 and self._samples[1].at_s <= reading.at_s - WINDOW_S:
-            self._samples.popleft()
+                self._first[operator.name] = count
         if self._trend_due_s is None or reading.at_s >= self._trend_due_s:
             self._trend_due_s = reading.at_s + TREND_INTERVAL_S
             for operator in self._operators:
-                self._trends[operator.name].append(self._rate_per_s(operator))
+                self._trends[operator.name].append(self._figures(operator).rate_per_s)
+
+    def _sample(self, reading: Reading) -> Sample:
+        shards = {
+            name: sampled("", counters)
+            for stage, names in self._shards.items()
+            for name, counters in zip(names, reading.shards[stage], strict=True)
+            if counters is not None
+        }
+        rows = {("", name): row for name, row in reading.rows.items() if isinstance(row, TaskRow)}
+        heard = operators_told(row for row in rows.values() if reading.now_us - row.at_us <= ROW_AGE_US_MAX)
+        before = self._samples[-1] if self._samples else None
+        sample = next_sample(before, reading.at_s, shards, rows, heard)
+        delivered = {n: LatencyHistogram(dict(h.counts)) for n, h in self._delivered_latency.items()}
+        return replace(
+            sample,
+            latency={**sample.latency, **delivered},
+            heard=sample.heard | delivered.keys(),
+            delivered=dict(self._delivered_rows),
+        )
 
     def progress(self, placements: Mapping[str, Placement]) -> tuple[OperatorProgress, ...]:
         """The table as it stands, in the plan's order."""
@@ -229,23 +202,23 @@ class ProgressReader:
                 operator.name,
                 operator.kind,
                 self._records(operator),
-                _ms(latency.get(operator.name, LatencyHistogram()).quantile_us(0.5)),
-                _ms(latency.get(operator.name, LatencyHistogram()).quantile_us(0.99)),
-                _ms(latency.get(operator.name, LatencyHistogram()).max_us()),
+                milliseconds(latency.get(operator.name, LatencyHistogram()).quantile_us(0.5)),
+                milliseconds(latency.get(operator.name, LatencyHistogram()).quantile_us(0.99)),
+                milliseconds(latency.get(operator.name, LatencyHistogram()).max_us()),
             )
             for operator in self._operators
         )
 
     def _line(self, operator: OutlinedOperator, placement: Placement | None) -> OperatorProgress:
-        latency = self._latency(operator)
+        figures = self._figures(operator)
         waiting = self._waiting(operator)
         return OperatorProgress(
             name=operator.name,
             kind=operator.kind,
             stage=operator.stage,
-            rate_per_s=self._rate_per_s(operator),
-            p50_ms=_ms(latency.quantile_us(0.5)) if latency else None,
-            p99_ms=_ms(latency.quantile_us(0.99)) if latency else None,
+            rate_per_s=figures.rate_per_s,
+            p50_ms=figures.p50_ms,
+            p99_ms=figures.p99_ms,
             records=self._records(operator),
             inbox_entries=waiting[0] if waiting else None,
             inbox_rows=waiting[1] if waiting else None,
@@ -256,51 +229,30 @@ class ProgressReader:
             trend=tuple(self._trends[operator.name]),
         )
 
-    def _count(self, sample: _Sample, operator: OutlinedOperator) -> int | None:
+    def _figures(self, operator: OutlinedOperator) -> Figures:
         if operator.is_stage:
-            return sample.completed.get(operator.name)
+            return figures_of_stage(self._samples, operator.name, self._shards.get(operator.name, ()))
+        if operator.name in self._delivered_rows:
+            return figures_of_delivered(self._samples, operator.name)
+        return figures_of_fused(self._samples, operator.name, self._all_shards())
+
+    def _all_shards(self) -> list[str]:
+        return [name for names in self._shards.values() for name in names]
+
+    def _count(self, sample: Sample, operator: OutlinedOperator) -> int | None:
+        if operator.is_stage:
+            names = self._shards.get(operator.name)
+            return rows_worked(sample, names) if names is not None else None
         if operator.name in sample.delivered:
             return sample.delivered[operator.name]
-        return None if sample.fused is None else sample.fused.get(operator.name, 0)
+        return rows_put_out(sample, operator.name, self._all_shards())
 
     def _records(self, operator: OutlinedOperator) -> int | None:
-        if not self._samples:
-            return None
-        count = self._count(self._samples[-1], operator)
+        """Since the start of the run; all that the command has delivered is of this run."""
+        count = self._count(self._samples[-1], operator) if self._samples else None
         if count is None or operator.name in self._delivered_rows:
             return count
-        first = self._first if operator.is_stage else self._first_fused or {}
-        return count - first.get(operator.name, 0)
-
-    def _rate_per_s(self, operator: OutlinedOperator) -> float | None:
-        if len(self._samples) < 2:
-            return None
-        first, last = self._samples[0], self._samples[-1]
-        count, before = self._count(last, operator), self._count(first, operator)
-        if count is None or before is None or last.at_s <= first.at_s:
-            return None
-        return (count - before) / (last.at_s - first.at_s)
-
-    def _latency(self, operator: OutlinedOperator) -> LatencyHistogram | None:
-        if len(self._samples) < 2 or not self._is_told(operator):
-            return None
-        now = self._samples[-1].latency.get(operator.name)
-        before = self._samples[0].latency.get(operator.name)
-        if now is None:
-            return None
-        return now.since(before) if before is not None else now
-
-    def _is_told(self, operator: OutlinedOperator) -> bool:
-        """Whether some task that runs the operator has spoken lately, or the command counts it itself."""
-        if operator.name in self._delivered_rows:
-            return True
-        latest = self._latest
-        return latest is not None and any(
-            isinstance(row, TaskRow)
-            and latest.now_us - row.at_us <= ROW_AGE_US_MAX
-            and (operator.name in row.rows or operator.name in row.latency)
-            for row in latest.rows.values()
-        )
+        return count - self._first[operator.name]
 
     def _waiting(self, operator: OutlinedOperator) -> tuple[int, int] | None:
         """(entries, rows) in a keyed stage's inboxes."""
@@ -327,24 +279,3 @@ class ProgressReader:
             and self._latest.now_us - row.at_us <= ROW_AGE_US_MAX
         ]
         return sum(count or 0 for count in told) if told else None
-
-
-def _completed(counters: Sequence[ShardCounters | None]) -> int | None:
-    known = [c.completed_rows for c in counters if c is not None]
-    return sum(known) if len(known) == len(counters) else None
-
-
-def _fused(shards: Mapping[str, Sequence[ShardCounters | None]]) -> dict[str, int] | None:
-    """Totals of what came out by name, over all shards; None where one is not known."""
-    totals: dict[str, int] = {}
-    for counters in shards.values():
-        for known in counters:
-            if known is None:
-                return None
-            for name, rows in decode_counts(known.counts).items():
-                totals[name] = totals.get(name, 0) + rows
-    return totals
-
-
-def _ms(microseconds: float | None) -> float | None:
-    return None if microseconds is None else microseconds / 1000

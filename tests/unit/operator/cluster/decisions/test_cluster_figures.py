@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from penstock.figures.rates import Figures, figures_of_fused, figures_of_stage
+from penstock.figures.samples import Sample, Samples, ShardSample, next_sample, operators_told
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow
-from penstock.store.codec import encode_counts
 from penstock.store.port import ShardCounters
-from penstock_operator.cluster.decisions.figures import (
-    WINDOW_S,
-    Figures,
-    Sample,
-    figures_of_fused,
-    figures_of_stage,
-    with_sample,
-)
+from penstock_operator.cluster.decisions.figures import WINDOW_S, with_sample
 from penstock_operator.cluster.observing.observed import Observed
 from worlds.cluster_world import World
 
@@ -31,34 +25,50 @@ def row(rows: int, counts: dict[int, int], *, pid: int = 1, batches: int = 1) ->
     return TaskRow("e", "count", 0, "r", pid, 0, {"totals": counts}, {"totals": rows}, batches, 0)
 
 
-def sample(
-    at_s: float, done: dict[str, tuple[str, int, int]], *rows: TaskRow, **out: dict[str, int]
-) -> Sample:
+@dataclass(frozen=True)
+class Look:
+    at_s: float
+    shards: dict[str, ShardSample]
+    rows: tuple[TaskRow, ...]
+
+
+def look(at_s: float, done: dict[str, tuple[str, int, int]], *rows: TaskRow, **out: dict[str, int]) -> Look:
     """`out` is what came out of shards of count, by part."""
-    counts = {f"count/{part.removeprefix('p')}": encode_counts(totals) for part, totals in out.items()}
-    tasks = {("node-a", f"task:{number}"): one for number, one in enumerate(rows)}
-    return Sample(at_s, done, counts, tasks)
+    shards = {
+        name: ShardSample(home, generation, completed, out.get(f"p{name.removeprefix('count/')}", {}))
+        for name, (home, generation, completed) in done.items()
+    }
+    return Look(at_s, shards, rows)
+
+
+def window(*looks: Look) -> Samples:
+    samples: list[Sample] = []
+    for seen in looks:
+        rows = {("node-a", f"task:{number}"): one for number, one in enumerate(seen.rows)}
+        before = samples[-1] if samples else None
+        samples.append(next_sample(before, seen.at_s, seen.shards, rows, operators_told(seen.rows)))
+    return tuple(samples)
 
 
 def test_a_stages_rate_is_the_rows_of_all_its_shards_over_the_time() -> None:
-    samples = (
-        sample(0.0, {"count/0": ("a", 1, 10), "count/1": ("b", 1, 0)}),
-        sample(2.0, {"count/0": ("a", 1, 30), "count/1": ("b", 1, 10)}),
+    samples = window(
+        look(0.0, {"count/0": ("a", 1, 10), "count/1": ("b", 1, 0)}),
+        look(2.0, {"count/0": ("a", 1, 30), "count/1": ("b", 1, 10)}),
     )
     assert figures_of_stage(samples, "count", ["count/0", "count/1"]).rate_per_s == 15.0
 
 
 def test_no_difference_reaches_across_a_generation_a_move_or_a_gap() -> None:
-    before = sample(0.0, {"count/0": ("a", 1, 10)})
+    before = look(0.0, {"count/0": ("a", 1, 10)})
     for after in ({"count/0": ("a", 2, 30)}, {"count/0": ("b", 1, 30)}, {}):
-        assert figures_of_stage((before, sample(2.0, after)), "count", ["count/0"]) == Figures()
-    assert figures_of_stage((before,), "count", ["count/0"]) == Figures()
+        assert figures_of_stage(window(before, look(2.0, after)), "count", ["count/0"]) == Figures()
+    assert figures_of_stage(window(before), "count", ["count/0"]) == Figures()
 
 
 def test_a_sinks_latency_is_that_of_the_window_only() -> None:
-    first = sample(0.0, {}, row(3, histogram(500, 500, 500)))
-    last = sample(2.0, {}, row(7, histogram(500, 500, 500, 10, 10, 10, 20), batches=5))
-    found = figures_of_fused((first, last), "totals", ["count/0"])
+    first = look(0.0, {}, row(3, histogram(500, 500, 500)))
+    last = look(2.0, {}, row(7, histogram(500, 500, 500, 10, 10, 10, 20), batches=5))
+    found = figures_of_fused(window(first, last), "totals", ["count/0"])
     assert found.p50_ms is not None
     assert abs(found.p50_ms - 10) < 0.2
     assert found.p99_ms is not None
@@ -66,21 +76,21 @@ def test_a_sinks_latency_is_that_of_the_window_only() -> None:
 
 
 def test_another_writer_of_a_row_has_a_latency_of_its_own() -> None:
-    first = sample(0.0, {}, row(100, histogram(*[9.0] * 100)))
-    last = sample(2.0, {}, row(4, histogram(1, 1, 1, 1), pid=2))
-    found = figures_of_fused((first, last), "totals", ["count/0"])
+    first = look(0.0, {}, row(100, histogram(*[9.0] * 100)))
+    last = look(2.0, {}, row(4, histogram(1, 1, 1, 1), pid=2))
+    found = figures_of_fused(window(first, last), "totals", ["count/0"])
     assert found.p99_ms is not None
     assert found.p99_ms < 2
-    assert figures_of_fused((first, last), "nobody", ["count/0"]) == Figures()
+    assert figures_of_fused(window(first, last), "nobody", ["count/0"]) == Figures()
 
 
 def test_a_sinks_rate_is_what_was_committed_to_it_by_all_shards_before_it() -> None:
     places = {"count/0": ("a", 1, 10), "count/1": ("b", 1, 0)}
-    first = sample(0.0, places, p0={"totals": 7, "other": 1})
-    last = sample(2.0, places, p0={"totals": 10, "other": 9}, p1={"totals": 3})
-    assert figures_of_fused((first, last), "totals", places).rate_per_s == 3.0
-    moved = sample(2.0, {**places, "count/1": ("a", 1, 0)}, p0={"totals": 10}, p1={"totals": 3})
-    assert figures_of_fused((first, moved), "totals", places).rate_per_s is None
+    first = look(0.0, places, p0={"totals": 7, "other": 1})
+    last = look(2.0, places, p0={"totals": 10, "other": 9}, p1={"totals": 3})
+    assert figures_of_fused(window(first, last), "totals", places).rate_per_s == 3.0
+    moved = look(2.0, {**places, "count/1": ("a", 1, 0)}, p0={"totals": 10}, p1={"totals": 3})
+    assert figures_of_fused(window(first, moved), "totals", places).rate_per_s is None
 
 
 def seen_with(world: World, rows: int) -> Observed:
@@ -98,7 +108,7 @@ def test_samples_are_taken_once_a_second_and_kept_for_the_window() -> None:
     world = World()
     world.run(15)
     schedules = [seen.schedule for seen in world.schedules.values()]
-    samples: tuple[Sample, ...] = ()
+    samples: Samples = ()
     for tick in range(60):
         samples = with_sample(samples, seen_with(world, tick), schedules, tick / 2)
     assert samples[-1].at_s - samples[0].at_s >= WINDOW_S
