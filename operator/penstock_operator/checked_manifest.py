@@ -21,6 +21,7 @@ from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import Manifest, load_manifest, manifest_text
 from penstock.api.sla_faults import sla_faults
 from penstock.dataflow.plan import Plan
+from penstock.dataflow.source import Source
 from penstock.errors import PermanentError
 from penstock.sla.promise import Promise, promise_of
 
@@ -79,6 +80,19 @@ def check_manifest(path: Path, overrides: Sequence[str], sla_file: Path | None =
         (*slas_there, *code.notes),
         code.state,
     )
+
+
+def warnings_of(plans: Iterable[Plan], base_dir: Path) -> list[str]:
+    """Sentences about what lies outside the manifest, as it is now on this machine: sources that have nothing
+    to read, sinks that cannot be written. Relative paths begin in `base_dir`."""
+    told = []
+    for plan in plans:
+        for stage in plan.stages:
+            if isinstance(stage.head, Source):
+                told += [f"source {stage.operator}: {text}" for text in stage.head.warnings(base_dir)]
+            for sink, _ in stage.out.all_sinks():
+                told += [f"sink {sink.name}: {text}" for text in sink.warnings(base_dir)]
+    return list(dict.fromkeys(told))
 
 
 def _hints(path: Path, slas: Sequence[LatencySLA]) -> tuple[str, ...]:

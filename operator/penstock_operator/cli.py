@@ -194,22 +194,28 @@ def validate(
 ) -> None:
     """Check a manifest and the user code that it names; list every fault at once.
 
-    Exit code 0 when it can be run, 2 when it cannot.
+    Exit code 0 when it can be run, 2 when it cannot. Files that are not there yet, and sinks that cannot be
+    written now, are warned of; with --cluster they are not looked for.
     """
     from penstock.api.faults import InvalidManifest
-    from penstock_operator.checked_manifest import check_for_cluster, check_manifest
+    from penstock_operator.checked_manifest import check_for_cluster, check_manifest, warnings_of
 
     faults: tuple[Fault, ...] = ()
+    warnings: list[str] = []
     hints: tuple[str, ...] = ()
     try:
         if cluster:
             check_for_cluster(manifest, overrides, sla_file)
         else:
-            hints = check_manifest(manifest, overrides, sla_file).hints
+            checked = check_manifest(manifest, overrides, sla_file)
+            hints = checked.hints
+            warnings = warnings_of(checked.plans, manifest.parent)
     except InvalidManifest as invalid:
         faults = invalid.faults
     except PenstockError as error:
         cannot_run(error)
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
     if as_json:
         import json
 

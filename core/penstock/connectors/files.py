@@ -7,6 +7,7 @@ The worker's `sources.files` reads and `sinks.jsonl` writes them. Neighbours in 
 from __future__ import annotations
 
 import glob as glob_module
+import os
 import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -196,6 +197,23 @@ class JsonlSink(Sink):
 
     def folder(self, base_dir: Path) -> Path:
         return (base_dir / self.path).absolute()
+
+    def warnings(self, base_dir: Path) -> list[str]:
+        """The folder is made when a run begins, in the nearest one above it that is there."""
+        folder = self.folder(base_dir)
+        try:
+            there = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+            if not there.is_dir():
+                reason = f"{there} is no folder"
+            elif not os.access(there, os.W_OK | os.X_OK):
+                reason = f"{there} may not be written into"
+            elif os.statvfs(there).f_flag & os.ST_RDONLY:
+                reason = f"the file system of {there} is read-only"
+            else:
+                return []
+        except OSError as error:
+            reason = str(error.strerror)
+        return [f"folder {folder} cannot be written into ({reason}); mend that, or give another path"]
 
     def files(self, operator: str, parts: Iterable[str], base_dir: Path) -> list[Path]:
         folder = self.folder(base_dir)

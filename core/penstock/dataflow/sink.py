@@ -29,6 +29,10 @@ class Sink(ABC):
     def identity_text(self) -> str:
         """In words, the settings that positions depend on; kept with the state."""
 
+    def warnings(self, base_dir: Path) -> list[str]:
+        """What would keep it from being written now, though its settings are right. Without effect."""
+        return []
+
     def folder(self, base_dir: Path) -> Path | None:
         """The folder that one topology's state has to itself, because the sink writes there."""
         return None

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from penstock.errors import PermanentError
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -55,6 +57,14 @@ class Source(ABC):
     def grew(self, part: str, position: bytes, base_dir: Path) -> bool:
         """Whether a partition that was read to its end at `position` may have more by now."""
         return False
+
+    def warnings(self, base_dir: Path) -> list[str]:
+        """What would keep it from being read now, though its settings are right. Without effect."""
+        try:
+            self.parts(base_dir)
+        except PermanentError as error:
+            return [str(error)]
+        return []
 
     @abstractmethod
     def identity(self) -> Mapping[str, object]:

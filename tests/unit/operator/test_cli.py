@@ -95,6 +95,47 @@ def test_a_manifest_for_a_cluster_may_have_its_code_in_a_config_map(manifest: Pa
     assert "spec.pod.env[0] (PENSTOCK_X).name" in ended.output
 
 
+@pytest.fixture
+def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no code to be looked at, by another process."""
+    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode())
+
+
+@pytest.mark.usefixtures("without_code")
+def test_what_is_not_there_to_be_read_or_written_is_warned_of_and_valid(manifest: Path) -> None:
+    (manifest.parent / "out").write_text("no folder")
+    ended = invoke("validate", str(manifest))
+    assert ended.exit_code == 0
+    assert ended.stdout == f"{manifest}: valid\n"
+    source, sink = ended.stderr.splitlines()
+    assert source == (
+        f"warning: source lines: no file matches 'texts/*.txt' (looked for in {manifest.parent}); "
+        "correct the glob or put files there"
+    )
+    assert sink == (
+        f"warning: sink out: folder {manifest.parent}/out cannot be written into "
+        f"({manifest.parent}/out is no folder); mend that, or give another path"
+    )
+    as_json = invoke("validate", "--json", str(manifest))
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (0, [])
+    assert as_json.stderr == ended.stderr
+
+
+@pytest.mark.usefixtures("without_code")
+def test_nothing_is_warned_of_where_all_is_there_and_nothing_is_made(manifest: Path) -> None:
+    (manifest.parent / "texts").mkdir()
+    (manifest.parent / "texts" / "a.txt").touch()
+    before = sorted(manifest.parent.rglob("*"))
+    ended = invoke("validate", str(manifest))
+    assert (ended.exit_code, ended.output) == (0, f"{manifest}: valid\n")
+    assert sorted(manifest.parent.rglob("*")) == before
+
+
+def test_a_clusters_files_are_not_looked_for(manifest: Path) -> None:
+    ended = invoke("validate", "--cluster", str(manifest))
+    assert (ended.exit_code, ended.output) == (0, f"{manifest}: valid\n")
+
+
 def test_faults_can_be_had_as_json(invalid: Path) -> None:
     ended = invoke("validate", "--json", str(invalid))
     assert ended.exit_code == EXIT_INVALID
