@@ -15,7 +15,6 @@ from pathlib import Path
 import msgspec
 
 from penstock.api.compile import compile_topology
-from penstock.api.faults import Fault, InvalidManifest
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import Manifest, load_manifest, manifest_text
@@ -23,6 +22,7 @@ from penstock.api.sla_faults import sla_faults
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.source import Source
 from penstock.errors import PermanentError
+from penstock.manifest.faults import Fault, InvalidManifest
 from penstock.sla.promise import Promise, promise_of
 
 _INSPECT_S_MAX = 120

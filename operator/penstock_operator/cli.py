@@ -27,7 +27,7 @@ from penstock_operator.cli_faults import (
 from penstock_operator.cli_options import a_number, new_file, picture, seconds, store_memory
 
 if TYPE_CHECKING:
-    from penstock.api.faults import Fault
+    from penstock.manifest.faults import Fault
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -120,7 +120,7 @@ def run(
 
     Rows of console sinks go to stdout, everything else to stderr.
     """
-    from penstock.api.faults import InvalidManifest
+    from penstock.manifest.faults import InvalidManifest
     from penstock_operator.checked_manifest import check_manifest
 
     try:
@@ -197,7 +197,7 @@ def validate(
     Exit code 0 when it can be run, 2 when it cannot. Files that are not there yet, and sinks that cannot be
     written now, are warned of; with --cluster they are not looked for.
     """
-    from penstock.api.faults import InvalidManifest
+    from penstock.manifest.faults import InvalidManifest
     from penstock_operator.checked_manifest import check_for_cluster, check_manifest, warnings_of
 
     faults: tuple[Fault, ...] = ()
@@ -325,7 +325,7 @@ def simulate(
     The topology runs in virtual time under the SLA's policy, and beside it with as many tasks all the time.
     Rows come at random at the trace's rates, and take a random time around --service.
     """
-    from penstock.api.faults import InvalidManifest
+    from penstock.manifest.faults import InvalidManifest
     from penstock_operator.local.simulating.answer import as_json as answer_json
     from penstock_operator.local.simulating.answer import draw, show
     from penstock_operator.local.simulating.request import read_request
@@ -372,8 +372,8 @@ def operator(config_file: Path) -> None:
     """
     import os
 
-    from penstock.api.faults import InvalidManifest
     from penstock.api.operator_config import load_operator_config
+    from penstock.manifest.faults import InvalidManifest
 
     try:
         config = load_operator_config(config_file)

@@ -13,7 +13,7 @@ import click
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
-    from penstock.api.faults import Fault
+    from penstock.manifest.faults import Fault
 
 EXIT_FAILED = 1
 EXIT_INVALID = 2

@@ -14,7 +14,7 @@ def seconds(_: click.Context, parameter: click.Parameter, text: str | None) -> f
     """A duration above 0, such as 60s or 5m, in seconds."""
     if text is None:
         return None
-    from penstock.api.document import duration_us
+    from penstock.manifest.document import duration_us
 
     try:
         duration_s = duration_us(text) / 1e6
@@ -29,7 +29,7 @@ def store_memory(_: click.Context, parameter: click.Parameter, text: str | None)
     """An amount of memory that a store can work with, such as 512Mi or 2Gi, in bytes."""
     if text is None:
         return None
-    from penstock.api.document import STORE_MEMORY_BYTES_MIN, memory_bytes
+    from penstock.manifest.document import STORE_MEMORY_BYTES_MIN, memory_bytes
 
     try:
         size_bytes = memory_bytes(text)

@@ -20,11 +20,11 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from penstock.api.faults import Fault, listed, path_text
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
 from penstock.errors import PenstockError
+from penstock.manifest.faults import Fault, listed, path_text
 from penstock_worker.state.declared import words
 from penstock_worker.state.handle import TaskHandle, not_yet
 from penstock_worker.user_code.handle_use import handle_calls, mentions, works_on_pandas

@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
-from penstock.api.faults import Fault, listed, nearest, path_text
+from penstock.manifest.faults import Fault, listed, nearest, path_text
 
 _PYTHON = ".py"
 _STAR = "*"

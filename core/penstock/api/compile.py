@@ -7,8 +7,6 @@ which worker, fleet and simulation read.
 
 from __future__ import annotations
 
-from penstock.api.document import cpu_millis, memory_bytes
-from penstock.api.faults import InvalidManifest
 from penstock.api.graph import Graph, Runtime, check
 from penstock.api.topology import (
     DURABILITY_IN_CLUSTER,
@@ -28,6 +26,8 @@ from penstock.dataflow.plan import (
     WorkerRange,
 )
 from penstock.dataflow.schema import Schema
+from penstock.manifest.document import cpu_millis, memory_bytes
+from penstock.manifest.faults import InvalidManifest
 
 _DURABILITY_DEFAULT = {"local": "Process", "cluster": DURABILITY_IN_CLUSTER}
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import yaml
 
-from penstock.api.document import API_GROUP, API_VERSION, EXPECTED, Document
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.schedule import Schedule
-from penstock.api.structural import Schema, structural_schema
 from penstock.api.topology import Topology
+from penstock.manifest.document import API_GROUP, API_VERSION, EXPECTED, Document
+from penstock.manifest.structural import Schema, structural_schema
 
 Column = dict[str, Any]
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
-from penstock.api.faults import Fault, listed, nearest
-from penstock.api.structural import structural_schema
 from penstock.api.topology import OperatorSpec
 from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.routing import routable
 from penstock.dataflow.schema import Schema
+from penstock.manifest.faults import Fault, listed, nearest
+from penstock.manifest.structural import structural_schema
 
 Runtime = Literal["local", "cluster"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.api.faults import Fault
+from penstock.manifest.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.document import (
+from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.topology import TASKS_MAX, WORKERS_MAX
+from penstock.manifest.document import (
     ApiVersion,
     Cpu,
     Document,
@@ -20,8 +22,6 @@ from penstock.api.document import (
     cel,
     duration_us,
 )
-from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.topology import TASKS_MAX, WORKERS_MAX
 
 _ORDERED = "!has(self.min) || !has(self.max) || self.min <= self.max"
 

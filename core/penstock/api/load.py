@@ -16,8 +16,6 @@ import yaml
 from pydantic import ValidationError
 
 from penstock.api.code import missing_code
-from penstock.api.document import API_VERSION
-from penstock.api.faults import Fault, InvalidManifest, listed, nearest, schema_faults, shown
 from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.overrides import apply_overrides
@@ -26,6 +24,8 @@ from penstock.api.rate_traces import rate_trace_faults
 from penstock.api.sla_faults import sla_faults, window_faults
 from penstock.api.topology import Topology
 from penstock.api.yaml_text import read_documents
+from penstock.manifest.document import API_VERSION
+from penstock.manifest.faults import Fault, InvalidManifest, listed, nearest, schema_faults, shown
 
 _KINDS: Mapping[str, type[Topology] | type[LatencySLA]] = {"Topology": Topology, "LatencySLA": LatencySLA}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from penstock.api.document import Document, ObjectName, keyed_list
+from penstock.manifest.document import Document, ObjectName, keyed_list
 
 
 class ObjectMeta(Document):

@@ -11,10 +11,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from penstock.api.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory, cpu_millis
-from penstock.api.faults import Fault, InvalidManifest, schema_faults, shown
 from penstock.api.pod_settings import ImageName, Labels, PullPolicy, PullSecrets, Tolerations
 from penstock.api.yaml_text import read_documents
+from penstock.manifest.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory, cpu_millis
+from penstock.manifest.faults import Fault, InvalidManifest, schema_faults, shown
 
 Port = Annotated[int, Field(ge=1, le=65_535)]
 

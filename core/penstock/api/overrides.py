@@ -10,10 +10,10 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.api.faults import Fault, InvalidManifest, listed, nearest, shown
-from penstock.api.structural import structural_schema
 from penstock.api.topology import TopologySpec
 from penstock.api.yaml_text import read_value
+from penstock.manifest.faults import Fault, InvalidManifest, listed, nearest, shown
+from penstock.manifest.structural import structural_schema
 
 
 def apply_overrides(document: dict[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], list[Fault]]:

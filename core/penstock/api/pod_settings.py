@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.document import EXPECTED, Document, ObjectName, atomic_list, cel, keyed_list
+from penstock.manifest.document import EXPECTED, Document, ObjectName, atomic_list, cel, keyed_list
 
 MAP_ENTRIES_MAX = 64
 VOLUMES_MAX = 16

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.api.faults import Fault, path_text
 from penstock.connectors.registry import SOURCES
 from penstock.dataflow.rate_trace import ENDS_BEFORE_FILES, InvalidRateTrace, read_rate_trace
+from penstock.manifest.faults import Fault, path_text
 
 
 def rate_trace_faults(spec: Mapping[str, Any], base_dir: Path) -> list[Fault]:

@@ -13,7 +13,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.document import (
+from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.topology import TASKS_MAX, WORKERS_MAX
+from penstock.manifest.document import (
     SHARDS_MAX,
     ApiVersion,
     Document,
@@ -23,8 +25,6 @@ from penstock.api.document import (
     cel,
     keyed_list,
 )
-from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.topology import TASKS_MAX, WORKERS_MAX
 
 Counter = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
 StoreId = Annotated[str, StringConstraints(min_length=1, max_length=253)]

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from penstock.api.faults import Fault, InvalidManifest, schema_faults
 from penstock.api.schedule import (
     Assignment,
     Schedule,
@@ -24,6 +23,7 @@ from penstock.api.schedule import (
     pack_parts,
 )
 from penstock.dataflow.partitions import part_of, shard_name
+from penstock.manifest.faults import Fault, InvalidManifest, schema_faults
 from penstock.schedule.record import (
     AppliedPlace,
     ExecutorPlace,

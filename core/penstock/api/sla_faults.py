@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from penstock.api.document import cpu_millis, duration_us
-from penstock.api.faults import Fault, listed, nearest
 from penstock.api.latency_sla import LatencySLA, LatencySLASpec, shorter_window
 from penstock.api.topology import SHARDS_DEFAULT, OperatorSpec, TasksSpec, Topology
+from penstock.manifest.document import cpu_millis, duration_us
+from penstock.manifest.faults import Fault, listed, nearest
 
 
 def operators_in_scope(topology: Topology, sla: LatencySLA) -> tuple[OperatorSpec, ...]:

@@ -13,7 +13,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.document import (
+from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
+from penstock.connectors.registry import SinkSpec, SourceSpec
+from penstock.manifest.document import (
     SHARDS_MAX,
     ApiVersion,
     ColumnName,
@@ -32,9 +35,6 @@ from penstock.api.document import (
     fixed,
     keyed_list,
 )
-from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
-from penstock.connectors.registry import SinkSpec, SourceSpec
 
 SHARDS_DEFAULT = 64
 TASKS_MAX = 1024

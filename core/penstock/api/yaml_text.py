@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from penstock.api.faults import Fault, InvalidManifest
+from penstock.manifest.faults import Fault, InvalidManifest
 
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"

@@ -16,8 +16,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from penstock.api.document import Ddl, PathText, cel, fixed
-from penstock.api.faults import Fault, nearest
 from penstock.connectors.rate import ONE_RATE, RatePerSecond, RateTraceSpec, rate_faults, trace_file
 from penstock.connectors.sink import Place, SinkFields
 from penstock.connectors.source import SourceFields
@@ -29,6 +27,8 @@ from penstock.dataflow.sink import Sink
 from penstock.dataflow.sink_files import SUFFIX, sink_file_name, sink_file_prefix
 from penstock.dataflow.source import Rate, Source
 from penstock.errors import PermanentError
+from penstock.manifest.document import Ddl, PathText, cel, fixed
+from penstock.manifest.faults import Fault, nearest
 
 TEXT_SCHEMA = Schema((Column("value", "string"),))
 

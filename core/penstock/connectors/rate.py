@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from penstock.api.document import Document, PathText
-from penstock.api.faults import Fault
+from penstock.manifest.document import Document, PathText
+from penstock.manifest.faults import Fault
 
 RatePerSecond = Annotated[float, Field(gt=0, le=1e9)]
 

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from pydantic import ConfigDict
 
-from penstock.api.document import Document, cel
 from penstock.connectors.console import ConsoleSinkSpec
 from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
 from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
 from penstock.connectors.zipf import ZipfSourceSpec
+from penstock.manifest.document import Document, cel
 
 _Fields = TypeVar("_Fields")
 

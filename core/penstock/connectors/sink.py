@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from penstock.api.document import Document
 from penstock.dataflow.sink import Sink
+from penstock.manifest.document import Document
 
 
 @dataclass(frozen=True, slots=True)

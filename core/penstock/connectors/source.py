@@ -10,10 +10,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from penstock.api.document import Document
-from penstock.api.faults import Fault
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.source import Source
+from penstock.manifest.document import Document
+from penstock.manifest.faults import Fault
 
 
 class SourceFields(Document):

@@ -12,8 +12,6 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field
 
-from penstock.api.document import SHARDS_MAX, Duration, cel, duration_us, fixed
-from penstock.api.faults import Fault
 from penstock.connectors.rate import (
     ONE_RATE,
     RatePerSecond,
@@ -25,6 +23,8 @@ from penstock.connectors.rate import (
 from penstock.connectors.source import SourceFields
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.source import Rate, Source
+from penstock.manifest.document import SHARDS_MAX, Duration, cel, duration_us, fixed
+from penstock.manifest.faults import Fault
 
 SCHEMA = Schema(
     (

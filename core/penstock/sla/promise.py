@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.api.document import cpu_millis, duration_us
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.sla_faults import operators_in_scope, task_bounds
 from penstock.api.topology import WORKERS_MAX, Topology
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import Fanout, Plan, Processor
+from penstock.manifest.document import cpu_millis, duration_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from penstock.api.faults import InvalidManifest
 from penstock.api.schedule_object import applied_of, from_object, owner_of
 from penstock.errors import RetryError
+from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 
 Object = Mapping[str, Any]

@@ -18,10 +18,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from penstock.api.crds import crd
-from penstock.api.document import Document
 from penstock.api.latency_sla import LatencySLASpec
 from penstock.api.schedule import ScheduleSpec
 from penstock.api.topology import TopologySpec
+from penstock.manifest.document import Document
 from penstock_operator.cluster.kubernetes_api.port import (
     FIELD_MANAGER,
     LATENCY_SLAS,

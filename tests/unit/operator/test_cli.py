@@ -13,8 +13,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from penstock.api.faults import Fault, InvalidManifest
 from penstock.api.inspected_code import InspectedCode
+from penstock.manifest.faults import Fault, InvalidManifest
 from penstock_operator import checked_manifest
 from penstock_operator.cli import EXIT_CANNOT_RUN, EXIT_FAILED, EXIT_INVALID, main
 

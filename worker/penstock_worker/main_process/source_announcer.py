@@ -11,12 +11,12 @@ import logging
 import threading
 from pathlib import Path
 
-from penstock.api.document import SHARDS_MAX
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Plan, Stage
 from penstock.dataflow.source import Source
 from penstock.errors import PenstockError, PermanentError
+from penstock.manifest.document import SHARDS_MAX
 from penstock.metrics.rows import PartitionsRow, pack, partitions_row_name
 from penstock.store.port import NodeStore, PutMetrics
 from penstock_worker.clock import Clock

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from penstock.api.document import memory_bytes
+from penstock.manifest.document import memory_bytes
 from penstock.schedule.hosts_and_wishes import Wish
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.decisions.actions import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
+from penstock.manifest.document import cpu_millis, memory_bytes
 from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock.schedule.remote import Remote
 from penstock_operator.cluster.decisions.actions import Action, DeleteConfigMap, DeletePod, Event

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.api.document import cpu_millis, memory_bytes
 from penstock.api.operator_config import OperatorConfig
+from penstock.manifest.document import cpu_millis, memory_bytes
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_STORE,

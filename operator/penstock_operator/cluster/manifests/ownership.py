@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.api.document import API_VERSION
+from penstock.manifest.document import API_VERSION
 
 
 def owned_by_topology(name: str, uid: str) -> list[dict[str, Any]]:

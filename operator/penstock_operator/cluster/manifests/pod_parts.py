@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.api.document import Document
+from penstock.manifest.document import Document
 
 Part = dict[str, Any]
 

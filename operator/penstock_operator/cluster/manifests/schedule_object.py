@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.api.document import API_VERSION, memory_bytes
 from penstock.api.schedule_object import to_spec
 from penstock.api.topology import DURABILITY_IN_CLUSTER, Topology
+from penstock.manifest.document import API_VERSION, memory_bytes
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,

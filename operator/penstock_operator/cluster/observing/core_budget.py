@@ -11,8 +11,8 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
-from penstock.api.document import cpu_millis
 from penstock.api.topology import TopologySpec
+from penstock.manifest.document import cpu_millis
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     SCHEDULES,

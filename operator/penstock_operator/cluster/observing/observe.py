@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.api.compile import compile_topology
-from penstock.api.faults import InvalidManifest
 from penstock.api.load import read_topology
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import applied_of, from_object, owner_of
+from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.remote import remote_of, with_remote
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.api.faults import InvalidManifest, nearest
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import read_latency_sla
 from penstock.api.sla_faults import sla_faults
+from penstock.manifest.faults import InvalidManifest, nearest
 from penstock.sla.promise import Promise, promise_of
 from penstock_operator.cluster.kubernetes_api.port import Object, name_of, uid_of
 from penstock_operator.cluster.observing.observed import ObservedTopology

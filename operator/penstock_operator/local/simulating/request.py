@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from penstock.api.document import duration_us
 from penstock.dataflow.rate_trace import InvalidRateTrace, read_rate_trace
+from penstock.manifest.document import duration_us
 from penstock_operator.checked_manifest import check_manifest
 from penstock_operator.local.simulating.simulate import (
     CannotSimulateError,

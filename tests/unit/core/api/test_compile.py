@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from penstock.api.compile import compile_topology
-from penstock.api.faults import InvalidManifest
 from penstock.api.topology import Topology
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks, WorkerRange
 from penstock.dataflow.schema import Column, Schema
+from penstock.manifest.faults import InvalidManifest
 
 TEXT = Schema((Column("value", "string"),))
 WORD = Schema((Column("word", "string"),))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.api.faults import InvalidManifest
 from penstock.api.operator_config import load_operator_config, parse_operator_config
+from penstock.manifest.faults import InvalidManifest
 
 CONFIG = """
 fullname: penstock

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.api.faults import InvalidManifest
 from penstock.api.schedule_object import ScheduleOwner, applied_of, from_object, owner_of, to_spec
+from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.record import (
     AppliedPlace,
     ExecutorPlace,

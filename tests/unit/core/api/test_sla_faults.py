@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.api.faults import InvalidManifest
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.load import parse_manifest
 from penstock.api.sla_faults import sla_faults
 from penstock.api.topology import Topology
+from penstock.manifest.faults import InvalidManifest
 from penstock_operator.checked_manifest import check_for_cluster
 
 TOPOLOGY = """

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.api.compile import compile_topology
-from penstock.api.faults import InvalidManifest
 from penstock.api.load import parse_manifest
 from penstock.connectors.files import FilesSource
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.identity import identity_of
 from penstock.dataflow.rate_trace import LINES_MAX, InvalidRateTrace, parse_rate_trace, read_rate_trace
+from penstock.manifest.faults import InvalidManifest
 from penstock_operator.cluster.decisions.identity import stage_identity
 
 # 1 000 rows in 10 s, 3 000 in the next 10 s, a pause of 5 s, and then 100 a second for good.

@@ -14,9 +14,9 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from penstock.api.document import EXPECTED
-from penstock.api.structural import Schema, structural_schema
 from penstock.errors import PermanentError
+from penstock.manifest.document import EXPECTED
+from penstock.manifest.structural import Schema, structural_schema
 
 _SHOWN_LENGTH_MAX = 60
 

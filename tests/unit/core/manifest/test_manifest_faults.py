@@ -12,9 +12,9 @@ import yaml
 
 from house import ROOT
 from penstock.api.compile import compile_topology
-from penstock.api.faults import InvalidManifest
 from penstock.api.load import load_manifest, manifest_text, parse_manifest
 from penstock.errors import PermanentError
+from penstock.manifest.faults import InvalidManifest
 
 WORD_COUNT = """
 apiVersion: penstock.dev/v1alpha1
