@@ -23,8 +23,10 @@ def announce(
     """
     holders = {place.executor for place in old.shards.values()}
     coming = {executor.name: executor for executor in planned.executors}
-    now = {e.name: e if e.name in holders else coming.get(e.name) for e in old.executors}
-    executors = tuple(e for e in {**coming, **now}.values() if e is not None)
+    kept = [coming.get(e.name) if e.name not in holders else e for e in old.executors]
+    known = {executor.name for executor in old.executors}
+    new = (executor for executor in planned.executors if executor.name not in known)
+    executors = (*(executor for executor in kept if executor is not None), *new)
     hosts = {executor.worker for executor in executors}
     renewed = {worker.name: worker for worker in (*old.workers, *planned.workers)}
     workers = tuple(w for name, w in renewed.items() if runtime.names_idle_workers or name in hosts)

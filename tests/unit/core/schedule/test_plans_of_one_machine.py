@@ -286,6 +286,13 @@ def test_executors_are_announced_without_a_shard_and_taken_back_without_a_trace(
     assert with_returned(intended, back, {}) == intended, "an executor with shards stays"
 
 
+def test_there_is_nothing_to_announce_where_only_shards_that_wait_are_taken_over() -> None:
+    old = placed((2,), (8,), 2)
+    intended = with_returned(old, workers_of(2)[1], {}, lost={"w-0"})
+    assert counts(intended["op0"]) == {"op0-w-1": 8}
+    assert announced_of(old, intended)["op0"] is old["op0"]
+
+
 def test_a_worker_that_left_is_named_no_more() -> None:
     old = placed((1,), (4,), 2)
     new = forget_worker(old, "w-1")["op0"]
