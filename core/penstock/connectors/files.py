@@ -67,10 +67,6 @@ class FilesSource(Source):
         except OSError:
             return False
 
-    def identity(self) -> Mapping[str, object]:
-        schema = {} if self.format == "text" else {"schema": self.schema.ddl()}
-        return {"glob": self.glob, "format": self.format, **schema}
-
     def identity_text(self) -> str:
         return f"{self.glob} ({self.format})"
 

@@ -6,7 +6,7 @@ The worker's `sources.zipf` generates them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -34,7 +34,6 @@ SCHEMA = Schema(
         Column("number", "bigint"),
     )
 )
-_MAY_CHANGE = ("rate_per_s", "rate_trace", "service_time_us")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +64,6 @@ class ZipfSource(Source):
 
     def parts(self, base_dir: Path) -> tuple[str, ...]:
         return self.fixed_parts
-
-    def identity(self) -> Mapping[str, object]:
-        return {name: value for name, value in asdict(self).items() if name not in _MAY_CHANGE}
 
     def identity_text(self) -> str:
         return (

@@ -7,7 +7,6 @@ writes; the worker's `sources` has its reader. Whoever places, demands, resumes 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -67,12 +66,8 @@ class Source(ABC):
         return []
 
     @abstractmethod
-    def identity(self) -> Mapping[str, object]:
-        """The settings that partitions and positions depend on and that never change, by name: JSON values.
-
-        They are kept with the state, so a setting that comes later is left out where it has its default.
-        """
-
     def identity_text(self) -> str:
-        """The same in words; kept with the state too."""
-        return ", ".join(f"{name} {value}" for name, value in self.identity().items())
+        """The settings that partitions and positions depend on and that never change, in words; no columns.
+
+        It is kept with the state, so a setting that comes later is left out where it has its default.
+        """
