@@ -10,11 +10,18 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.dataflow.ddl import parse_schema
-from penstock.dataflow.json_lines import BadLine, JsonLines, is_blank, unreadable
+from penstock.dataflow.json_lines import (
+    BadLine,
+    JsonLines,
+    _microseconds,
+    _unusual_microseconds,
+    is_blank,
+    unreadable,
+)
 from penstock.dataflow.json_rows import JsonRows
 from scenes.json_cases import READ, REFUSED, REFUSED_HERE_ALONE
 
@@ -109,6 +116,24 @@ def test_a_schema_whose_maps_have_other_keys_than_text_cannot_be_read() -> None:
     assert unreadable(parse_schema(ORDERS)) is None
     deep = parse_schema("a int, b array<struct<c:map<string,map<int,string>>>>")
     assert unreadable(deep) == "column b: map<int,string> cannot be read from JSON, whose keys are text"
+
+
+digits = st.integers(0, 99).map("{:02}".format)
+usual_timestamps = st.builds(
+    "{:04}-{}-{}{}{}:{}:{}{}{}".format,
+    st.sampled_from([0, 1, 1969, 2024, 9999]), st.sampled_from(["00", "01", "02", "12", "13"]),
+    st.sampled_from(["00", "01", "29", "31", "32"]), st.sampled_from(["T", " "]),
+    st.sampled_from(["00", "23", "24"]), digits, digits,
+    st.sampled_from(["", ".1", ".123456", ".1234567"]),
+    st.sampled_from(["", "Z", "+01:00", "-17:59", "+18:00", "+18:01", "-23:00", "+00:60"]),
+)  # fmt: skip
+
+
+@given(usual_timestamps)
+@example("0001-01-01T00:00:00+01:00")
+@example("9999-12-31T23:59:59-01:00")
+def test_the_usual_form_of_a_timestamp_is_read_as_all_are(text: str) -> None:
+    assert _microseconds(text) == _unusual_microseconds(text)
 
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)

@@ -78,6 +78,16 @@ def test_a_line_that_is_no_row_is_named_with_file_line_and_column(tmp_path: Path
     )
 
 
+def test_a_line_that_was_corrected_at_its_length_is_read_on(tmp_path: Path) -> None:
+    reader = opened(tmp_path, '{"amount":1}\n{"amount":"2"}\n')
+    position = reader.read(SHARD, b"", 1, MANY, NOW_US).position
+    with pytest.raises(PermanentError, match="line 2"):
+        reader.read(SHARD, position, 1, MANY, NOW_US)
+    reader = opened(tmp_path, '{"amount":1}\n{"amount": 2 }\n')
+    reader.open(SHARD, position, NOW_US)
+    assert reader.read(SHARD, position, MANY, MANY, NOW_US).rows == [(None, 2)]
+
+
 def test_a_line_that_is_no_object_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         PermanentError, match=r"a\.jsonl, line 2: expects a JSON object, found \[4\]; correct"
