@@ -1,6 +1,7 @@
 """Faults of the protocol that the simulation must catch, each a part of a run with one thing done wrong.
 
-`BUGS` names them. Nothing in the product can be switched to behave so.
+`BUGS` names them; those of tasks and of moves have modules of their own. Nothing in the product can be
+switched to behave so.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from typing import Any, TypeVar
 
 from penstock.store.memory.node import Budget, Readiness, ShardRecord, Waiting
 from penstock.store.memory.store import MemoryStore
-from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -25,14 +25,11 @@ from penstock.store.port import (
     NodeStore,
     Outgoing,
     ReadOutbox,
-    ShardCounters,
 )
-from penstock.store.stranding import StrandingWatch
-from penstock_simulation.protocol.node import BOUNDS, SimulatedNode
-from penstock_simulation.protocol.task import Held, SimulatedTask
-from penstock_simulation.protocol.workload import SINK
+from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.world import Parts
 from planted.planted_move_bugs import MOVE_BUGS
+from planted.planted_task_bugs import TASK_BUGS
 
 A = TypeVar("A")
 
@@ -139,64 +136,6 @@ class EverySecond(SimulatedNode):
         return max(0, super().kept_length() - int(self._rng.random() * 6))
 
 
-class OutputsAgainOnDone(SimulatedTask):
-    """DONE is taken for "not applied": the same work is committed under the next number."""
-
-    def settle(self, held: Held, commit: Commit, answer: object) -> None:
-        if answer is Answer.DONE:
-            again = replace(commit, number=commit.number + 1)
-            super().settle(held, again, self.link.call(again))
-        else:
-            super().settle(held, commit, answer)
-
-
-class CachedStateAfterFenced(SimulatedTask):
-    """After FENCED the shard is claimed again, and the same work is committed from the same cache."""
-
-    def settle(self, held: Held, commit: Commit, answer: object) -> None:
-        if answer is not Answer.FENCED:
-            super().settle(held, commit, answer)
-            return
-        claimed = self.link.call(Claim(commit.shard, self.owner, self._version))
-        if isinstance(claimed, Claimed):
-            self.claimed(commit.shard, claimed)
-            now_held = self.held[commit.shard]
-            now_held.cache = held.cache
-            again = replace(
-                commit, number=claimed.commit + 1, epoch=claimed.epoch, generation=claimed.generation
-            )
-            super().settle(now_held, again, self.link.call(again))
-        else:
-            self.lost(commit.shard)
-
-
-class NoLookForStranded(SimulatedTask):
-    """A task never looks whether a call that came late took a shard off its list."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self._watch = _BlindWatch(BOUNDS, source=False)
-
-
-class _BlindWatch(StrandingWatch):
-    def is_stranded(
-        self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool, pressed: bool = False
-    ) -> bool:
-        return False
-
-
-class SinkFromAnOldCursor(SimulatedTask):
-    """What an earlier owner left for the sink is looked for behind the cursor that came with the claim,
-    though that owner may have written and acknowledged it since."""
-
-    def _catch_up(self, held: Held) -> None:
-        waiting = self.link.call(ReadOutbox(held.owned.shard, SINK, 20))
-        if not waiting:
-            self._report(held, "the outbox lacks an entry")
-        for number, _, _, payload in waiting:
-            self._write(held, SINK, number, payload)
-
-
 def acknowledge_first(
     source: NodeStore, home_of: Callable[[str], NodeStore | None], *, bytes_max: int
 ) -> None:
@@ -216,19 +155,19 @@ class RefusesWhenFull(MemoryStore):
         return Answer.BUSY if call.pressed else super()._append(call)
 
 
-BUGS = {
-    "a full store takes nothing": Parts(store=RefusesWhenFull, pressure=True),
-    "inbox numbers by the clock": Parts(store=ClockNumbers),
-    "no commit number": Parts(store=NoCommitNumber),
-    "claim at an equal epoch": Parts(store=EqualEpoch),
-    "no duplicate removal in append": Parts(store=NoDuplicateRemoval),
-    "everysec rejoin": Parts(node=EverySecond),
-    "claim forgets a taken shard": Parts(store=ForgetfulClaim),
-    "trim by length": Parts(store=TrimByLength),
-    "overtaken while it waits": Parts(store=WaitingOvertaken),
-    "outputs again on DONE": Parts(task=OutputsAgainOnDone),
-    "cached state after FENCED": Parts(task=CachedStateAfterFenced),
-    "no look for stranded shards": Parts(task=NoLookForStranded),
-    "sink from an old cursor": Parts(task=SinkFromAnOldCursor),
-    "acknowledged before it is delivered": Parts(deliver=acknowledge_first),
-} | MOVE_BUGS
+BUGS = (
+    {
+        "a full store takes nothing": Parts(store=RefusesWhenFull, pressure=True),
+        "inbox numbers by the clock": Parts(store=ClockNumbers),
+        "no commit number": Parts(store=NoCommitNumber),
+        "claim at an equal epoch": Parts(store=EqualEpoch),
+        "no duplicate removal in append": Parts(store=NoDuplicateRemoval),
+        "everysec rejoin": Parts(node=EverySecond),
+        "claim forgets a taken shard": Parts(store=ForgetfulClaim),
+        "trim by length": Parts(store=TrimByLength),
+        "overtaken while it waits": Parts(store=WaitingOvertaken),
+        "acknowledged before it is delivered": Parts(deliver=acknowledge_first),
+    }
+    | TASK_BUGS
+    | MOVE_BUGS
+)

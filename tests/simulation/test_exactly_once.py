@@ -129,7 +129,7 @@ def test_runs_meet_everything_that_the_protocol_is_for() -> None:
 
     for seed in range(150):
         simulate(seed, Parts(store=Counting))
-    for seed in range(80):
+    for seed in range(150):
         simulate(seed, Parts(store=Counting, moves=True))
     for seed in range(40):
         simulate(seed, Parts(store=Counting, pressure=True))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from penstock.store.port import Answer, Create, Publish, StoreUnreachable
 from penstock_simulation.protocol.layout import HOMES
-from penstock_simulation.protocol.node import Link, SimulatedNode
+from penstock_simulation.protocol.link import Link
+from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.workload import SHARDS
 
 
@@ -13,6 +14,7 @@ class Agent:
 
     def __init__(self, node: SimulatedNode, link: Link) -> None:
         self.node = node
+        self.is_in_step = False
         self._link = link
         self._starts = -1
         self._published: dict[str, int] = {}
@@ -25,6 +27,13 @@ class Agent:
 
     def step(self, schedules: dict[str, Publish]) -> None:
         """One round trip that brings the store up to date, or does not."""
+        self.is_in_step = True
+        try:
+            self._step(schedules)
+        finally:
+            self.is_in_step = False
+
+    def _step(self, schedules: dict[str, Publish]) -> None:
         creates = [
             Create(shard, position=b"", source=shard in SHARDS.src)
             for shard, home in HOMES.items()

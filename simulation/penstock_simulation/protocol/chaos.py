@@ -11,7 +11,7 @@ from penstock.store.port import ShardStatus
 from penstock_simulation.protocol.layout import OPERATORS
 
 if TYPE_CHECKING:
-    from penstock_simulation.protocol.task import SimulatedTask
+    from penstock_simulation.protocol.hosted_task import HostedTask
     from penstock_simulation.protocol.worker import SimulatedWorker
     from penstock_simulation.protocol.world import World
 
@@ -71,9 +71,9 @@ class Chaos:
         if tasks:
             self._stop(tasks[self._pick(len(tasks))])
 
-    def _stop(self, task: SimulatedTask) -> None:
+    def _stop(self, task: HostedTask) -> None:
         until = self._world.turn + 1 + self._pick(PAUSE_TURNS_MAX)
-        self._world.paused[task.name] = until
+        task.link.stops_until = until
         self._world.trace.event(task.name, f"stops until turn {until}")
 
     def _owner_is_late(self) -> None:
@@ -97,6 +97,7 @@ class Chaos:
         tasks = world.tasks()
         if tasks:
             task = tasks[self._pick(len(tasks))]
+            task.die()
             for worker in world.running:
                 worker.tasks.pop(task.name, None)
             world.trace.event(task.name, "dies")
@@ -104,6 +105,7 @@ class Chaos:
     def _worker_dies(self) -> None:
         world = self._world
         worker = world.running.pop(self._pick(len(world.running)))
+        worker.die()
         world.trace.event(worker.name, "dies with its tasks")
         world.replace(worker)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.store.moving.mover import MoveKind, go_back_once, move_once, moves_due, tidy_once
 from penstock.store.moving.progress import MoveProgress
 from penstock.store.port import Measure, NodeStore, Publish, StoreUnreachable
-from penstock_simulation.protocol.node import Link
+from penstock_simulation.protocol.link import Link
 from penstock_simulation.protocol.workload import SHARDS
 
 _ALL = SHARDS.all()

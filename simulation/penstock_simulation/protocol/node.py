@@ -1,9 +1,9 @@
-"""A node of the simulation: a store that may fail, and the links by which actors reach it.
+"""A node of the simulation: a store that may fail.
 
-A link does to calls what networks and crashes do: loses them, loses their replies (after any
-part of a pipeline), delivers them late, runs them twice. The node knows which prefix of its log somebody
-has seen the effects of; a restart may lose anything behind that, as a real store's log does. What the
-calls mean is the twin's affair (`penstock.store.memory.store`).
+It does to calls what networks and crashes do: loses them, loses their replies (after any part of a pipeline),
+delivers them late, runs them twice. The node knows which prefix of its log somebody has seen the effects of;
+a restart may lose anything behind that, as a real store's log does. What the calls mean is the twin's affair
+(`penstock.store.memory.store`). Neighbour: `link` is how actors reach it.
 """
 
 from __future__ import annotations
@@ -11,39 +11,50 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any
+
+from penstock.store.moving.calls import ReadMove
 
 from penstock.store.memory.node import MemoryNode, ShardRecord
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
+    Assignment,
     Bounds,
     Fetch,
-    NodeStore,
+    Load,
+    Measure,
     OpenStore,
+    Outgoing,
+    PutMetrics,
+    ReadOutbox,
     Request,
+    Scan,
     StoreFull,
     StoreUnreachable,
+    Tasks,
     Wake,
 )
-from penstock_simulation.protocol.trace import Trace
-
-A = TypeVar("A")
 
 TOPOLOGY_UID = "t"
 
 BOUNDS = Bounds(
-    inbox_bytes_max=24,
+    inbox_bytes_max=60,
     inbox_entries_max=3,
-    outbox_bytes_max=30,
+    outbox_bytes_max=70,
     outbox_entries_max=4,
     drain_entries_max=2,
-    drain_bytes_max=18,
-    entry_bytes_max=60,
+    drain_bytes_max=40,
+    entry_bytes_max=120,
     outputs_per_commit_max=8,
-    commit_bytes_max=400,
-    chunk_bytes_max=40,
+    commit_bytes_max=260,
+    chunk_bytes_max=100,
     chunk_entries_max=3,
 )
+
+_LEAVE_QUEUES = frozenset(
+    {Assignment, Fetch, Load, Measure, Outgoing, PutMetrics, ReadMove, ReadOutbox, Scan, Tasks, Wake}
+)
+"""Calls after which every inbox, every outbox and every shard's home is as it was."""
 
 StoreFactory = Callable[[MemoryNode, str, Bounds], MemoryStore]
 
@@ -74,20 +85,22 @@ class SimulatedNode:
         self.starts = 0
         self.rates = CALM
         self.late: list[Request[Any]] = []
+        self.has_changed = True
+        """Whether queues or homes of shards may be others since this was last set to False."""
         self._rng = rng
         self._memory = MemoryNode(keep_log=True)
         self._seen_length = 0
         self.store = make_store(self._memory, TOPOLOGY_UID, BOUNDS)
         self.store.call(OpenStore(name))
-        self.note_seen()
+        self.note_seen(self.log_length)
 
     @property
-    def _log_length(self) -> int:
+    def log_length(self) -> int:
         return len(self._memory.log or ())
 
-    def note_seen(self) -> None:
-        """Somebody got a reply: everything so far is as durable as the mode promises."""
-        self._seen_length = self._log_length
+    def note_seen(self, log_length: int) -> None:
+        """Somebody got a reply of when the log was so long: everything before is as durable as promised."""
+        self._seen_length = max(self._seen_length, log_length)
 
     def records(self) -> Iterable[tuple[str, ShardRecord]]:
         """The shards' records as they are, for the checks."""
@@ -106,41 +119,48 @@ class SimulatedNode:
         """Bring the store to its memory limit, or give it room again."""
         self._memory.memory_bytes_max = 0 if full else None
 
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether something waits for another store."""
+        return bool(self._memory.topology(TOPOLOGY_UID).outgoing)
+
     def is_ready(self, ready: str) -> bool:
         """Whether a task that blocks on this list would wake."""
         return bool(self._memory.topology(TOPOLOGY_UID).ready.get(ready))
 
     def kept_length(self) -> int:
         """How much of the log a crash leaves now: all that was seen, and a part of the rest."""
-        unseen = self._log_length - self._seen_length
+        unseen = self.log_length - self._seen_length
         return self._seen_length + int(self._rng.random() * (unseen + 1))
 
     def restart(self) -> int:
         """The store dies, loses a suffix of its log and comes back; answers how many calls it lost."""
         kept = self.kept_length()
-        lost = self._log_length - kept
+        lost = self.log_length - kept
         if lost:
             self._memory.roll_back(kept)
         self.late.clear()
+        self.has_changed = True
         self.starts += 1
         self.store.call(OpenStore(self.name))
-        self.note_seen()
+        self._seen_length = self.log_length
         return lost
 
     def deliver_late_call(self) -> tuple[Request[Any], object]:
         """A call whose sender gave up long ago takes effect now, in no order. Nobody gets the answer."""
         call = self.late.pop(int(self._rng.random() * len(self.late)))
+        self.has_changed = True
         try:
             return call, self.store.call(call)
         except StoreFull as error:
             return call, error
 
     def carry_out(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        """One round trip under the node's faults. Raises StoreUnreachable."""
+        """One round trip under the node's faults. Raises StoreUnreachable, StoreFull."""
+        if not self.has_changed:
+            self.has_changed = any(type(call) not in _LEAVE_QUEUES for call in calls)
         if self.rates.total == 0 or (draw := self._rng.random()) >= self.rates.total:
-            answers = [self.store.call(call) for call in calls]
-            self.note_seen()
-            return answers
+            return [self.store.call(call) for call in calls]
         return self._carry_out_badly(calls, draw)
 
     def _carry_out_badly(self, calls: Sequence[Request[Any]], draw: float) -> list[Any]:
@@ -165,49 +185,4 @@ class SimulatedNode:
                 else:
                     self.late.append(call)
             answers.append(answer)
-        self.note_seen()
         return answers
-
-
-class Link(NodeStore):
-    """An actor's connection to a node. It breaks when the store restarts, and comes back at once.
-
-    `before` runs ahead of every round trip: what others do while this actor is between two calls.
-    """
-
-    def __init__(
-        self, node: SimulatedNode, who: str, trace: Trace, before: Callable[[], None] | None = None
-    ) -> None:
-        self.node = node
-        self._who = who
-        self._trace = trace
-        self._before = before
-        self._starts = node.starts
-
-    def call(self, call: Request[A]) -> A:
-        """Carry out one call. Raises StoreUnreachable."""
-        return cast("A", self.pipeline((call,))[0])
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        """Carry out calls in order. Raises StoreUnreachable, after any number of them."""
-        if self._before is not None:
-            self._before()
-        node = self.node
-        try:
-            if self._starts != node.starts:
-                self._starts = node.starts
-                raise StoreUnreachable("connection broken")
-            answers = node.carry_out(calls)
-        except StoreUnreachable as error:
-            self._trace.calls(self._who, node.name, calls, error)
-            raise
-        self._trace.calls(self._who, node.name, calls, answers)
-        return answers
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        """As `pipeline`: a virtual store answers before anything else can happen."""
-        answers = self.pipeline(calls)
-        return lambda: answers
-
-    def close(self) -> None:
-        """Nothing to close."""

@@ -11,16 +11,17 @@ from collections.abc import Iterable
 
 from penstock.store.codec import decode_counts
 from penstock.store.memory.node import ShardRecord
-from penstock.store.port import Commit, NodeStore, ShardStatus, StateSnapshot
+from penstock.store.port import Commit, ShardStatus
 from penstock_simulation.protocol.node import BOUNDS
 from penstock_simulation.protocol.workload import (
-    COUNTED,
     SHARDS,
     OutOfOrder,
+    Row,
     Sink,
     counts_in,
     counts_of,
     expected_state,
+    is_half_done,
     wrong_marks,
 )
 
@@ -35,35 +36,50 @@ class PromiseBroken(Exception):
 class Promises:
     """Remembers what actors were told during one run."""
 
-    def __init__(self, partitions: dict[str, list[bytes]]) -> None:
+    def __init__(self, partitions: dict[str, list[Row]]) -> None:
         self._partitions = partitions
         self._owners: dict[tuple[str, int], str] = {}
-        self._claimed: dict[str, int] = {}
-        self._committed: dict[str, int] = {}
+        self._claims: dict[str, list[tuple[int, int]]] = {}
+        """Order and epoch of the claims that somebody was told of, by shard."""
+        self._commits: dict[str, dict[int, tuple[int, int]]] = {}
+        """Epoch -> order of the first and of the last commit that somebody was told of, by shard."""
         self.sinks: dict[str, Sink] = {shard: Sink() for shard in SHARDS.end}
 
     # --- while it runs
 
-    def claimed(self, owner: str, shard: str, epoch: int) -> None:
-        """An owner was told that it has the shard: under an epoch that nobody was told before."""
-        before = self._claimed.get(shard, 0)
-        if epoch <= before:
-            raise PromiseBroken(1, f"{owner} owns {shard} under epoch {epoch} after epoch {before}")
-        self._claimed[shard] = epoch
+    def claimed(self, owner: str, shard: str, epoch: int, order: int) -> None:
+        """An owner was told that it has the shard: under an epoch above those of all claims before.
+
+        `order` is when the claim took effect: owners are told late, and not in this order.
+        """
+        told = self._claims.setdefault(shard, [])
+        for at, other in told:
+            if epoch == other or (at < order) != (other < epoch):
+                raise PromiseBroken(1, f"{owner} owns {shard} under epoch {epoch}, and there was {other}")
+        told.append((order, epoch))
         self._owners[shard, epoch] = owner
 
-    def committed(self, owner: str, commit: Commit) -> None:
-        """An owner was told that its commit is applied: it owns that epoch, and no later one committed."""
-        before = self._committed.get(commit.shard, 0)
-        if self._owners[commit.shard, commit.epoch] != owner:
-            raise PromiseBroken(1, f"{owner} commits to {commit.shard} under the epoch of another owner")
-        if commit.epoch < before:
-            raise PromiseBroken(1, f"{owner} commits under epoch {commit.epoch} after one of {before}")
-        self._committed[commit.shard] = commit.epoch
+    def committed(self, owner: str, commit: Commit, order: int) -> None:
+        """An owner was told that its commit is applied: it owns that epoch, and no later one has committed.
+
+        `order` is when it took effect.
+        """
+        shard, epoch = commit.shard, commit.epoch
+        if self._owners.get((shard, epoch)) != owner:
+            raise PromiseBroken(1, f"{owner} commits to {shard} under the epoch of another owner")
+        epochs = self._commits.setdefault(shard, {})
+        for other, (first, last) in epochs.items():
+            if (other > epoch and first < order) or (other < epoch and last > order):
+                raise PromiseBroken(
+                    1, f"{owner} commits to {shard} under epoch {epoch} beside one of {other}"
+                )
+        first, last = epochs.get(epoch, (order, order))
+        epochs[epoch] = (min(first, order), max(last, order))
 
     def failure_counted(self, owner: str, message: str) -> None:
         """User code only raises when its input is wrong; that of an owner never is."""
-        raise PromiseBroken(11, f"{owner} fails visibly: {message}")
+        lines = message.splitlines()
+        raise PromiseBroken(11, f"{owner} fails visibly: {lines[0]}: {lines[-1]}")
 
     def write_sink(self, shard: str, position: int, payload: bytes) -> None:
         wrong = self.sinks[shard].write(position, payload)
@@ -127,22 +143,26 @@ class Promises:
     def check_marks(self, records: dict[str, ShardRecord]) -> None:
         """Timers, and what came and went in the state, go with what is left in it."""
         for shard, record in records.items():
-            if wrong := wrong_marks(record.state, record.timers):
+            if record.source or is_half_done(record.state):
+                continue
+            if wrong := wrong_marks(shard, record.state, record.timers):
                 raise PromiseBroken(2, f"{shard}: {wrong}")
 
     def check_counts(self, records: dict[str, ShardRecord]) -> None:
         """What was counted with commits is what was committed."""
         for shard, record in records.items():
             rows = int(record.position or b"0") if record.source else record.completed_rows
-            counted = decode_counts(record.counts).get(COUNTED, 0)
+            counted = decode_counts(record.counts).get(shard.split("/", 1)[0], 0)
             if counted != rows:
                 raise PromiseBroken(7, f"{shard} has {rows} rows behind it, and {counted} are counted")
 
-    def check_results(self, stores: dict[str, NodeStore]) -> None:
-        """State and sink hold each input row once. `stores` is shard -> the store that is its home."""
+    def check_results(self, records: dict[str, ShardRecord]) -> None:
+        """State and sink hold each input row once. `records` are those at the shards' homes."""
         truth = expected_state(self._partitions)
         for shard in SHARDS.mid + SHARDS.end:
-            counts = counts_of(stores[shard].call(StateSnapshot(shard)))
+            if is_half_done(records[shard].state):
+                raise PromiseBroken(2, f"{shard} has a commit in parts that nobody ended")
+            counts = counts_of(shard, records[shard].state)
             if counts != truth[shard]:
                 raise PromiseBroken(2, f"{shard} counted {dict(counts)}, not {dict(truth[shard])}")
         for shard, sink in self.sinks.items():

@@ -22,11 +22,13 @@ class Schedules:
         self.homes = dict(HOMES)
         self._rng = rng
         self._moves = moves
+        spread = rng.random() < 0.5
         self._places = {
-            shard: rng.choice([w for w, node in WORKERS.items() if node == home])
+            shard: _workers_of(home)[int(rng.random() * (2 if spread else 1))]
             for shard, home in HOMES.items()
         }
-        self._tasks = {(operator, worker): 2 for operator in OPERATORS for worker in WORKERS}
+        tasks = rng.choice((1, 1, 2))
+        self._tasks = {(operator, worker): tasks for operator in OPERATORS for worker in WORKERS}
         self._dropped: set[tuple[str, str]] = set()
         """Executors, by operator and worker, that are not to be while they have no shard."""
         self.newest = {operator: self._schedule(operator, 1) for operator in OPERATORS}
@@ -86,6 +88,10 @@ class Schedules:
                 for shard in self._shards_of(operator)
             ),
         )
+
+
+def _workers_of(home: str) -> list[str]:
+    return [worker for worker, node in WORKERS.items() if node == home]
 
 
 def _operator_of(shard: str) -> str:

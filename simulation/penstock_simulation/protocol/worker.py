@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import suppress
 
 from penstock.store.port import (
     Answer,
@@ -21,10 +20,10 @@ from penstock.store.port import (
     StoreUnreachable,
     Tasks,
 )
-from penstock_simulation.protocol.node import Link
-from penstock_simulation.protocol.task import SimulatedTask
+from penstock_simulation.protocol.hosted_task import HostedTask
+from penstock_simulation.protocol.link import ActorGone, Link
 
-StartTask = Callable[["SimulatedWorker", Owner, str], SimulatedTask]
+StartTask = Callable[["SimulatedWorker", Owner, str], HostedTask]
 
 
 class SimulatedWorker:
@@ -37,8 +36,9 @@ class SimulatedWorker:
         self.node = node
         self.uid = f"uid-{name}"
         self.attempt = attempt
-        self.tasks: dict[str, SimulatedTask] = {}
+        self.tasks: dict[str, HostedTask] = {}
         self.retired = False
+        self.is_in_step = False
         self.rebalance_due = False
         self.given_up: set[str] = set()
         """Tasks that it believes dead. They may go on all the same."""
@@ -60,14 +60,28 @@ class SimulatedWorker:
 
     def step(self) -> None:
         """One cycle: enrol, or read the assignment and act on it. Nothing changes when the store is away."""
-        with suppress(StoreUnreachable):
-            if not self._enrolled:
-                self._enroll()
-                return
-            for executor in self._link.call(Assignment(self.worker)).executors:
-                if executor.shards:
-                    self._run(executor)
-            self.rebalance_due = False
+        self.is_in_step = True
+        try:
+            self._step()
+        except (StoreUnreachable, ActorGone):
+            return
+        finally:
+            self.is_in_step = False
+
+    def die(self) -> None:
+        """Nothing more of it happens, nor of its tasks."""
+        self._link.is_gone = True
+        for task in self.tasks.values():
+            task.die()
+
+    def _step(self) -> None:
+        if not self._enrolled:
+            self._enroll()
+            return
+        for executor in self._link.call(Assignment(self.worker)).executors:
+            if executor.shards:
+                self._run(executor)
+        self.rebalance_due = False
 
     def _enroll(self) -> None:
         if not self._number:

@@ -1,24 +1,27 @@
 """What the simulated topology computes: rows, two keyed stages in a row, an outside sink, and the truth.
 
-`src` reads partitions of (key, source, number) rows, numbered per key and source. `mid` counts them
-and sends (class of key, mid part, number) on, numbered per class and part. `end` counts those
-and writes them to a sink. Every stage knows which number must come next, so that a lost, doubled
-or reordered row shows at once; user code "raises" then, like a processor that checks its input.
+`src` reads partitions of (key, partition, number) rows, numbered by key and partition. `mid` counts the rows
+of a key and sends (class of the key, key, number of the row) on. `end` does so by class and writes them to a
+sink. Neighbours: `user_code` has the processors, `stages` the plan that the product's stages are made from.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.store.port import Output, StateWrite, TimerWrite
+import msgspec
 
-COUNTED = "worked"
-"""By this name rows are counted with the commits."""
+from penstock.dataflow.routing import Router
+from penstock_worker.state import encoding
+
 SINK = "files"
-ROW_BYTES = 3
-_CLASSES = 2
+KEYS = (1, 2, 0, 8, 4, 6)
+CLASSES = (0, 2)
+"""Chosen so that each shard has some."""
+Row = tuple[int, int, int]
 
 
 class OutOfOrder(Exception):
@@ -37,88 +40,23 @@ class Shards:
         return self.src + self.mid + self.end
 
 
-SHARDS = Shards(src=("src/0", "src/1"), mid=("mid/0", "mid/1", "mid/2"), end=("end/0", "end/1"))
+SHARDS = Shards(
+    src=("src/0", "src/1"), mid=("mid/0", "mid/1", "mid/2", "mid/3", "mid/4"), end=("end/0", "end/1")
+)
 
 
-def rows_of(payload: bytes) -> list[bytes]:
-    """The rows of an entry, three bytes each."""
-    return [payload[i : i + ROW_BYTES] for i in range(0, len(payload), ROW_BYTES)]
-
-
-def make_partitions(rng: random.Random, rows_max: int) -> dict[str, list[bytes]]:
+def make_partitions(rng: random.Random, rows_max: int) -> dict[str, list[Row]]:
     """Source shard -> its rows: a few keys, some much more frequent than others."""
     partitions = {}
     for source, shard in enumerate(SHARDS.src):
         numbers: Counter[int] = Counter()
         rows = []
         for _ in range(1 + int(rng.random() * rows_max)):
-            key = int(5 * rng.random() * rng.random())
+            key = KEYS[int(len(KEYS) * rng.random() * rng.random())]
             numbers[key] += 1
-            rows.append(bytes((key, source, numbers[key])))
+            rows.append((key, source, numbers[key]))
         partitions[shard] = rows
     return partitions
-
-
-def source_outputs(rows: list[bytes]) -> tuple[Output, ...]:
-    """Outputs of a source batch: one entry per target shard, rows in order."""
-    by_target: dict[str, bytes] = {}
-    for row in rows:
-        target = SHARDS.mid[row[0] % len(SHARDS.mid)]
-        by_target[target] = by_target.get(target, b"") + row
-    return tuple(Output(t, p, len(p) // ROW_BYTES) for t, p in by_target.items())
-
-
-State = dict[bytes, bytes | None]
-
-
-def fields_of(shard: str, rows: list[bytes]) -> set[bytes]:
-    """The state fields that working on `rows` reads and writes."""
-    fields = {row[:2] for row in rows}
-    if shard in SHARDS.mid:
-        fields |= {_class_field(row[0]) for row in rows}
-    return fields
-
-
-def work(shard: str, rows: list[bytes], state: State) -> tuple[State, tuple[Output, ...]]:
-    """Work on the rows of a keyed shard: changed state and outputs. Raises OutOfOrder.
-
-    `state` holds `fields_of(shard, rows)`; it is not changed.
-    """
-    changed: State = {}
-    by_target: dict[str, bytes] = {}
-    mid_part = SHARDS.mid.index(shard) if shard in SHARDS.mid else None
-    for row in rows:
-        _advance(shard, state, changed, row[:2], row[2])
-        if mid_part is not None:
-            name = _class_field(row[0])
-            number = _number(state, changed, name) + 1
-            changed[name] = bytes((number,))
-            class_ = row[0] % _CLASSES
-            target = SHARDS.end[class_]
-            by_target[target] = by_target.get(target, b"") + bytes((class_, mid_part, number))
-        else:
-            by_target[SINK] = by_target.get(SINK, b"") + row
-    outputs = tuple(
-        Output(target, payload, len(payload) // ROW_BYTES, external=target == SINK)
-        for target, payload in by_target.items()
-    )
-    return changed, outputs
-
-
-def _class_field(key: int) -> bytes:
-    return bytes((255, key % _CLASSES))
-
-
-def _number(state: State, changed: State, name: bytes) -> int:
-    value = changed[name] if name in changed else state[name]
-    return value[0] if value else 0
-
-
-def _advance(shard: str, state: State, changed: State, name: bytes, number: int) -> None:
-    last = _number(state, changed, name)
-    if number != last + 1:
-        raise OutOfOrder(f"{shard}: row {number} of {tuple(name)} after {last}")
-    changed[name] = bytes((number,))
 
 
 @dataclass(slots=True)
@@ -138,75 +76,90 @@ class Sink:
         return ""
 
 
-def expected_state(partitions: dict[str, list[bytes]]) -> dict[str, Counter[tuple[int, int]]]:
-    """What a run without faults ends with: shard -> {(key or class, source or part): last number}."""
-    truth: dict[str, Counter[tuple[int, int]]] = defaultdict(Counter)
+Counts = Counter[tuple[int, int]]
+"""The last number by (key, part of it)."""
+
+
+def expected_state(partitions: Mapping[str, Sequence[Row]]) -> dict[str, Counts]:
+    """What a run without faults ends with, by keyed shard."""
+    mid, end = Router(["int"], len(SHARDS.mid)), Router(["int"], len(SHARDS.end))
+    truth: dict[str, Counts] = defaultdict(Counter)
     for rows in partitions.values():
         for key, source, _ in rows:
-            part = key % len(SHARDS.mid)
-            truth[SHARDS.mid[part]][key, source] += 1
-            truth[SHARDS.end[key % _CLASSES]][key % _CLASSES, part] += 1
+            truth[SHARDS.mid[mid.route((key,))]][key, source] += 1
+            class_ = CLASSES[KEYS.index(key) % len(CLASSES)]
+            truth[SHARDS.end[end.route((class_,))]][class_, key] += 1
     return truth
 
 
-def counts_of(state: dict[tuple[bytes, bytes], bytes]) -> Counter[tuple[int, int]]:
-    """The counts in a shard's state, as `expected_state` gives them."""
-    return Counter(
-        {
-            (name[0], name[1]): value[0]
-            for (collection, name), value in state.items()
-            if not collection and name[0] != 255
-        }
-    )
+def counts_in(content: bytes) -> Counts:
+    """The rows in a sink's file, as `expected_state` counts them. Raises OutOfOrder."""
+    counts: Counts = Counter()
+    for start in range(0, len(content), 3):
+        class_, key, number = content[start : start + 3]
+        counts[class_, key] += 1
+        if counts[class_, key] != number:
+            raise OutOfOrder(f"sink: row {number} of {(class_, key)} in place {counts[class_, key]}")
+    return counts
 
 
-def marks(changed: State) -> tuple[StateWrite, ...]:
-    """What else a commit writes for the last numbers that it changed, so that fields and whole collections
-    come and go: which numbers are odd, and of each the numbers since the last that three divides."""
-    writes = []
-    for name, value in changed.items():
-        number = value[0] if value else 0
-        writes.append(StateWrite(_ODD, name, b"odd" if number % 2 else None))
-        writes.append(StateWrite(_THREES + name, None, None))
-        writes += [StateWrite(_THREES + name, bytes((n,)), b"") for n in _since_three(number)]
-    return tuple(writes)
+# --- what the processors left in a shard's state ------------------------------------------------------
+
+TIMED = b"timed"
+"""Commits that come with a timer, or take it away, write their number here."""
+
+Fields = Mapping[bytes, Mapping[bytes, bytes]]
+"""A shard's state: collection -> field -> value; b"" is the value hash."""
+
+_LAST = encoding.field_prefix(encoding.VALUE, "last")
+_TOTAL = encoding.field_prefix(encoding.VALUE, "total")
+_ODD = encoding.field_prefix(encoding.VALUE, "odd")
+_THREES = encoding.field_prefix(encoding.MAP, "threes")
+_PACKED = {number: encoding.pack((number,)) for number in range(256)}
+_int = msgspec.msgpack.Decoder(int).decode
+_ints = msgspec.msgpack.Decoder(tuple[int]).decode
+_numbers = msgspec.msgpack.Decoder(tuple[list[int]]).decode
 
 
-def marking_timers(changed: State) -> tuple[TimerWrite, ...]:
-    """Likewise a timer for each last number that is odd."""
-    return tuple(
-        TimerWrite(name, value[0] if value and value[0] % 2 else None) for name, value in changed.items()
-    )
+def counts_of(shard: str, state: Fields) -> Counts:
+    """The last numbers in a shard's state."""
+    parts = (0, 1) if shard in SHARDS.mid else KEYS
+    counts: Counts = Counter()
+    for key in KEYS if shard in SHARDS.mid else CLASSES:
+        if packed := state.get(b"", {}).get(_LAST + _PACKED[key]):
+            for part, number in zip(parts, _numbers(packed)[0], strict=True):
+                if number:
+                    counts[key, part] = number
+    return counts
 
 
-def wrong_marks(state: dict[bytes, dict[bytes, bytes]], timers: dict[bytes, int]) -> str:
-    """What of a shard's marks does not go with its last numbers, "" for nothing."""
-    numbers = {name: value[0] for name, value in state.get(b"", {}).items()}
-    odd = {name: number for name, number in numbers.items() if number % 2}
-    if state.get(_ODD, {}).keys() != odd.keys():
-        return f"{sorted(state.get(_ODD, {}))} are marked as odd, not {sorted(odd)}"
-    if timers != odd:
-        return f"timers are {timers}, not {odd}"
-    for name, number in numbers.items():
-        kept = {n for (n,) in state.get(_THREES + name, {})}
-        if kept != set(_since_three(number)):
-            return f"{name!r} has kept {kept} at {number}"
+def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
+    """What of a shard's state and timers does not go with its last numbers, "" for nothing."""
+    values = state.get(b"", {})
+    totals: Counter[int] = Counter()
+    for (key, _), number in counts_of(shard, state).items():
+        totals[key] += number
+    for key in KEYS if shard in SHARDS.mid else CLASSES:
+        total, packed = totals[key], _PACKED[key]
+        if (found := _value(values, _TOTAL + packed)) != total:
+            return f"{found} rows of key {key} are counted, not {total}"
+        if (found := _value(values, _ODD + packed)) != (total if total % 2 else 0):
+            return f"{found} is marked as odd of key {key} at {total}"
+        kept = {_ints(n)[0] for n in state.get(_THREES + packed, {})}
+        if kept != set(range(total - total % 3 + 1, total + 1)):
+            return f"key {key} has kept {kept} at {total}"
+        if len(kept) != (_int(values[_THREES + packed]) if _THREES + packed in values else 0):
+            return f"key {key} has kept {kept}, and another number of them noted"
+    timed = _int(values.get(TIMED, b"\0"))
+    if timers != ({TIMED: timed} if timed % 2 else {}):
+        return f"timers are {timers} at {timed}"
     return ""
 
 
-_ODD = b"odd"
-_THREES = b"threes"
+def is_half_done(state: Fields) -> bool:
+    """Whether a commit in several parts is being written down or carried out."""
+    return bool(state.get(encoding.LARGE_COMMIT))
 
 
-def _since_three(number: int) -> range:
-    return range(number - number % 3 + 1, number + 1)
-
-
-def counts_in(content: bytes) -> Counter[tuple[int, int]]:
-    """The rows in a sink's file, as `expected_state` counts them. Raises OutOfOrder."""
-    counts: Counter[tuple[int, int]] = Counter()
-    for class_, part, number in rows_of(content):
-        counts[class_, part] += 1
-        if counts[class_, part] != number:
-            raise OutOfOrder(f"sink: row {number} of {(class_, part)} in place {counts[class_, part]}")
-    return counts
+def _value(values: Mapping[bytes, bytes], field: bytes) -> int:
+    return _ints(values[field])[0] if field in values else 0

@@ -1,12 +1,17 @@
 """One seeded run of the store's protocol: nodes, workers, tasks and senders under faults, then calm.
 
-A run is a random sequence of steps. While it is rough, calls are lost, come late or twice, tasks and workers
-stop, go on and die, stores restart, schedules change; when it is calm nothing fails any more and everything
-must drain. What must hold is in `promises`. The same seed makes the same run.
+A run is a random sequence of turns, each about a call on its way. While it is rough, calls are lost, come
+late or twice, tasks and workers stop, go on and die, stores restart, schedules change; when it is calm
+nothing fails any more and everything must drain. What must hold is in `promises`. The same seed makes the
+same run.
+
+The tasks are the product's (`hosted_task`). While one actor waits for an answer others act, inside its call
+(`link`), and others again inside theirs, `NESTED_MAX` deep.
 """
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
@@ -16,12 +21,9 @@ from functools import partial
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import moves_due
-from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
     Assignment,
-    Commit,
     NodeStore,
-    Outgoing,
     Owner,
     ShardStatus,
     StoreUnreachable,
@@ -29,24 +31,32 @@ from penstock.store.port import (
 from penstock.store.sender import deliver_once
 from penstock_simulation.protocol.agent import Agent
 from penstock_simulation.protocol.chaos import Chaos
+from penstock_simulation.protocol.hosted_task import HostedTask
 from penstock_simulation.protocol.layout import NODES, WORKERS
+from penstock_simulation.protocol.link import Link, Watcher
 from penstock_simulation.protocol.moving import DRIVE, Drive, MovingAgent
 from penstock_simulation.protocol.node import (
     CALM,
     FaultRates,
-    Link,
     SimulatedNode,
     StoreFactory,
 )
 from penstock_simulation.protocol.promises import PromiseBroken, Promises
 from penstock_simulation.protocol.scheduling import Schedules
-from penstock_simulation.protocol.task import OwnedFactory, SimulatedTask
+from penstock_simulation.protocol.stages import Runners, SimulatedSinks
 from penstock_simulation.protocol.trace import Trace
 from penstock_simulation.protocol.worker import SimulatedWorker
 from penstock_simulation.protocol.workload import make_partitions
+from penstock_worker.state.cache import StateCache
+from penstock_worker.task.loop import TaskLoop
 
+TURN_US = 1_500
+"""What a turn takes, in virtual time."""
+NESTED_MAX = 4
+"""So many actors may wait for each other's turns."""
+START_US = 1_000_000_000
 DRAIN_TURNS_MAX = 600
-DRAIN_CYCLE_TURNS = 5
+DRAIN_CYCLE_TURNS = 10
 """How often agents and main processes look by themselves while everything drains."""
 
 
@@ -55,8 +65,9 @@ class Parts:
     """What a run is made of; a test puts a part with a planted bug in its place."""
 
     store: StoreFactory = MemoryStore
-    owned: OwnedFactory = OwnedShard
-    task: type[SimulatedTask] = SimulatedTask
+    loop: type[TaskLoop] = TaskLoop
+    cache: type[StateCache] = StateCache
+    sinks: type[SimulatedSinks] = SimulatedSinks
     node: type[SimulatedNode] = SimulatedNode
     deliver: Callable[..., object] = deliver_once
     drive: Drive = DRIVE
@@ -89,11 +100,15 @@ class Roughness:
 def simulate(seed: int, parts: Parts | None = None) -> Outcome:
     """One run, whole. Answers what it broke; a bug of the simulation itself raises."""
     world = World(seed, parts or Parts())
+    logging.disable(logging.WARNING)
     try:
         world.run()
     except PromiseBroken as broken:
         world.trace.event("world", f"broken: {broken}")
         return Outcome(seed, world.trace.turn, str(broken), world.trace.text())
+    finally:
+        logging.disable(logging.NOTSET)
+        world.runners.take_back()
     return Outcome(seed, world.trace.turn, "", "")
 
 
@@ -114,46 +129,57 @@ def _roughness(rng: random.Random, *, moves: bool) -> Roughness:
 
 
 class World:
-    """Everybody in one run. Implements what `task.Surroundings` asks."""
+    """Everybody in one run."""
 
     def __init__(self, seed: int, parts: Parts) -> None:
         self.rng = rng = random.Random(seed)  # noqa: S311 - a seeded run
         self.trace = Trace()
         self.roughness = _roughness(rng, moves=parts.moves)
+        self.paced = rng.random() < 0.5
         self.partitions = make_partitions(rng, self.roughness.rows_max)
         self.promises = Promises(self.partitions)
+        self._calm = False
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
         self.agents = {
             name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
         }
         self.schedules = Schedules(rng, moves=parts.moves)
         self.running: list[SimulatedWorker] = []
-        self.paused: dict[str, int] = {}
+        self.runners = Runners()
         self.moves = parts.moves
         self.pressure = parts.pressure
-        self._parts = parts
+        self.parts = parts
+        self._time_us = START_US
+        self._order = 0
+        self._nested = 0
+        self._on_their_way: dict[Link, None] = {}
+        self._chaos = Chaos(self)
         self._attempts = dict.fromkeys(WORKERS, 0)
         self._sender_links = {
-            name: {there: self.link(f"sender {name}", there, self._interleave) for there in NODES}
-            for name in NODES
+            name: {there: self.link(f"sender {name}", there) for there in NODES} for name in NODES
         }
         self._moving = {
             name: MovingAgent(
                 name,
-                {there: self.link(f"mover {name}", there, self._interleave_move) for there in NODES},
+                {there: self.link(f"mover {name}", there, before=self._mover_may_die) for there in NODES},
                 rng,
                 parts.drive,
             )
             for name in NODES
         }
-        self._calm = False
         self.hurry: deque[Callable[[], None]] = deque()
-        self._interleaving = 0
 
     # --- making
 
-    def link(self, who: str, node: str, before: Callable[[], None] | None = None) -> Link:
-        return Link(self.nodes[node], who, self.trace, before)
+    def link(
+        self,
+        who: str,
+        node: str,
+        *,
+        before: Callable[[], None] | None = None,
+        watcher: Watcher | None = None,
+    ) -> Link:
+        return Link(self.nodes[node], who, self, before=before, watcher=watcher)
 
     def start_worker(self, name: str) -> None:
         self._attempts[name] += 1
@@ -168,35 +194,71 @@ class World:
         if worker.attempt == self._attempts[worker.worker]:
             self.start_worker(worker.worker)
 
-    def _start_task(self, worker: SimulatedWorker, owner: Owner, operator: str) -> SimulatedTask:
-        link = self.link(owner.ready, worker.node)
-        return self._parts.task(self, owner, operator, link, self.rng, self._parts.owned)
+    def _start_task(self, worker: SimulatedWorker, owner: Owner, operator: str) -> HostedTask:
+        return HostedTask(self, owner, operator, worker.node)
 
     def shards_were_replaced(self) -> None:
         """The operator has written a schedule: the agents see it."""
         self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
 
-    # --- what tasks tell
+    # --- time, and calls on their way
 
     @property
     def turn(self) -> int:
         return self.trace.turn
 
-    def now_us(self, skew_us: int) -> int:
-        return 1_000_000_000 + self.trace.turn * 1000 + skew_us
+    def now_us(self) -> int:
+        """Virtual time. It goes on a little with each look."""
+        self._time_us += 1
+        return self._time_us
 
-    def write_sink(self, shard: str, position: int, payload: bytes) -> None:
-        self.promises.write_sink(shard, position, payload)
+    def take_time(self, microseconds: int) -> None:
+        """Somebody works for so long."""
+        self._time_us += microseconds
 
-    def claimed(self, task: SimulatedTask, shard: str, epoch: int) -> None:
-        self.promises.claimed(task.name, shard, epoch)
-        self.promises.check_marks({shard: task.link.node.record(shard)})
+    def next_order(self) -> int:
+        """The place of an effect among those of all stores."""
+        self._order += 1
+        return self._order
 
-    def committed(self, task: SimulatedTask, commit: Commit) -> None:
-        self.promises.committed(task.name, commit)
+    def sent(self, link: Link) -> None:
+        """Calls are on their way over this link, and may take effect at any time."""
+        self._on_their_way[link] = None
 
-    def failure_counted(self, task: SimulatedTask, message: str) -> None:
-        self.promises.failure_counted(task.name, message)
+    def arrived(self, link: Link) -> None:
+        """Nothing is on its way over this link."""
+        self._on_their_way.pop(link, None)
+
+    def pass_turn(self, link: Link) -> None:
+        """An actor waits for its answers, and others act meanwhile; many of them while it is stopped."""
+        self._next_turn()
+        if self._nested >= NESTED_MAX:
+            return
+        self._nested += 1
+        if self.rng.random() < 0.3:
+            self.anything_happens()
+        while link.stops_until > self.trace.turn and not (self._calm or link.is_gone):
+            before = self.trace.turn
+            self.anything_happens()
+            if self.trace.turn == before:
+                self._next_turn()
+        self._nested -= 1
+
+    def answers_on_their_way(self, link: Link) -> None:
+        """The calls took effect, and whoever made them does not know yet."""
+        if self._nested < NESTED_MAX and self.rng.random() < 0.1:
+            self._nested += 1
+            self.anything_happens()
+            self._nested -= 1
+
+    def _next_turn(self) -> None:
+        self.trace.turn += 1
+        self._time_us += TURN_US
+        while self._on_their_way and self.rng.random() < 0.4:
+            links = list(self._on_their_way)
+            links[int(self.rng.random() * len(links))].deliver_first()
+        if any(node.has_changed for node in self.nodes.values()):
+            self.check_bounds()
 
     # --- a run
 
@@ -208,42 +270,44 @@ class World:
             agent.step(self.schedules.newest)
         for node in self.nodes.values():
             node.rates = self.roughness.rates
-        chaos = Chaos(self)
-        for _ in range(self.roughness.turns):
-            self.trace.turn += 1
-            if self.rng.random() < self.roughness.event_rate:
-                chaos.strike()
-            else:
-                self.anybody_steps()
-            self.check_bounds()
+        while self.trace.turn < self.roughness.turns:
+            before = self.trace.turn
+            self.anything_happens()
+            if self.trace.turn == before:
+                self._next_turn()
         self._calm_down()
         self._relieve()
         self._drain(self._left_over)
-        homes = self.schedules.homes
         self.promises.check_marks(self._records_at_home())
         self.promises.check_counts(self._records_at_home())
-        self.promises.check_results({shard: self.nodes[home].store for shard, home in homes.items()})
+        self.promises.check_results(self._records_at_home())
 
-    def tasks(self) -> list[SimulatedTask]:
+    def tasks(self) -> list[HostedTask]:
         return [task for worker in self.running for task in worker.tasks.values()]
 
-    def can_run(self, task: SimulatedTask) -> bool:
-        """Whether a task has something to do and is not stopped."""
-        turn = self.trace.turn
-        return self.paused.get(task.name, 0) <= turn and (
-            task.is_busy(turn) or task.link.node.is_ready(task.name)
-        )
+    def anything_happens(self) -> None:
+        """The world strikes, or somebody takes a step."""
+        if not self._calm and self.rng.random() < self.roughness.event_rate:
+            self._chaos.strike()
+        else:
+            self.anybody_steps()
 
-    def _pick_task(self) -> SimulatedTask | None:
-        """A random one of the tasks that can run."""
+    def _pick_task(self) -> HostedTask | None:
+        """A random one of the tasks that can run. Where none can, time goes on to when one will."""
         tasks = self.tasks()
         while tasks:
             place = int(self.rng.random() * len(tasks))
-            if self.can_run(tasks[place]):
+            if tasks[place].can_run(self.trace.turn):
                 return tasks[place]
             tasks[place] = tasks[-1]
             tasks.pop()
+        self._pass_idle_time()
         return None
+
+    def _pass_idle_time(self) -> None:
+        wakes_us = [task.wakes_us for task in self.tasks() if task.wakes_us]
+        if wakes_us:
+            self._time_us = max(self._time_us, min(wakes_us))
 
     def anybody_steps(self) -> None:
         """One step of a random actor; those that a change has just woken come first, mostly."""
@@ -260,15 +324,18 @@ class World:
                 self.step_task(task)
                 return
         if draw < 0.94:
-            self.send(NODES[int(self.rng.random() * len(NODES))])
-        elif draw < 0.98:
+            waiting = [name for name, node in self.nodes.items() if node.has_outgoing]
+            if waiting:
+                self.send(waiting[int(self.rng.random() * len(waiting))])
+                return
+        if draw < 0.98:
             self.step_worker(self.running[int(self.rng.random() * len(self.running))])
         else:
             self.step_agent(self.agents[NODES[int(self.rng.random() * len(NODES))]])
 
     def step_agent(self, agent: Agent) -> None:
         """Publish what is new, which wakes the node's workers."""
-        if agent.behind(self.schedules.newest):
+        if agent.behind(self.schedules.newest) and not agent.is_in_step:
             node = agent.node
             before, starts = self._assigned(node), node.starts
             agent.step(self.schedules.newest)
@@ -303,16 +370,16 @@ class World:
             schedules = self.schedules.old[int(self.rng.random() * len(self.schedules.old))]
         self._moving[name].step(schedules)
 
-    def step_task(self, task: SimulatedTask) -> None:
+    def step_task(self, task: HostedTask) -> None:
         task.step()
         if task.retired:
             for worker in self.running:
                 worker.tasks.pop(task.name, None)
 
     def step_worker(self, worker: SimulatedWorker) -> None:
-        if worker in self.running:
+        if worker in self.running and not worker.is_in_step:
             worker.step()
-            if worker.retired:
+            if worker.retired and worker in self.running:
                 self.running.remove(worker)
 
     def send(self, name: str) -> None:
@@ -329,7 +396,7 @@ class World:
             return links[homes[target]]
 
         try:
-            self._parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
+            self.parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
         except StoreUnreachable:
             self.trace.event(f"sender {name}", "gives up a pass")
 
@@ -342,21 +409,14 @@ class World:
                     told[shard] = name
         return told
 
-    def _interleave(self) -> None:
-        """Between two calls of a sender anybody may act, another pass of the same sender too."""
-        if self._interleaving < 2 and self.rng.random() < (0.5 if self.moves else 0.3):
-            self._interleaving += 1
-            self.anybody_steps()
-            self._interleaving -= 1
-
-    def _interleave_move(self) -> None:
-        """Likewise; and the agent may die here, so that another pass goes on some time later."""
-        for _ in range(int(self.rng.random() * 4)):
-            self._interleave()
+    def _mover_may_die(self) -> None:
+        """Much happens during a move; and the agent may die here, so that another pass goes on later."""
         if not self._calm and self.rng.random() < 0.08:
             raise StoreUnreachable("the agent dies")
 
     def check_bounds(self) -> None:
+        for node in self.nodes.values():
+            node.has_changed = False
         records = {name: node.records() for name, node in self.nodes.items()}
         for in_store in records.values():
             self.promises.check_bounds(in_store)
@@ -369,7 +429,6 @@ class World:
         """No faults from here on; what is on its way arrives, who was stopped goes on."""
         self.trace.event("world", "calms down")
         self._calm = True
-        self.paused.clear()
         for node in self.nodes.values():
             node.rates = CALM
             while node.late:
@@ -394,17 +453,19 @@ class World:
             for worker in list(self.running):
                 self.step_worker(worker)
             for _ in range(DRAIN_CYCLE_TURNS):
-                self.trace.turn += 1
-                for task in self.tasks():
-                    if self.can_run(task):
+                self._next_turn()
+                can_run = [task for task in self.tasks() if task.can_run(self.trace.turn)]
+                for task in can_run:
+                    if task.can_run(self.trace.turn):
                         self.step_task(task)
+                if not can_run:
+                    self._pass_idle_time()
                 for name, node in self.nodes.items():
-                    if node.store.call(Outgoing(1)):
+                    if node.has_outgoing:
                         self.send(name)
                 if self.moves:
                     for name in self._nodes_with_moves():
                         self._moving[name].step(dict(self.schedules.newest))
-                self.check_bounds()
             left_over = left()
             if not left_over:
                 return
@@ -432,6 +493,6 @@ class World:
     def _owners(self) -> dict[str, list[int]]:
         owners: dict[str, list[int]] = {}
         for task in self.tasks():
-            for shard, held in task.held.items():
-                owners.setdefault(shard, []).append(held.owned.epoch)
+            for shard, epoch in task.loop.owned.items():
+                owners.setdefault(shard, []).append(epoch)
         return owners

@@ -124,6 +124,11 @@ class TaskLoop:
         self._halted = False
         self.retired = False
 
+    @property
+    def owned(self) -> dict[str, int]:
+        """The shards that it owns, as far as it knows, and under which epochs."""
+        return {shard: owned.epoch for shard, owned in self._owned.items()}
+
     def run(self) -> None:
         """Work until retired. Raises PermanentError when the store cannot be worked with."""
         try:
@@ -368,13 +373,18 @@ class TaskLoop:
         return [self._resting.pop(shard)[0] for shard in due]
 
     def _is_mine(self, fetched: FetchedShard) -> bool:
-        """A fetch under an epoch that is not ours took the shard off the list for nobody: claim again."""
+        """A fetch under an epoch that is not ours took the shard off the list for nobody: claim again.
+
+        Unless that was before our claim, which listed it anew: so it is where a claim's answer got lost, and
+        the control token came along with that fetch.
+        """
         owned = self._owned.get(fetched.shard)
         if owned is None:
             self._refresh_soon()
             return False
         if owned.epoch != fetched.epoch:
-            self._lost(fetched.shard)
+            if owned.epoch < fetched.epoch:
+                self._lost(fetched.shard)
             return False
         self._stranding.handed_out(fetched.shard)
         return True

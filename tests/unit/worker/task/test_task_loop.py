@@ -28,6 +28,7 @@ from penstock.store.port import (
     Request,
     SetTasks,
     StoreUnreachable,
+    Wake,
 )
 from penstock_worker.task.loop import REFRESH_US, TaskLoop
 from scenes.task_scene import CODE, INCARNATION, Between, Scene
@@ -323,6 +324,31 @@ def test_a_shard_that_a_lost_fetch_took_is_claimed_again(scene: Scene):
         scene.clock.sleep_us(1_100_000)
         scene.turns(task, 2)
     assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+class ClaimUnheardOf(Between):
+    """Before the first fetch claims of the task's own take effect once more, and it never hears of that."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.claims: list[Claim] = []
+        self._fetched = False
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        self.claims += [call for call in calls if isinstance(call, Claim)]
+        if isinstance(calls[-1], Fetch) and not self._fetched:
+            self._fetched = True
+            self._store.pipeline(self.claims)
+            self._store.call(Wake("count.ready"))
+        return self._store.pipeline(calls)
+
+
+def test_a_batch_from_before_a_claim_does_not_cost_the_claim(scene: Scene):
+    scene.turns(scene.task("lines", ["lines/a.txt"]))
+    store = ClaimUnheardOf(scene.store)
+    scene.turns(scene.task("count", ["count/0", "count/1"], store=store))
+    assert [call.shard for call in store.claims] == ["count/0", "count/1"] * 2
+    assert scene.waiting() == 0
 
 
 class SlowStage:

@@ -1,0 +1,278 @@
+"""One real task in the world: the worker's `TaskLoop` with its stage, in virtual time, over simulated links.
+
+The loop runs a turn when its host lets it: when it is woken, or what it sleeps for is over. The host sees
+what the loop asks and is told, and holds that against the promises. Neighbours: `stages` has what the loop
+works with, `link` how its calls travel, `worker` starts tasks.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.dataflow.plan import Processor
+from penstock.store.node_clock import ClockAnchor
+from penstock.store.port import (
+    Answer,
+    Claim,
+    Claimed,
+    Commit,
+    Fetch,
+    Fetched,
+    FetchedShard,
+    Load,
+    Measure,
+    NodeStore,
+    Owner,
+    ReadOutbox,
+    ReportFailure,
+    Request,
+    Scan,
+    ShardCounters,
+    StoreUnreachable,
+    Tasks,
+    WaitReady,
+)
+from penstock_simulation.protocol.link import ActorGone
+from penstock_simulation.protocol.node import BOUNDS, TOPOLOGY_UID
+from penstock_simulation.protocol.promises import PromiseBroken
+from penstock_simulation.protocol.stages import (
+    FANOUTS,
+    STAGES,
+    HostedStage,
+    PartitionReader,
+)
+from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.source_stage import SourceStage
+from penstock_worker.stages.work import StageWork
+from penstock_worker.task.launch import TaskLaunch
+from penstock_worker.task.loop import RECLAIM_US
+from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.note import TaskNote
+from penstock_worker.task.noted_work import NotedStage
+
+if TYPE_CHECKING:
+    from penstock_simulation.protocol.world import World
+
+SKEW_US_MAX = 1_000_000
+WAIT_ROUNDED_US = 2_000
+"""A wait is a whole number of milliseconds, and looking takes time too."""
+
+
+class TaskClock:
+    """Virtual time as one process sees it: `skew_us` beside the others. Keeps the port `Clock`."""
+
+    anchor: ClockAnchor | None = None
+
+    def __init__(self, now_us: Callable[[], int], skew_us: int, sleep_us: Callable[[int], None]) -> None:
+        self._now_us = now_us
+        self._skew_us = skew_us
+        self.sleep_us = sleep_us
+
+    def share(self, store: NodeStore) -> None:
+        """The others' time is what promises hold against."""
+
+    def now_us(self) -> int:
+        return self._now_us() + self._skew_us
+
+    def monotonic_us(self) -> int:
+        return self._now_us()
+
+    def wall_us(self) -> int:
+        return self._now_us()
+
+
+class HostedTask:
+    """`owner.ready` is new for every start of a task."""
+
+    def __init__(self, world: World, owner: Owner, operator: str, node: str) -> None:
+        rng = world.rng
+        self.name = owner.ready
+        self.link = world.link(owner.ready, node, watcher=self)
+        self.is_in_turn = False
+        self.in_hand: dict[str, FetchedShard] = {}
+        """What it was handed out and has no answer for yet."""
+        self._world = world
+        self._is_source = operator == "src"
+        self._starts = self.link.node.starts
+        self.wakes_us = 0
+        self._is_asleep = False
+        self._token = False
+        """Told that its map changed, and has not read it since."""
+        self._granted: dict[str, int] = {}
+        """Epochs that it was granted in this turn."""
+        self._refusals: dict[str, int] = {}
+        """Epochs under which it was told in this turn that it commits no more."""
+        clock = TaskClock(world.now_us, int((rng.random() - 0.5) * 2 * SKEW_US_MAX), self._sleep)
+        self.clock = clock
+        launch = TaskLaunch(
+            TOPOLOGY_UID, "", owner.executor, owner, 0, STAGES[operator], "", durable=False, bounds=BOUNDS
+        )
+        self._stage = HostedStage(self._made(operator, clock, rng), rng, world.take_time)
+        self.loop = world.parts.loop(
+            launch,
+            self.link,
+            cast("NodeStore", self),
+            NotedStage(self._stage, TaskNote(None)),
+            world.parts.sinks(STAGES[operator], world.promises.write_sink),
+            TaskMetrics(launch, 1),
+            clock,
+        )
+
+    def _made(self, operator: str, clock: TaskClock, rng: random.Random) -> StageWork:
+        world, stage = self._world, STAGES[operator]
+        head = stage.head
+        if not isinstance(head, Processor):
+            reader = PartitionReader(world.partitions, rng, paced=world.paced)
+            return SourceStage(stage, reader, FANOUTS[operator], BOUNDS, clock)
+        runner = world.runners.lend(operator)
+        cache = world.parts.cache(runner.variables, runner.key_types, self.link.call)
+        return KeyedStage(operator, head, runner, cache, FANOUTS[operator], BOUNDS, clock)
+
+    # --- its host
+
+    @property
+    def retired(self) -> bool:
+        return self.loop.retired
+
+    def can_run(self, turn: int) -> bool:
+        """It is not stopped, and has something to do or has waited long enough."""
+        if self.is_in_turn or self.link.is_gone or self.link.stops_until > turn:
+            return False
+        if self._world.now_us() >= self.wakes_us:
+            return True
+        return not self._is_asleep and self.link.node.is_ready(self.name)
+
+    def step(self) -> None:
+        """One turn of the loop."""
+        self.wakes_us = 0
+        self._is_asleep = False
+        self._granted.clear()
+        self._refusals.clear()
+        self.is_in_turn = True
+        try:
+            self.loop.turn()
+        except ActorGone:
+            return
+        finally:
+            self.is_in_turn = False
+        if self.retired:
+            return
+        owned = self.loop.owned
+        for shard, epoch in self._granted.items():
+            if owned.get(shard) != epoch:
+                raise PromiseBroken(5, f"{self.name} does not take {shard} up, granted under epoch {epoch}")
+        for shard, epoch in self._refusals.items():
+            if owned.get(shard) == epoch:
+                raise PromiseBroken(1, f"{self.name} keeps {shard}, though fenced under epoch {epoch}")
+
+    def die(self) -> None:
+        """Nothing more of it happens, but what is on its way."""
+        self.link.is_gone = True
+
+    def unfinished(self) -> list[str]:
+        """Shards that were handed out and have no answer yet."""
+        return list(self.in_hand)
+
+    # --- the loop's second connection, and sleep
+
+    def call(self, call: WaitReady) -> bool:
+        """Wait: the turn is over with this, and the host wakes the loop. Raises StoreUnreachable."""
+        wakes_us = self._world.now_us() + call.timeout_ms * 1000
+        if self._token and call.timeout_ms * 1000 > RECLAIM_US:
+            raise PromiseBroken(5, f"{self.name} was told of another task map, and waits without reading it")
+        for shard, until_us in self._stage.resting.items():
+            if until_us + WAIT_ROUNDED_US < self.clock.now_us() + call.timeout_ms * 1000:
+                raise PromiseBroken(5, f"{self.name} waits for longer than {shard} is to rest")
+        node = self.link.node
+        if self._starts != node.starts:
+            self._starts = node.starts
+            self.failed()
+            raise StoreUnreachable("connection broken")
+        if node.is_ready(self.name):
+            return True
+        self.wakes_us = wakes_us
+        return False
+
+    def _sleep(self, microseconds: int) -> None:
+        self.wakes_us = self._world.now_us() + microseconds
+        self._is_asleep = True
+
+    # --- what it is told
+
+    def took_effect(self, calls: Sequence[Request[Any]], answers: list[Any]) -> None:
+        for call, answer in zip(calls, answers, strict=True):
+            if isinstance(call, Claim) and isinstance(answer, Claimed):
+                self._world.promises.check_marks({call.shard: self.link.node.record(call.shard)})
+
+    def told(self, calls: Sequence[Request[Any]], answers: list[Any], order: int) -> None:
+        promises = self._world.promises
+        for call, answer in zip(calls, answers, strict=True):
+            match call:
+                case Commit():
+                    self._committed(call, answer, order)
+                case Fetch():
+                    self._handed_out(answer)
+                case Tasks():
+                    self._token = False
+                    for shard in [s for s in self._granted if answer.mapping.get(s) != self.name]:
+                        del self._granted[shard]
+                case Measure():
+                    self._measured(call.shards, answer)
+                case Claim():
+                    self._answered(call, answer, order)
+                case Load() | Scan() if isinstance(answer, Answer):
+                    self._refused(call.shard)
+                case ReadOutbox() if not answer or answer[0][0] != call.after + 1:
+                    # An earlier owner acknowledged after the claim, which told an old cursor.
+                    self._refused(call.producer)
+                case ReportFailure():
+                    self._refused(call.shard)
+                    if answer is Answer.OK or answer is Answer.DONE:
+                        promises.failure_counted(self.name, call.message)
+
+    def _committed(self, commit: Commit, answer: object, order: int) -> None:
+        shard = commit.shard
+        batch = self.in_hand.get(shard)
+        if commit.in_hand:
+            if batch is not None and batch.epoch != commit.epoch:
+                epochs = f"epoch {commit.epoch} what it was handed under {batch.epoch}"
+                raise PromiseBroken(1, f"{self.name} commits to {shard} under {epochs}")
+            self.in_hand.pop(shard, None)
+        if answer is Answer.OK or answer is Answer.DONE:
+            self._world.promises.committed(self.name, commit, order)
+        else:
+            self._granted.pop(shard, None)
+            self._refusals[shard] = commit.epoch
+
+    def _answered(self, claim: Claim, answer: object, order: int) -> None:
+        before = self._granted.pop(claim.shard, None)
+        if before is not None:
+            raise PromiseBroken(5, f"{self.name} claims {claim.shard} again, granted under epoch {before}")
+        if isinstance(answer, Claimed):
+            self._granted[claim.shard] = answer.epoch
+            self._world.promises.claimed(self.name, claim.shard, answer.epoch, order)
+
+    def _handed_out(self, fetched: Fetched) -> None:
+        self._token = self._token or fetched.control
+        for one in fetched.shards:
+            self.in_hand[one.shard] = one
+            if self._granted.get(one.shard, one.epoch) != one.epoch:
+                del self._granted[one.shard]
+
+    def _measured(self, shards: Sequence[str], counters: Sequence[ShardCounters | None]) -> None:
+        """Another one's, or looked at a second time with work waiting: then it is rightly claimed again."""
+        for shard, seen in zip(shards, counters, strict=True):
+            has_work = seen is not None and (not seen.finished if self._is_source else seen.inbox_entries)
+            if seen is None or has_work or self._granted.get(shard) != seen.epoch:
+                self._granted.pop(shard, None)
+
+    def _refused(self, shard: str) -> None:
+        self.in_hand.pop(shard, None)
+        self._granted.pop(shard, None)
+
+    def failed(self) -> None:
+        self.in_hand.clear()
+        self._granted.clear()
+        self._token = False

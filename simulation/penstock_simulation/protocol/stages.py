@@ -1,0 +1,213 @@
+"""What the simulated tasks' loops work with: the product's stages over rows and files that are not there.
+
+The stages, the cache of state, routing and codec are the product's. What reads a partition, what writes a
+file, and how long user code takes is the world's. Neighbours: `hosted_task` puts a task together from these.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from penstock.dataflow.plan import (
+    ConsoleSink,
+    Fanout,
+    KeyedEdge,
+    Processor,
+    Stage,
+    Tasks,
+    ZipfSource,
+)
+from penstock.dataflow.schema import Column, Schema
+from penstock.store.codec import decode_batch
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Commit, FetchedShard, Load, StateWrite, TimerWrite
+from penstock_simulation.protocol import user_code
+from penstock_simulation.protocol.workload import SHARDS, SINK, TIMED, Row
+from penstock_worker.sinks.delivery import SinkDelivery
+from penstock_worker.sources.reader import SourceBatch
+from penstock_worker.stages.steps import FanoutRunner
+from penstock_worker.stages.work import Rest, StageWork, Work
+from penstock_worker.state import encoding
+from penstock_worker.user_code.running import ProcessorRunner
+
+USER_CODE_US_MAX = 12_000
+"""A call of user code takes so long now and then; the loop sends what it has by `HELD_US_MAX`."""
+REST_US_MAX = 40_000
+"""How far off the next row of a paced partition is now and then."""
+
+
+def _schema(*names: str) -> Schema:
+    return Schema(tuple(Column(name, "int") for name in names))
+
+
+_TASKS = Tasks(1, 1, 1)
+_ROWS = _schema("key", "part", "number")
+_NO_SOURCE = ZipfSource(1, 1.0, 1, 0, None, None, 0.0, len(SHARDS.src), 0)
+"""Only says that it is one: `PartitionReader` reads."""
+
+
+def _fanout(*, sinks: tuple[ConsoleSink, ...] = (), edges: tuple[KeyedEdge, ...] = ()) -> Fanout:
+    return Fanout(_ROWS, (), sinks, edges)
+
+
+STAGES = {
+    "src": Stage("src", _NO_SOURCE, _TASKS, _fanout(edges=(KeyedEdge("mid", (0,), len(SHARDS.mid)),))),
+    "mid": Stage(
+        "mid",
+        Processor(f"{user_code.__name__}:Mid", _ROWS, (0,), len(SHARDS.mid)),
+        _TASKS,
+        _fanout(edges=(KeyedEdge("end", (0,), len(SHARDS.end)),)),
+    ),
+    "end": Stage(
+        "end",
+        Processor(f"{user_code.__name__}:End", _ROWS, (0,), len(SHARDS.end)),
+        _TASKS,
+        _fanout(sinks=(ConsoleSink(SINK),)),
+    ),
+}
+FANOUTS = {operator: FanoutRunner(stage.out, Path()) for operator, stage in STAGES.items()}
+_PROCESSORS = {"mid": user_code.Mid, "end": user_code.End}
+
+
+class Runners:
+    """User code that was loaded once for all runs: nothing of a run stays in it. Each task has its own."""
+
+    _free: ClassVar[defaultdict[str, list[ProcessorRunner]]] = defaultdict(list)
+
+    def __init__(self) -> None:
+        self._lent: list[tuple[str, ProcessorRunner]] = []
+
+    def lend(self, operator: str) -> ProcessorRunner:
+        """One that nobody else has until the run is over."""
+        free = self._free[operator]
+        runner = free.pop() if free else _loaded(operator)
+        self._lent.append((operator, runner))
+        return runner
+
+    def take_back(self) -> None:
+        """The run is over."""
+        for operator, runner in self._lent:
+            self._free[operator].append(runner)
+        self._lent.clear()
+
+
+def _loaded(operator: str) -> ProcessorRunner:
+    return ProcessorRunner(_PROCESSORS[operator], _ROWS, (0,), _ROWS, operator)
+
+
+class PartitionReader:
+    """Reads a run's partitions, one to three rows at a time. Keeps the port `SourceReader`."""
+
+    def __init__(self, partitions: dict[str, list[Row]], rng: random.Random, *, paced: bool) -> None:
+        self._partitions = partitions
+        self._rng = rng
+        self._paced = paced
+
+    @property
+    def paced(self) -> bool:
+        return self._paced
+
+    def open(self, shard: str, position: bytes, now_us: int) -> None:
+        """All of it is there."""
+
+    def release(self, shard: str) -> None:
+        """Nothing is kept."""
+
+    def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
+        rows = self._partitions[shard]
+        start = int(position or b"0")
+        if self._paced and start < len(rows) and self._rng.random() < 0.2:
+            return SourceBatch([], [], position, False, now_us + 1 + int(self._rng.random() * REST_US_MAX))
+        end = min(start + 1 + int(self._rng.random() * min(3, rows_max)), len(rows))
+        due_us = now_us if self._paced and end < len(rows) else None
+        read = list(rows[start:end])
+        return SourceBatch(read, [now_us] * len(read), b"%d" % end, end == len(rows), due_us)
+
+    def grew(self, shard: str, position: bytes) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class SinkFiles:
+    """Writes the rows of the sink, three bytes each, where the run keeps its files. A `SinkWriter`."""
+
+    def __init__(self, write: Callable[[str, int, bytes], None]) -> None:
+        self._write = write
+
+    def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
+        start = int(position or b"0")
+        content = b"".join(bytes(row) for _, payload in entries for row in decode_batch(payload).rows)
+        self._write(shard, start, content)
+        return b"%d" % (start + len(content))
+
+    def check(self, shard: str, position: bytes) -> None:
+        """Nobody else writes there."""
+
+    def sync(self, shard: str) -> None:
+        """There is no disk."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class SimulatedSinks(SinkDelivery):
+    """The sinks of a task, with the run's files in the place of real ones."""
+
+    def __init__(self, stage: Stage, write: Callable[[str, int, bytes], None]) -> None:
+        super().__init__(stage, Path(), "", "", durable=False, prints=False)
+        if SINK in stage.out.fused:
+            self._writers[SINK] = SinkFiles(write)
+
+
+_ODD = encoding.field_prefix(encoding.VALUE, "odd")
+
+
+class HostedStage:
+    """Around a product's stage: user code takes its time, commits come with timers, as they will once user
+    code has some, and `resting` says until when handed out shards are kept. Keeps the port `StageWork`."""
+
+    def __init__(self, stage: StageWork, rng: random.Random, take_time: Callable[[int], None]) -> None:
+        self._stage = stage
+        self._rng = rng
+        self._take_time = take_time
+        self.resting: dict[str, int] = {}
+        self.adopt = stage.adopt
+        self.grew = stage.grew
+        self.wanted = stage.wanted
+        self.settled = stage.settled
+        self.close = stage.close
+
+    def release(self, shard: str) -> None:
+        self.resting.pop(shard, None)
+        self._stage.release(shard)
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        self._stage.loaded(owned, load, answer)
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        self.resting.pop(owned.shard, None)
+        worked = self._stage.work(owned, fetched)
+        if self._rng.random() < 0.25:
+            self._take_time(int(self._rng.random() * USER_CODE_US_MAX))
+        if isinstance(worked, Rest):
+            self.resting[owned.shard] = worked.until_us
+        elif any(write.field and write.field.startswith(_ODD) for write in worked.commit.state):
+            return worked if worked.large else replace(worked, commit=_timed(worked))
+        return worked
+
+
+def _timed(worked: Work) -> Commit:
+    commit = worked.commit
+    timer = TimerWrite(TIMED, commit.number if commit.number % 2 else None)
+    return replace(
+        commit,
+        state=(*commit.state, StateWrite(b"", TIMED, encoding.pack(commit.number))),
+        timers=(timer,),
+    )

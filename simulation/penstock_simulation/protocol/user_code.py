@@ -1,0 +1,79 @@
+"""What users would have written of the simulated topology: processors that know which row must come next.
+
+They keep values, a value that comes and goes, and a map that is dropped whole now and then, so that a lost,
+doubled or reordered row, and state that does not go with the rest, show at once. User code "raises" then,
+like a processor that checks its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.streaming import StatefulProcessor
+
+from penstock_simulation.protocol.workload import CLASSES, KEYS, OutOfOrder, Row
+
+
+class Numbered(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types here
+    """Counts the rows of a key. Those of one part of it are numbered by who sends them.
+
+    `parts` are a key's parts, `part_column` and `number_column` where rows have them.
+    """
+
+    parts: tuple[int, ...]
+
+    def init(self, handle: Any) -> None:
+        self.last = handle.getValueState("last", "n array<int>")
+        self.total = handle.getValueState("total", "n int")
+        self.odd = handle.getValueState("odd", "n int")
+        self.threes = handle.getMapState("threes", "n int", "n int")
+
+    def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Iterator[Row]:  # noqa: N802 - pyspark's
+        last = self.last.get()
+        numbers = list(last[0]) if last else [0] * len(self.parts)
+        total = self.total.get()
+        count = total[0] if total else 0
+        for row in rows:
+            count += 1
+            part, number = row[1], row[2]
+            place = self.parts.index(part)
+            if number != numbers[place] + 1:
+                raise OutOfOrder(f"row {number} of {(key[0], part)} after {numbers[place]}")
+            numbers[place] = number
+            if count % 3:
+                self.threes.updateValue((count,), (count,))
+            else:
+                self.threes.clear()
+            yield self.out(key[0], part, number, count)
+        self.last.update((numbers,))
+        self.total.update((count,))
+        if count % 2:
+            self.odd.update((count,))
+        else:
+            self.odd.clear()
+
+    def out(self, key: int, part: int, number: int, count: int) -> Row:
+        """The row that follows from one."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Mid(Numbered):
+    """Rows of a key come from two partitions; they go on by class, numbered over both."""
+
+    parts = (0, 1)
+
+    def out(self, key: int, part: int, number: int, count: int) -> Row:
+        return CLASSES[KEYS.index(key) % len(CLASSES)], key, count
+
+
+class End(Numbered):
+    """Rows of a class, numbered by their keys; they go into the sink as they are."""
+
+    parts = KEYS
+
+    def out(self, key: int, part: int, number: int, count: int) -> Row:
+        return key, part, number
