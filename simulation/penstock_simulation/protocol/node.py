@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.store.moving.calls import ReadMove
-
 from penstock.store.memory.node import MemoryNode, ShardRecord
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
@@ -34,6 +32,7 @@ from penstock.store.port import (
     Tasks,
     Wake,
 )
+from penstock.store.port.moves import ReadMove
 
 TOPOLOGY_UID = "t"
 

@@ -13,15 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from penstock.dataflow.plan import (
-    ConsoleSink,
-    Fanout,
-    KeyedEdge,
-    Processor,
-    Stage,
-    Tasks,
-    ZipfSource,
-)
+from penstock.connectors.console import ConsoleSink
+from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Fanout, KeyedEdge, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
