@@ -125,6 +125,26 @@ class Counted(Between):
         return answers
 
 
+class NotYet(Between):
+    """Refuses the first claim of each shard, as while it is on its way: the next one travels with a fetch."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self._refused: set[str] = set()
+
+    def call(self, call: Request[Any]) -> Any:
+        return self.pipeline([call])[0]
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        return [Answer.MOVING if self._is_first(call) else self._store.call(call) for call in calls]
+
+    def _is_first(self, call: Request[Any]) -> bool:
+        is_first = isinstance(call, Claim) and call.shard not in self._refused
+        if isinstance(call, Claim):
+            self._refused.add(call.shard)
+        return is_first
+
+
 class LargeScene(Scene):
     """Lines are fed when it is made. Node n2 is there too, with worker w2, for shards that move."""
 

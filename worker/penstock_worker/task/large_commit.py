@@ -71,7 +71,9 @@ class LargeCommits:
         match within.decode(owned.within):
             case Written(before=before):
                 drop = StateWrite(LARGE_COMMIT, None, None)
-                yield self._send(owned, [owned.commit(self._clock.now_us(), within=before, state=(drop,))])
+                # `again`: whoever claimed a source's partition along with a fetch has to be handed it anew.
+                undone = owned.commit(self._clock.now_us(), within=before, state=(drop,), again=True)
+                yield self._send(owned, [undone])
             case Decided() as decided:
                 yield from self._apply(owned, decided, ())
 

@@ -273,7 +273,10 @@ class TaskLoop:
         answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
         self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
-        if self._take_up(claims, answers) and fetched.shards and fetched.control:
+        has_more = self._take_up(claims, answers)
+        if claims:
+            fetched = replace(fetched, shards=self._without_stale(fetched.shards, claims, answers))
+        if has_more and fetched.shards and fetched.control:
             # The token told of them, most likely: the map is read when their first batch is done.
             self._is_token_kept = True
             return replace(fetched, control=False)
@@ -469,6 +472,20 @@ class TaskLoop:
             if answer is not Answer.STALE:
                 self._awaited.append(claim)
         return any(isinstance(answer, Claimed) for answer in answers)
+
+    def _without_stale(
+        self, shards: Sequence[FetchedShard], claims: Sequence[Claim], answers: Sequence[Any]
+    ) -> tuple[FetchedShard, ...]:
+        """Without those that were handed out along with their claim, and then went on with what their last
+        owner had left: that may be in the batch, and its commits have listed them anew."""
+        granted = [(claim.shard, answer) for claim, answer in zip(claims, answers, strict=True)]
+        began = {shard: answer.commit for shard, answer in granted if isinstance(answer, Claimed)}
+
+        def is_fresh(shard: str) -> bool:
+            owned = self._owned.get(shard)
+            return owned is None or shard not in began or owned.number == began[shard]
+
+        return tuple(fetched for fetched in shards if is_fresh(fetched.shard))
 
     def _adopt(self, owned: OwnedShard) -> None:
         self._metrics.adopted(owned, self._clock.now_us())

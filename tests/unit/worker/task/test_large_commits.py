@@ -17,10 +17,12 @@ from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.state.encoding import LARGE_COMMIT, chunk_field
 from penstock_worker.task.large_commit import Chunk, LargeCommits, Placed
 from penstock_worker.within import Decided, Rows, Written
-from scenes.large_scene import Counted, LargeScene
+from scenes.large_scene import Counted, LargeScene, NotYet
 
 WORDS = "ash sea ash\nash\n"
 ROWS = {"ash": 3, "sea": 1}
+LARGE_LINES = "many ash\n" + "w" * 2_000 + "\n"
+"""More rows than a commit takes, some of them larger than an entry."""
 
 
 class Scenes:
@@ -72,6 +74,35 @@ def test_an_owner_that_dies_between_two_calls_loses_and_doubles_nothing(scenes: 
     assert len(list(killed_at_each_call(scenes))) > 80
 
 
+def test_what_comes_along_with_a_claim_is_not_worked_on_again_after_what_the_last_owner_left(
+    scenes: Scenes,
+) -> None:
+    died, at = True, 0
+    while died:
+        scene = scenes.fed()
+        died = scene.dying("count", scene.count_shards, "first", at)
+        scene.run(scene.task("count", scene.count_shards, "second", store=NotYet(scene.store)))
+        scene.check(ROWS)
+        assert scene.left() == []
+        at += 1
+    assert at > 80
+
+
+def test_a_partition_that_comes_along_with_its_claim_is_read_on_after_what_the_last_owner_left(
+    scenes: Scenes,
+) -> None:
+    died, at = True, 0
+    while died:
+        scene = scenes.new(LARGE_LINES)
+        died = scene.dying("lines", ["lines/a.txt"], "first", at)
+        second = scene.task("lines", ["lines/a.txt"], "second", store=NotYet(scene.store))
+        scene.run(second, scene.task("count", scene.count_shards, "counting"))
+        scene.check({"ash": 1, "many": 1}, 2 * 19 + 1)
+        assert scene.left() == []
+        at += 1
+    assert at > 30
+
+
 def test_what_an_owner_wrote_down_and_did_not_decide_goes_with_the_next_claim(scenes: Scenes) -> None:
     seen = 0
     for at in range(12):
@@ -116,11 +147,9 @@ def test_an_owner_that_lost_its_shard_in_the_middle_changes_nothing_more(scenes:
 
 
 def test_a_source_that_dies_between_two_calls_reads_each_line_once(scenes: Scenes) -> None:
-    """Its lines become more rows than a commit takes, some of them larger than an entry."""
-    lines = "many ash\n" + "w" * 2_000 + "\n"
     at = 0
     while True:
-        scene = scenes.new(lines)
+        scene = scenes.new(LARGE_LINES)
         died = scene.dying("lines", ["lines/a.txt"], "first", at)
         tasks = [
             scene.task("lines", ["lines/a.txt"], "second"),
