@@ -23,6 +23,7 @@ from penstock.store.port import (
     Measure,
     OpenStore,
     Outgoing,
+    Publish,
     PutMetrics,
     ReadOutbox,
     Request,
@@ -86,6 +87,8 @@ class SimulatedNode:
         self.late: list[Request[Any]] = []
         self.has_changed = True
         """Whether queues or homes of shards may be others since this was last set to False."""
+        self.publish: Callable[[Publish], Any] | None = None
+        """Carries out a publication in the store's place, and looks at what it does."""
         self._rng = rng
         self._memory = MemoryNode(keep_log=True)
         self._seen_length = 0
@@ -150,7 +153,7 @@ class SimulatedNode:
         call = self.late.pop(int(self._rng.random() * len(self.late)))
         self.has_changed = True
         try:
-            return call, self.store.call(call)
+            return call, self._effect(call)
         except StoreFull as error:
             return call, error
 
@@ -159,7 +162,7 @@ class SimulatedNode:
         if not self.has_changed:
             self.has_changed = any(type(call) not in _LEAVE_QUEUES for call in calls)
         if self.rates.total == 0 or (draw := self._rng.random()) >= self.rates.total:
-            return [self.store.call(call) for call in calls]
+            return [self._effect(call) for call in calls]
         return self._carry_out_badly(calls, draw)
 
     def _carry_out_badly(self, calls: Sequence[Request[Any]], draw: float) -> list[Any]:
@@ -168,7 +171,7 @@ class SimulatedNode:
             raise StoreUnreachable("call lost")
         if draw < rates.lost_call + rates.lost_reply:
             for call in calls[: 1 + int(self._rng.random() * len(calls))]:
-                self.store.call(call)
+                self._effect(call)
             if self._rng.random() < rates.crash:
                 raise StoreUnreachable(f"store restarts without its last {self.restart()} calls")
             raise StoreUnreachable("reply lost")
@@ -177,11 +180,16 @@ class SimulatedNode:
             raise StoreUnreachable("call on its way")
         answers = []
         for call in calls:
-            answer = self.store.call(call)
+            answer = self._effect(call)
             if not isinstance(call, (Fetch, Wake)):
                 if self._rng.random() < 0.5:
-                    answer = self.store.call(call)
+                    answer = self._effect(call)
                 else:
                     self.late.append(call)
             answers.append(answer)
         return answers
+
+    def _effect(self, call: Request[Any]) -> Any:
+        if self.publish is not None and isinstance(call, Publish):
+            return self.publish(call)
+        return self.store.call(call)

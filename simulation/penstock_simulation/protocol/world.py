@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.store import MemoryStore
@@ -25,6 +26,7 @@ from penstock.store.port import (
     Assignment,
     NodeStore,
     Owner,
+    Publish,
     ShardStatus,
     StoreUnreachable,
 )
@@ -140,6 +142,8 @@ class World:
         self.promises = Promises(self.partitions)
         self._calm = False
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
+        for node in self.nodes.values():
+            node.publish = partial(self._publish, node)
         self.agents = {
             name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
         }
@@ -336,14 +340,16 @@ class World:
     def step_agent(self, agent: Agent) -> None:
         """Publish what is new, which wakes the node's workers."""
         if agent.behind(self.schedules.newest) and not agent.is_in_step:
-            node = agent.node
-            before, starts = self._assigned(node), node.starts
             agent.step(self.schedules.newest)
-            if node.starts == starts:
-                self.promises.check_kept(before, self._assigned(node), dict(node.records()))
             self.hurry.extend(
                 partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
             )
+
+    def _publish(self, node: SimulatedNode, call: Publish) -> Any:
+        before = self._assigned(node)
+        answer = node.store.call(call)
+        self.promises.check_kept(before, self._assigned(node), dict(node.records()))
+        return answer
 
     def _assigned(self, node: SimulatedNode) -> dict[str, list[str]]:
         """Shard -> executors that this node gives it to."""
