@@ -88,7 +88,7 @@ def _named(pid: int, run_pid: int, tasks: Mapping[int, str]) -> Found:
     worker = _worker_of(pid, line)
     if pid == run_pid:
         role = Role.RUN
-    elif "local.sentinel import" in line:
+    elif "processes.sentinel import" in line:
         role = Role.SENTINEL
     elif line.partition(" ")[0].endswith(_SERVERS):
         role = Role.STORE

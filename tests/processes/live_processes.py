@@ -49,4 +49,4 @@ def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 def is_sentinel(process: psutil.Process) -> bool:
     """Whether it is what ends a local run's processes when the run itself is killed."""
-    return "local.sentinel" in command_line(process)
+    return "processes.sentinel" in command_line(process)
