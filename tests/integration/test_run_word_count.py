@@ -58,8 +58,9 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
     expected = write_texts(folder / "texts", seed=1, files=5, lines=2_400)
     # Both workers read, so that records go on arriving for the one that is stopped.
     run = start(runs, folder, "--workers", "2", "--set", "lines.tasks.initial=2", *paced(400))
+    killed: list[int] = []
     for victim in ("w1", "w0", "w1"):
-        wait_for(f"worker {victim} ready", lambda name=victim: run.worker(name) is not None)
+        wait_for(f"worker {victim} ready", lambda name=victim: is_another(run.worker(name), killed))
         wait_for(
             f"shards at worker {victim}",
             lambda name=victim: any(c.executor.endswith(name) for c in run.counters("count", SHARDS)),
@@ -68,11 +69,12 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
         assert row is not None
         pids = [process.pid for process in process_tree(row.pid)]
         seen = kill_with_records_waiting(run, pids, lambda name=victim: run.waiting("count", SHARDS, name))
+        killed.extend(pids)
         assert seen > 0
         assert run.process is not None
         assert run.process.poll() is None, "the input ended before the kill"
     with tasks_held(run, "lines"):
-        wait_for("the last victim again", lambda: is_another(run.worker("w1"), pids))
+        wait_for("the last victim again", lambda: is_another(run.worker("w1"), killed))
     assert run.finish() == 0, run.output
     assert_counted_exactly_once(folder, expected)
     assert_figures_are_right(folder, run.summary, expected)

@@ -37,6 +37,13 @@ def is_child_of(parent: int, process: psutil.Process) -> bool:
     return False
 
 
+def lives(pid: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that have not ended; who reaps them does not matter."""
     left = []

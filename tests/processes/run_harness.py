@@ -25,7 +25,7 @@ import psutil
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.store.port import Measure, ReadMetrics, ShardCounters, StoreUnreachable
 from penstock.store.redis.store import RedisStore
-from processes.live_processes import runs_program
+from processes.live_processes import lives, runs_program
 
 STEP_S = 0.02
 """Between two looks at what only polling shows."""
@@ -171,12 +171,7 @@ class Run:
     def worker(self, name: str) -> WorkerRow | None:
         """The newest row of a worker that says it is ready and whose process lives."""
         for row in self.rows():
-            if (
-                isinstance(row, WorkerRow)
-                and row.worker == name
-                and row.state == "ready"
-                and psutil.pid_exists(row.pid)
-            ):
+            if isinstance(row, WorkerRow) and row.worker == name and row.state == "ready" and lives(row.pid):
                 return row
         return None
 
@@ -184,7 +179,7 @@ class Run:
         """Rows of an operator's tasks whose processes live."""
         return [
             row for row in self.rows()
-            if isinstance(row, TaskRow) and row.operator == operator and psutil.pid_exists(row.pid)
+            if isinstance(row, TaskRow) and row.operator == operator and lives(row.pid)
         ]  # fmt: skip
 
     def counters(self, operator: str, shards: int) -> list[ShardCounters]:
