@@ -23,13 +23,25 @@ def is_born(place: ShardPlace, applied: Mapping[str, int]) -> bool:
     return applied.get(place.home, -1) >= place.fresh_since
 
 
-def mark_born(old: OperatorSchedule, applied: Mapping[str, int]) -> OperatorSchedule:
-    """`old`, same version, with `fresh_since` 0 where the home (store id -> version applied) has made the
-    shard. It goes out with the next version."""
-    if not any(place.fresh_since for place in old.shards.values()):
-        return old
+def mark_born(
+    schedule: OperatorSchedule, applied: Mapping[str, int], before: OperatorSchedule | None = None
+) -> OperatorSchedule:
+    """`schedule`, same version, with `fresh_since` 0 where the home (store id -> version applied) has made the
+    shard. It goes out with the next version. `before` is the schedule that agents have seen, where this is
+    not the one: the home in it has made the shard or has not, wherever it goes now."""
+    if not any(place.fresh_since for place in schedule.shards.values()):
+        return schedule
+    seen = schedule.shards if before is None else before.shards
     shards = {
-        shard: replace(place, fresh_since=0) if is_born(place, applied) else place
-        for shard, place in old.shards.items()
+        shard: replace(place, fresh_since=0) if is_born(seen.get(shard, place), applied) else place
+        for shard, place in schedule.shards.items()
     }
-    return replace(old, shards=shards)
+    return replace(schedule, shards=shards)
+
+
+def moves_unborn(old: OperatorSchedule, new: OperatorSchedule, applied: Mapping[str, int]) -> bool:
+    """Whether `new` sends a shard to another store before its home has made it: then nobody would, or two."""
+    return any(
+        not is_born(place, applied) and shard in new.shards and new.shards[shard].home != place.home
+        for shard, place in old.shards.items()
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.schedule.births import mark_born
+from penstock.schedule.births import mark_born, moves_unborn
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote, kept_remote, with_remote
 
@@ -43,6 +43,11 @@ class ScheduleBook:
         old = self.schedules.get(change.operator)
         return old is not None and change.version == old.version
 
+    def moves_unborn(self, change: OperatorSchedule) -> bool:
+        """Whether `change` moves what its home has yet to make: it has to wait."""
+        old = self.schedules[change.operator]
+        return moves_unborn(old, change, self.applied.get(change.operator, {}))
+
     def opened(self, place: PlaceRemote | None = None) -> Written:
         """All schedules as they stand, with their remote tasks: nobody has seen them yet."""
         return self._written(self.schedules, tuple(self.schedules), place, 0)
@@ -60,7 +65,7 @@ class ScheduleBook:
             if change == old:
                 continue
             new = _following(old, change, term)
-            schedules[new.operator] = mark_born(new, self.applied.get(new.operator, {}))
+            schedules[new.operator] = mark_born(new, self.applied.get(new.operator, {}), old)
             changed.append(new.operator)
         return self._written(schedules, changed, place, term)
 

@@ -59,8 +59,11 @@ class TopologySchedules:
         )
         if not book.is_current(schedule) or not nodes <= stores.keys():
             return False
+        placed = placed_beside(old, schedule, stores)
+        if book.moves_unborn(placed):
+            return False
         # The topology's own loop says where tasks run: until it has looked, they are where they were.
-        written = book.written([placed_beside(old, schedule, stores)], term=self._term).schedules
+        written = book.written([placed], term=self._term).schedules
         if not written:
             return True
         (new,) = written
