@@ -253,6 +253,8 @@ class Link:
                 _LOG.warning("delivery to store %s has to wait: %s", self.peer, error)
             self._stuck.update(dict.fromkeys(fresh, Obstacle.UNREACHABLE))
             self._parked.update(dict.fromkeys(targets))
+            # a pass may have left something behind before it came to that, and nothing was looked for since
+            self._exchange.look_again()
         return progress
 
     def _reach(self) -> None:
