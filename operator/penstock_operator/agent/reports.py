@@ -18,7 +18,7 @@ class Reports:
     """Belongs to who writes them; `written` may be looked at by any thread."""
 
     def __init__(self) -> None:
-        self._told: Told = {}
+        self._told: dict[str, tuple[SeenSchedule, AppliedPlace]] = {}
         self._written: dict[str, AppliedPlace] = {}
 
     def take(self, told: Told) -> bool:
@@ -28,11 +28,13 @@ class Reports:
 
     def due(self) -> list[tuple[SeenSchedule, AppliedPlace]]:
         """What is not written yet."""
-        return [told for told in self._told.values() if self._written.get(told[0].uid) != told[1]]
+        return list(self._told.values())
 
     def note_written(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
         """The API server has this one."""
         self._written[seen.uid] = applied
+        if self._told.get(seen.name) == (seen, applied):
+            del self._told[seen.name]
 
     def written(self, object_uid: str) -> AppliedPlace | None:
         """What the API server has of this object, if this agent wrote any."""

@@ -18,6 +18,8 @@ from penstock.schedule.record import AppliedPlace, OperatorSchedule
 
 Object = Mapping[str, Any]
 
+RELIST_S = 60.0
+"""How often a complete list is made, whatever the watch tells."""
 LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
 
 

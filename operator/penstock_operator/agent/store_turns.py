@@ -79,7 +79,7 @@ class StoreTurns:
         self._set_fsync(snapshot, opened)
         self._deliveries.route(snapshot)
         while self._confirmed:
-            self._side.confirmed(*self._confirmed.popleft())
+            self._side.confirmed(*self._confirmed.popleft(), snapshot.listing)
         turn = self._side.turn(snapshot, opened, self._clock_s())
         self.moves_due = len(turn.moves)
         self._movers.want(turn.moves)

@@ -7,17 +7,20 @@ from typing import Any
 
 import pytest
 
+from penstock.schedule.record import AppliedPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
 from penstock.store.port import Bounds, Create, OpenStore, Request
-from penstock_operator.agent.schedule_feed import ScheduleCache
+from penstock_operator.agent.applied_status import applied_entry
+from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
 from penstock_operator.agent.store_side import DueMove, StoreSide, Turn
 from scenes.task_scene import Between
 from worlds.schedule_objects import UID, item
 
 OPENED = OpenedStore("run", 1)
+EARLIER = applied_entry(AppliedPlace("a", 1, 1))
 
 
 class Asked(Between):
@@ -57,6 +60,9 @@ class Side:
             "a",
             lambda store, uid: Asked(MemoryStore(self.node, uid, Bounds()), self.sent, store, self.open),
         )
+
+    def confirm(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
+        self._side.confirmed(seen, applied, self.cache.snapshot().listing)
 
     def turn(self, *items: dict[str, Any]) -> Turn:
         self.sent.clear()
@@ -130,3 +136,26 @@ def test_another_store_is_connected_to_only_while_something_is_missing_here(side
     side.cache.listed([])
     assert side.turn().retracted == (UID,)
     assert side.open == ["a"], "the one for what is asked of a store as a whole"
+
+
+def test_a_report_that_somebody_has_overwritten_is_made_again(side: Side) -> None:
+    """An earlier agent of the node, taken for dead, may write what it found out long ago."""
+    (told,) = side.turn(item(2)).reports.values()
+    side.confirm(*told)
+    assert side.turn().reports == {}
+    assert side.turn(item(2, applied=(applied_entry(told[1]),))).reports == {}
+    assert side.turn(item(2, applied=(EARLIER,))).reports.keys() == {"words-mid"}
+
+
+def test_a_report_that_was_overwritten_before_it_was_told_is_made_again_after_two_listings(
+    side: Side,
+) -> None:
+    """The first of them may have begun before the report."""
+    (told,) = side.turn(item(2)).reports.values()
+    side.confirm(*told)
+    overwritten = item(2, applied=(EARLIER,))
+    assert side.turn(overwritten).reports == {}
+    side.cache.listed([overwritten])
+    assert side.turn().reports == {}
+    side.cache.listed([overwritten])
+    assert side.turn().reports.keys() == {"words-mid"}
