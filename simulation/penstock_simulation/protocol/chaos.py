@@ -11,6 +11,7 @@ from penstock.store.port import ShardStatus
 from penstock_simulation.protocol.layout import OPERATORS
 
 if TYPE_CHECKING:
+    from penstock_simulation.protocol.hosted_agent import HostedAgent
     from penstock_simulation.protocol.hosted_task import HostedTask
     from penstock_simulation.protocol.worker import SimulatedWorker
     from penstock_simulation.protocol.world import World
@@ -35,6 +36,9 @@ class Chaos:
             (0.08, self._worker_rebalances),
             (0.04, self._executor_goes),
             (0.04, self._executor_is_resized),
+            (0.04, self._agent_dies),
+            (0.06, self._agent_stops_for_a_while),
+            (0.04, self._agent_is_started_twice),
         )
         if world.moves:
             self._events += (
@@ -115,6 +119,28 @@ class Chaos:
         world.trace.event(worker.name, "is taken for dead")
         world.replace(worker)
 
+    def _agent(self) -> HostedAgent:
+        running = self._world.agents.running
+        return running[self._pick(len(running))]
+
+    def _agent_dies(self) -> None:
+        if self._world.agents.running:
+            self._world.agents.kill(self._agent())
+
+    def _agent_stops_for_a_while(self) -> None:
+        """Wherever it is; it goes on with what it believed."""
+        if self._world.agents.running:
+            agent, until = self._agent(), self._world.turn + 1 + self._pick(PAUSE_TURNS_MAX)
+            agent.stop(until)
+            self._world.trace.event(agent.name, f"stops until turn {until}")
+
+    def _agent_is_started_twice(self) -> None:
+        """The earlier one still runs, or stands still and goes on later."""
+        if self._world.agents.running:
+            agent = self._agent()
+            self._world.agents.start(agent.node.name)
+            self._world.trace.event(agent.name, "is taken for dead")
+
     def _store_restarts(self) -> None:
         world = self._world
         names = list(world.nodes)
@@ -154,7 +180,7 @@ class Chaos:
         operator = OPERATORS[self._pick(len(OPERATORS))]
         worker = self._world.schedules.drop_executor(operator)
         self._world.shards_were_replaced()
-        self._world.trace.event(f"{operator}@{worker}", "goes, and its shards to others")
+        self._world.trace.event(f"{operator}-{worker}", "goes, and its shards to others")
 
     def _executor_is_resized(self) -> None:
         operator = OPERATORS[self._pick(len(OPERATORS))]

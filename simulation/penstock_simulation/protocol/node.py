@@ -23,15 +23,19 @@ from penstock.store.port import (
     Measure,
     OpenStore,
     Outgoing,
+    OutgoingTargets,
     Publish,
     PutMetrics,
+    ReadMetrics,
     ReadOutbox,
     Request,
     Scan,
     StoreFull,
     StoreUnreachable,
     Tasks,
+    Topologies,
     Wake,
+    Weigh,
 )
 from penstock.store.port.moves import ReadMove
 
@@ -52,8 +56,11 @@ BOUNDS = Bounds(
 )
 
 _LEAVE_QUEUES = frozenset(
-    {Assignment, Fetch, Load, Measure, Outgoing, PutMetrics, ReadMove, ReadOutbox, Scan, Tasks, Wake}
-)
+    {
+        Assignment, Fetch, Load, Measure, Outgoing, OutgoingTargets, PutMetrics, ReadMetrics, ReadMove,
+        ReadOutbox, Scan, Tasks, Topologies, Wake, Weigh,
+    }
+)  # fmt: skip
 """Calls after which every inbox, every outbox and every shard's home is as it was."""
 
 StoreFactory = Callable[[MemoryNode, str, Bounds], MemoryStore]
@@ -85,6 +92,11 @@ class SimulatedNode:
         self.starts = 0
         self.rates = CALM
         self.late: list[Request[Any]] = []
+        self.remembered: dict[bytes, bytes] = {}
+        """What agents keep of the Schedules in the store, beside the topology."""
+        self.rung = 0
+        """How often the bell of the outboxes has rung."""
+        self._waited_for: frozenset[str] = frozenset()
         self.has_changed = True
         """Whether queues or homes of shards may be others since this was last set to False."""
         self.publish: Callable[[Publish], Any] | None = None
@@ -122,9 +134,9 @@ class SimulatedNode:
         self._memory.memory_bytes_max = 0 if full else None
 
     @property
-    def has_outgoing(self) -> bool:
-        """Whether something waits for another store."""
-        return bool(self._memory.topology(TOPOLOGY_UID).outgoing)
+    def generation(self) -> int:
+        """Of the store, since its last start."""
+        return self._memory.generation
 
     def is_ready(self, ready: str) -> bool:
         """Whether a task that blocks on this list would wake."""
@@ -142,6 +154,7 @@ class SimulatedNode:
         if lost:
             self._memory.roll_back(kept)
         self.late.clear()
+        self._ring()
         self.has_changed = True
         self.starts += 1
         self.store.call(OpenStore(self.name))
@@ -191,5 +204,17 @@ class SimulatedNode:
 
     def _effect(self, call: Request[Any]) -> Any:
         if self.publish is not None and isinstance(call, Publish):
-            return self.publish(call)
-        return self.store.call(call)
+            answer = self.publish(call)
+        else:
+            answer = self.store.call(call)
+        if type(call) not in _LEAVE_QUEUES:
+            self._ring()
+        return answer
+
+    def _ring(self) -> None:
+        """The bell of the outboxes, if a target of another store is waited for that was not before."""
+        outgoing = self._memory.topology(TOPOLOGY_UID).outgoing
+        if outgoing or self._waited_for:
+            targets = frozenset(target for _, target in outgoing)
+            self.rung += not targets <= self._waited_for
+            self._waited_for = targets

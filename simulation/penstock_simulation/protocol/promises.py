@@ -7,8 +7,9 @@ either comes about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from penstock.schedule.record import OperatorSchedule
 from penstock.store.codec import decode_counts
 from penstock.store.memory.node import ShardRecord
 from penstock.store.port import Commit, ShardStatus
@@ -116,6 +117,18 @@ class Promises:
         for shard in before.keys() - after.keys():
             if shard in records and records[shard].status not in {ShardStatus.DEPARTED, ShardStatus.MOVED}:
                 raise PromiseBroken(5, f"{shard} is taken from {before[shard]} and given to nobody")
+
+    def check_reported(
+        self, store: str, schedule: OperatorSchedule, version: int, made: Collection[str]
+    ) -> None:
+        """A store whose agent says that it has applied a version has made what was born there up to it.
+
+        `made` are the shards that any store has a record of.
+        """
+        for shard, place in schedule.shards.items():
+            is_due = place.home == store and 0 < place.fresh_since <= version
+            if is_due and shard not in made:
+                raise PromiseBroken(2, f"{store} has reported {shard} as made, and nobody has it")
 
     # --- at the end
 

@@ -5,8 +5,8 @@ late or twice, tasks and workers stop, go on and die, stores restart, schedules 
 nothing fails any more and everything must drain. What must hold is in `promises`. The same seed makes the
 same run.
 
-The tasks are the product's (`hosted_task`). While one actor waits for an answer others act, inside its call
-(`link`), and others again inside theirs, `NESTED_MAX` deep.
+The tasks and the node agents are the product's (`hosted_task`, `hosted_agent`). While one actor waits for an
+answer others act, inside its call (`link`), and others again inside theirs, `NESTED_MAX` deep.
 """
 
 from __future__ import annotations
@@ -21,22 +21,13 @@ from typing import Any
 
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.store import MemoryStore
-from penstock.store.moving.mover import moves_due
-from penstock.store.port import (
-    Assignment,
-    NodeStore,
-    Owner,
-    Publish,
-    ShardStatus,
-    StoreUnreachable,
-)
-from penstock.store.sender import deliver_once
-from penstock_simulation.protocol.agent import Agent
+from penstock.store.port import Assignment, Owner, Publish, ShardStatus
+from penstock_simulation.protocol.agent_parts import AGENT, AgentParts
+from penstock_simulation.protocol.agents import Agents
 from penstock_simulation.protocol.chaos import Chaos
 from penstock_simulation.protocol.hosted_task import HostedTask
 from penstock_simulation.protocol.layout import NODES, WORKERS
 from penstock_simulation.protocol.link import Link, Watcher
-from penstock_simulation.protocol.moving import DRIVE, Drive, MovingAgent
 from penstock_simulation.protocol.node import (
     CALM,
     FaultRates,
@@ -44,6 +35,7 @@ from penstock_simulation.protocol.node import (
     StoreFactory,
 )
 from penstock_simulation.protocol.promises import PromiseBroken, Promises
+from penstock_simulation.protocol.schedule_feed import ScheduleApi
 from penstock_simulation.protocol.scheduling import Schedules
 from penstock_simulation.protocol.stages import Runners, SimulatedSinks
 from penstock_simulation.protocol.trace import Trace
@@ -71,8 +63,7 @@ class Parts:
     cache: type[StateCache] = StateCache
     sinks: type[SimulatedSinks] = SimulatedSinks
     node: type[SimulatedNode] = SimulatedNode
-    deliver: Callable[..., object] = deliver_once
-    drive: Drive = DRIVE
+    agent: AgentParts = AGENT
     moves: bool = False
     """Whether shards change their home."""
     pressure: bool = False
@@ -144,10 +135,8 @@ class World:
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
         for node in self.nodes.values():
             node.publish = partial(self._publish, node)
-        self.agents = {
-            name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
-        }
-        self.schedules = Schedules(rng, moves=parts.moves)
+        self.api = ScheduleApi()
+        self.schedules = Schedules(rng, self.api.write, moves=parts.moves)
         self.running: list[SimulatedWorker] = []
         self.runners = Runners()
         self.moves = parts.moves
@@ -159,19 +148,8 @@ class World:
         self._on_their_way: dict[Link, None] = {}
         self._chaos = Chaos(self)
         self._attempts = dict.fromkeys(WORKERS, 0)
-        self._sender_links = {
-            name: {there: self.link(f"sender {name}", there) for there in NODES} for name in NODES
-        }
-        self._moving = {
-            name: MovingAgent(
-                name,
-                {there: self.link(f"mover {name}", there, before=self._mover_may_die) for there in NODES},
-                rng,
-                parts.drive,
-            )
-            for name in NODES
-        }
         self.hurry: deque[Callable[[], None]] = deque()
+        self.agents = Agents(self)
 
     # --- making
 
@@ -203,7 +181,7 @@ class World:
 
     def shards_were_replaced(self) -> None:
         """The operator has written a schedule: the agents see it."""
-        self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
+        self.agents.tell()
 
     # --- time, and calls on their way
 
@@ -270,8 +248,8 @@ class World:
         """Rough, then calm. Raises PromiseBroken."""
         for name in WORKERS:
             self.start_worker(name)
-        for agent in self.agents.values():
-            agent.step(self.schedules.newest)
+        for name in NODES:
+            self.agents.start(name)
         for node in self.nodes.values():
             node.rates = self.roughness.rates
         while self.trace.turn < self.roughness.turns:
@@ -318,8 +296,7 @@ class World:
         if self.hurry and self.rng.random() < 0.5:
             self.hurry.popleft()()
             return
-        if self.moves and self.rng.random() < 0.3 and (due := self._nodes_with_moves()):
-            self.step_mover(due[int(self.rng.random() * len(due))])
+        if self.moves and self.rng.random() < 0.3 and self.agents.move():
             return
         draw = self.rng.random()
         if draw < 0.82:
@@ -327,28 +304,20 @@ class World:
             if task is not None:
                 self.step_task(task)
                 return
-        if draw < 0.94:
-            waiting = [name for name, node in self.nodes.items() if node.has_outgoing]
-            if waiting:
-                self.send(waiting[int(self.rng.random() * len(waiting))])
-                return
+        if draw < 0.94 and self.agents.deliver():
+            return
         if draw < 0.98:
             self.step_worker(self.running[int(self.rng.random() * len(self.running))])
         else:
-            self.step_agent(self.agents[NODES[int(self.rng.random() * len(NODES))]])
-
-    def step_agent(self, agent: Agent) -> None:
-        """Publish what is new, which wakes the node's workers."""
-        if agent.behind(self.schedules.newest) and not agent.is_in_step:
-            agent.step(self.schedules.newest)
-            self.hurry.extend(
-                partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
-            )
+            self.agents.look()
 
     def _publish(self, node: SimulatedNode, call: Publish) -> Any:
         before = self._assigned(node)
         answer = node.store.call(call)
         self.promises.check_kept(before, self._assigned(node), dict(node.records()))
+        self.hurry.extend(
+            partial(self.step_worker, worker) for worker in self.running if worker.node == node.name
+        )
         return answer
 
     def _assigned(self, node: SimulatedNode) -> dict[str, list[str]]:
@@ -361,21 +330,6 @@ class World:
                         assigned.setdefault(shard, []).append(executor.executor)
         return assigned
 
-    def _nodes_with_moves(self) -> list[str]:
-        """Nodes that have a shard to move."""
-        return [
-            name
-            for name, node in self.nodes.items()
-            if moves_due(name, self.schedules.homes, {s: record.status for s, record in node.records()})
-        ]
-
-    def step_mover(self, name: str) -> None:
-        """A part of a move, now and then by a driver that believes an old schedule."""
-        schedules = dict(self.schedules.newest)
-        if not self._calm and self.rng.random() < 0.1:
-            schedules = self.schedules.old[int(self.rng.random() * len(self.schedules.old))]
-        self._moving[name].step(schedules)
-
     def step_task(self, task: HostedTask) -> None:
         task.step()
         if task.retired:
@@ -387,38 +341,6 @@ class World:
             worker.step()
             if worker.retired and worker in self.running:
                 self.running.remove(worker)
-
-    def send(self, name: str) -> None:
-        """One pass of a node's sender; others take steps between its calls."""
-        links = self._sender_links[name]
-
-        homes = self.schedules.homes
-        if self.moves and not self._calm and self.rng.random() < 0.3:
-            homes = self.schedules.old_homes[int(self.rng.random() * len(self.schedules.old_homes))]
-        elif self.moves and self.rng.random() < 0.6:
-            homes = self._told_homes()
-
-        def home_of(target: str) -> NodeStore | None:
-            return links[homes[target]]
-
-        try:
-            self.parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
-        except StoreUnreachable:
-            self.trace.event(f"sender {name}", "gives up a pass")
-
-    def _told_homes(self) -> dict[str, str]:
-        """Where shards are, as a sender knows that was sent on by who does not have them."""
-        told = dict(self.schedules.homes)
-        for name, node in self.nodes.items():
-            for shard, record in node.records():
-                if record.status is ShardStatus.FROZEN or not record.is_away:
-                    told[shard] = name
-        return told
-
-    def _mover_may_die(self) -> None:
-        """Much happens during a move; and the agent may die here, so that another pass goes on later."""
-        if not self._calm and self.rng.random() < 0.08:
-            raise StoreUnreachable("the agent dies")
 
     def check_bounds(self) -> None:
         for node in self.nodes.values():
@@ -435,6 +357,7 @@ class World:
         """No faults from here on; what is on its way arrives, who was stopped goes on."""
         self.trace.event("world", "calms down")
         self._calm = True
+        self.agents.calm_down()
         for node in self.nodes.values():
             node.rates = CALM
             while node.late:
@@ -454,8 +377,6 @@ class World:
         left_over = ""
         for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
             self.hurry.clear()
-            for agent in self.agents.values():
-                self.step_agent(agent)
             for worker in list(self.running):
                 self.step_worker(worker)
             for _ in range(DRAIN_CYCLE_TURNS):
@@ -466,22 +387,27 @@ class World:
                         self.step_task(task)
                 if not can_run:
                     self._pass_idle_time()
-                for name, node in self.nodes.items():
-                    if node.has_outgoing:
-                        self.send(name)
-                if self.moves:
-                    for name in self._nodes_with_moves():
-                        self._moving[name].step(dict(self.schedules.newest))
+                self.agents.round()
             left_over = left()
             if not left_over:
                 return
         raise PromiseBroken(5, left_over)
 
     def _left_over(self) -> str:
-        return self._moves_left() or self.promises.left_over(self._records_at_home(), self._owners())
+        return (
+            self._moves_left()
+            or self.promises.left_over(self._records_at_home(), self._owners())
+            or self.agents.left_over()
+        )
 
     def _records_at_home(self) -> dict[str, ShardRecord]:
-        return {shard: self.nodes[home].record(shard) for shard, home in self.schedules.homes.items()}
+        homes = self.schedules.homes
+        return {
+            shard: record
+            for name, node in self.nodes.items()
+            for shard, record in node.records()
+            if homes[shard] == name
+        }
 
     def _moves_left(self) -> str:
         """A record that is not where it should be, or a copy that should be gone."""

@@ -44,6 +44,15 @@ class MemoryApi:
         """Node -> entry of the object's status."""
         return {entry["node"]: entry for entry in self.objects[name]["status"].get("applied", ())}
 
+    def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
+        """Write a node's entry into an object's status. Raises FeedAway."""
+        if self.is_away:
+            raise FeedAway("the API is away")
+        item = self.objects.get(seen.name)
+        if item is not None and item["metadata"]["uid"] == seen.uid:
+            self.objects[seen.name] = {**item, "status": with_applied(item["status"], applied)}
+            self.tell()
+
     def tell(self) -> None:
         for watch in self._watches:
             watch.set()
@@ -78,12 +87,7 @@ class MemoryFeed:
             self._api.unwatch(woken)
 
     async def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
-        if self._api.is_away:
-            raise FeedAway("the API is away")
-        item = self._api.objects.get(seen.name)
-        if item is not None and item["metadata"]["uid"] == seen.uid:
-            item["status"] = with_applied(item["status"], applied)
-            self._api.tell()
+        self._api.report(seen, applied)
 
     def list_again(self) -> None:
         if self._woken is not None:
