@@ -62,9 +62,9 @@ class NoDuplicateRemoval(MemoryStore):
     """An append that comes again is taken again."""
 
     def _append(self, call: Append) -> Answer | Moved:
-        record = self._data.shards[call.target]
-        last = record.taken_from.get(call.producer, 0)
-        if call.number <= last and record.has_room(len(call.payload), self._bounds):
+        record = self._data.shards.get(call.target)
+        last = record.taken_from.get(call.producer, 0) if record is not None else 0
+        if record is not None and call.number <= last and record.has_room(len(call.payload), self._bounds):
             entry = Waiting(call.number, call.placed_us, call.rows, call.payload)
             self._put(call.target, record, call.producer, entry)
             record.taken_from[call.producer] = last

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 DIES = 0.004
 """The chance at each of an agent's calls."""
-SPEEDS = (20.0, 100.0)
+LOOKS_MAX = 8
+"""One agent's in a row, while everything drains."""
+PAUSE_TURNS_MAX = 70
+SPEEDS = (10.0, 50.0)
 
 
 class Agents:
@@ -64,11 +67,21 @@ class Agents:
         """News, a turn, a report; False when there is nothing of it."""
         return self._step(strand for agent in self._able() for strand in agent.others)
 
-    def round(self) -> None:
-        """Everybody's turn who has one."""
-        for agent in list(self._able()):
-            for strand in (*agent.others, *agent.delivering(), *agent.movers):
+    def carry_on(self) -> None:
+        """Everybody who delivers or moves has a turn."""
+        for agent in self._able():
+            for strand in (*agent.delivering(), *agent.movers):
                 strand.step()
+
+    def look_around(self) -> None:
+        """Everybody hears the news, brings its store up to them, and reports, until there is no more of it."""
+        for agent in self._able():
+            for _ in range(LOOKS_MAX):
+                for strand in agent.others:
+                    strand.step()
+                agent.hurry_report()
+                if not any(strand.is_due() for strand in agent.others):
+                    break
 
     def _able(self) -> Iterable[HostedAgent]:
         return [agent for agent in self.running if agent.can_run]
@@ -83,10 +96,21 @@ class Agents:
 
     def dies_now(self, agent: HostedAgent) -> bool:
         """Whether an agent is killed at this call."""
-        if self._is_calm or self._world.rng.random() >= DIES:
-            return False
-        self.kill(agent)
-        return True
+        dies = self.befalls(DIES)
+        if dies:
+            self.kill(agent)
+        return dies
+
+    def befalls(self, chance: float) -> bool:
+        """Whether something that has this chance happens now; nothing does when it is calm."""
+        return not self._is_calm and self._world.rng.random() < chance
+
+    def is_late(self, agent: HostedAgent) -> None:
+        """It stands still in the middle of something, is taken for dead, and goes on later."""
+        until = self._world.turn + 1 + int(self._world.rng.random() * PAUSE_TURNS_MAX)
+        agent.stop(until)
+        self._world.trace.event(agent.name, f"stops until turn {until}, and is taken for dead")
+        self.start(agent.node.name)
 
     def kill(self, agent: HostedAgent) -> None:
         """Another one is started in its place, if it was the newest."""

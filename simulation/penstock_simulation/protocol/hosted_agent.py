@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
-from penstock.store.port import NodeStore
+from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.link import Link as DeliveryLink
 from penstock_operator.agent.node_agent import REPORT_AFTER_S, RESYNC_S
@@ -21,7 +21,7 @@ from penstock_operator.agent.reports import Reports
 from penstock_operator.agent.schedule_feed import RELIST_S, FeedAway
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.agent.store_keeper import OpenedStore
-from penstock_operator.agent.store_side import Turn
+from penstock_operator.agent.store_side import Turn, unknown_address
 from penstock_operator.agent.store_turns import StoreTurns
 from penstock_operator.agent.weighing import Weighing
 from penstock_simulation.protocol.agent_parts import HostedDeliveries, HostedMoves, NoThread
@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 
 MOVERS = 2
 OWN_STORE_AWAY_S = 0.02
+WEIGHS = 0.2
+"""The chance after each turn: by such a clock it would do nothing else."""
+MOVER_IS_LATE = 0.08
+"""The chance at each call of a mover that its agent stands still, and another one goes on with the move."""
+NO_ANSWER_TO_A_MOVER = 0.05
+"""The chance that it waits no longer for a call, which may take effect later."""
 
 
 class Strand:
@@ -45,21 +51,21 @@ class Strand:
         self._agent = agent
         self._is_due = is_due
         self._turn = turn
-        self._is_in_turn = False
+        self.is_in_turn = False
 
     def is_due(self) -> bool:
-        return not self._is_in_turn and self._is_due()
+        return not self.is_in_turn and self._is_due()
 
     def step(self) -> None:
         """One turn, if there is anything to do."""
         if self._agent.can_run and self.is_due():
-            self._is_in_turn = True
+            self.is_in_turn = True
             try:
                 self._turn()
             except ActorGone:
                 return
             finally:
-                self._is_in_turn = False
+                self.is_in_turn = False
 
 
 class HostedAgent:
@@ -76,10 +82,15 @@ class HostedAgent:
         self._links: list[Link] = []
         self._link = self._connect_to(node.name)
         parts, faults = world.parts.agent, ThreadFaults()
-        peers = Peers(node.name, node.name, _host, self._connect)
+        self._peers = peers = Peers(node.name, node.name, _host, self._connect)
         self._deliveries = HostedDeliveries(node.name, peers, faults, self.clock_s, NoThread)
         self._moves = HostedMoves(
-            node.name, peers.open, self._deliveries.arrived, self.wake, self.clock_s, thread=NoThread
+            node.name,
+            self._open_for_a_move,
+            self._deliveries.arrived,
+            self.wake,
+            self.clock_s,
+            thread=NoThread,
         )
         self._deliveries.parts = self._moves.parts = parts
         side = parts.side(node.name, node.name, peers.open)
@@ -131,6 +142,11 @@ class HostedAgent:
         """There is something for a turn."""
         self._is_woken = True
 
+    def hurry_report(self) -> None:
+        """What it has to say is said now, and not a little later with what comes until then."""
+        if self._report_at_s is not None:
+            self._report_at_s = self.clock_s()
+
     def die(self) -> None:
         """Nothing more of it happens, but what is on its way."""
         self.is_gone = True
@@ -152,8 +168,14 @@ class HostedAgent:
     def _connect(self, url: str, _: str) -> NodeStore:
         return self._connect_to(url)
 
-    def _connect_to(self, store: str) -> Link:
-        link = self._world.link(self.name, store, before=self._before_a_call)
+    def _open_for_a_move(self, store_id: str, _: str) -> NodeStore:
+        store = self._peers.url_of(store_id)
+        if store is None:
+            raise unknown_address(store_id)
+        return self._connect_to(store, before=self._before_a_movers_call)
+
+    def _connect_to(self, store: str, before: Callable[[], None] | None = None) -> Link:
+        link = self._world.link(self.name, store, before=before or self._before_a_call)
         link.stops_until = self.stops_until
         self._links.append(link)
         return link
@@ -161,6 +183,14 @@ class HostedAgent:
     def _before_a_call(self) -> None:
         if not self.is_gone and self._world.agents.dies_now(self):
             raise ActorGone
+
+    def _before_a_movers_call(self) -> None:
+        self._before_a_call()
+        agents = self._world.agents
+        if agents.befalls(MOVER_IS_LATE):
+            agents.is_late(self)
+        elif agents.befalls(NO_ANSWER_TO_A_MOVER):
+            raise StoreUnreachable("no answer in time")
 
     # --- what its threads do
 
@@ -174,7 +204,8 @@ class HostedAgent:
         opened = OpenedStore(str(self.node.starts), self.node.generation)
         try:
             self._note(self._turns.turn(opened))
-            self._turns.weigh(opened)
+            if self._world.rng.random() < WEIGHS:
+                self._turns.weigh(opened)
         except PenstockError as error:
             self._world.trace.event(self.name, f"the store is not up to date: {error}")
 

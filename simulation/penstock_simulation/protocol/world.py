@@ -375,6 +375,7 @@ class World:
     def _drain(self, left: Callable[[], str]) -> None:
         """Rounds of everybody's turn until nothing is left. Raises PromiseBroken when it takes too long."""
         left_over = ""
+        self.agents.look_around()
         for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
             self.hurry.clear()
             for worker in list(self.running):
@@ -387,7 +388,8 @@ class World:
                         self.step_task(task)
                 if not can_run:
                     self._pass_idle_time()
-                self.agents.round()
+                self.agents.carry_on()
+            self.agents.look_around()
             left_over = left()
             if not left_over:
                 return
