@@ -9,6 +9,7 @@ after each opening. Neighbours: `decisions` says what to do, `node_agent` makes 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -82,6 +83,7 @@ class _Topology:
     homes: dict[str, str] = field(default_factory=dict)
     due: dict[str, MoveKind] = field(default_factory=dict)
     missing_since_s: dict[str, float] = field(default_factory=dict)
+    """When a shard that is not here was first found nowhere else; inf: it was somewhere, at the last look."""
     lost: frozenset[str] = frozenset()
 
 
@@ -348,8 +350,9 @@ class StoreSide:
                         shard for shard, status in statuses.items() if status is not ShardStatus.MOVED
                     )
         known.missing_since_s = {
-            shard: known.missing_since_s.get(shard, now_s) for shard in missing if shard not in elsewhere
-        } | {shard: now_s for shard in missing if shard in elsewhere}
+            shard: math.inf if shard in elsewhere else min(known.missing_since_s.get(shard, now_s), now_s)
+            for shard in missing
+        }
         lost = frozenset(
             shard for shard, since_s in known.missing_since_s.items() if now_s - since_s >= LOST_AFTER_S
         )
