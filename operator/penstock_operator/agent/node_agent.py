@@ -206,7 +206,6 @@ class NodeAgent:
                 return
             opened = self._keeper.opened
             if opened is None:
-                self._turns.store_is_away()
                 continue
             try:
                 self._make_turn(opened)

@@ -57,7 +57,7 @@ class ScheduleMemory:
         return before if before is not None and before[0] is item else (item, _text(item))
 
     def forget(self) -> None:
-        """The store was started anew: what it keeps has to be read again."""
+        """What the store keeps has to be read again."""
         self._kept = None
 
     def close(self) -> None:

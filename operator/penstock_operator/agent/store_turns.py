@@ -51,6 +51,7 @@ class StoreTurns:
         self._durability = durability
         self._clock_s = clock_s
         self._fsync: tuple[OpenedStore, bool] | None = None
+        self._remembers_since: tuple[OpenedStore, int] | None = None
         self._confirmed: deque[tuple[SeenSchedule, AppliedPlace]] = deque()
         self.snapshot = NOTHING
         """The newest that was seen."""
@@ -66,13 +67,13 @@ class StoreTurns:
         """The API server has a report."""
         self._confirmed.append((seen, applied))
 
-    def store_is_away(self) -> None:
-        """There is no turn for now."""
-        self._memory.forget()
-
     def turn(self, opened: OpenedStore) -> Turn:
         """Raises what calls to the store raise; the next turn does what was left undone."""
         snapshot = self.snapshot
+        if self._remembers_since != (opened, snapshot.listing):
+            # what the store keeps may have gone with its last start, or be another agent's word
+            self._memory.forget()
+            self._remembers_since = (opened, snapshot.listing)
         if not snapshot.listing:
             snapshot = ScheduleCache().recall(self._memory.recall())
         self._peers.learn(decisions.addresses_of(snapshot))
