@@ -6,6 +6,7 @@ one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -74,7 +75,7 @@ class Agents:
                 strand.step()
 
     def look_around(self) -> None:
-        """Everybody hears the news, brings its store up to them, and reports, until there is no more of it."""
+        """Everybody hears the news, brings its store up to them and reports, until there is no more."""
         for agent in self._able():
             for _ in range(LOOKS_MAX):
                 for strand in agent.others:
@@ -156,4 +157,7 @@ class Agents:
                 want = {"version": schedule.version, "lostShards": 0, "shardsMoving": 0}
                 if any(told.get(field) != value for field, value in want.items()):
                     return f"the agent of {node} has reported {told} of {operator}, not {want}"
+                kept = world.nodes[node].remembered.get(object_name(operator).encode(), b"{}")
+                if json.loads(kept).get("spec") != world.api.objects[object_name(operator)]["spec"]:
+                    return f"the store of {node} does not remember the newest schedule of {operator}"
         return ""

@@ -93,7 +93,8 @@ class SimulatedNode:
         self.rates = CALM
         self.late: list[Request[Any]] = []
         self.remembered: dict[bytes, bytes] = {}
-        """What agents keep of the Schedules in the store, beside the topology."""
+        """What agents keep of the Schedules in the store; a restart loses the last of it."""
+        self._remembered_before: dict[bytes, bytes] = {}
         self.rung = 0
         """How often the bell of the outboxes has rung."""
         self._waited_for: frozenset[str] = frozenset()
@@ -107,6 +108,10 @@ class SimulatedNode:
         self.store = make_store(self._memory, TOPOLOGY_UID, BOUNDS)
         self.store.call(OpenStore(name))
         self.note_seen(self.log_length)
+
+    def remember(self, kept: dict[bytes, bytes]) -> None:
+        """An agent has written it."""
+        self.remembered, self._remembered_before = kept, self.remembered
 
     @property
     def log_length(self) -> int:
@@ -154,6 +159,7 @@ class SimulatedNode:
         if lost:
             self._memory.roll_back(kept)
         self.late.clear()
+        self.remembered = self._remembered_before
         self._ring()
         self.has_changed = True
         self.starts += 1

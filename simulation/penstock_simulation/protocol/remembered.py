@@ -33,7 +33,7 @@ class RememberedSchedules:
         if name == b"HGETALL":
             return dict(kept)
         if name == b"HSET":
-            self._node.remembered = kept | dict(zip(parts[::2], parts[1::2], strict=True))
+            self._node.remember(kept | dict(zip(parts[::2], parts[1::2], strict=True)))
         else:
-            self._node.remembered = {key: text for key, text in kept.items() if key not in parts}
+            self._node.remember({key: text for key, text in kept.items() if key not in parts})
         return len(parts)
