@@ -49,6 +49,8 @@ TURN_US = 1_500
 NESTED_MAX = 4
 """So many actors may wait for each other's turns."""
 START_US = 1_000_000_000
+BORN_AT_ONCE = 0.8
+"""The share of runs whose shards are made before anybody else acts; others lose some of their turns to it."""
 DRAIN_TURNS_MAX = 600
 DRAIN_CYCLE_TURNS = 10
 """How often agents and main processes look by themselves while everything drains."""
@@ -250,9 +252,14 @@ class World:
             self.start_worker(name)
         for name in NODES:
             self.agents.start(name)
+        if self.rng.random() < BORN_AT_ONCE:
+            self._nested = NESTED_MAX
+            self.agents.look_around()
+            self._nested = 0
         for node in self.nodes.values():
             node.rates = self.roughness.rates
-        while self.trace.turn < self.roughness.turns:
+        rough_until = self.trace.turn + self.roughness.turns
+        while self.trace.turn < rough_until:
             before = self.trace.turn
             self.anything_happens()
             if self.trace.turn == before:
