@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DIES = 0.004
 """The chance at each of an agent's calls."""
+DIES_WHEN_REPLACED = 0.03
 LOOKS_MAX = 8
 """One agent's in a row, while everything drains."""
 PAUSE_TURNS_MAX = 70
@@ -97,7 +98,7 @@ class Agents:
 
     def dies_now(self, agent: HostedAgent) -> bool:
         """Whether an agent is killed at this call."""
-        dies = self.befalls(DIES)
+        dies = self.befalls(DIES if agent is self._newest(agent.node.name) else DIES_WHEN_REPLACED)
         if dies:
             self.kill(agent)
         return dies

@@ -38,7 +38,7 @@ MOVERS = 2
 OWN_STORE_AWAY_S = 0.02
 WEIGHS = 0.2
 """The chance after each turn: by such a clock it would do nothing else."""
-MOVER_IS_LATE = 0.08
+MOVER_IS_LATE = 0.04
 """The chance at each call of a mover that its agent stands still, and another one goes on with the move."""
 NO_ANSWER_TO_A_MOVER = 0.05
 """The chance that it waits no longer for a call, which may take effect later."""
