@@ -12,7 +12,7 @@ from typing import Protocol
 
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
-from penstock_operator.fleet import Fleet, FleetWorker, WorkerState
+from penstock_operator.fleet.port import Fleet, FleetWorker, WorkerState
 from penstock_operator.local.processes.fleet import LocalFleet
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 

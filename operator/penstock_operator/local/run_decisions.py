@@ -18,7 +18,7 @@ from penstock.schedule.announcing import announce
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.versions import forget_worker, name_worker
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
 from penstock_operator.local.run_placement import (
     place_of,

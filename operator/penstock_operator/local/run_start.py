@@ -1,6 +1,6 @@
 """From a checked plan to a run: state directory, private store, shards, first schedules, fleet.
 
-Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli` checks
+Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli.run` checks
 manifest and machine before, `local_run` is the loop, `run_record` the state directory.
 """
 
@@ -32,7 +32,6 @@ from penstock.sla.treatment import single_tasks
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
-from penstock_operator import figure_words
 from penstock_operator.local.kept.decision_log import DecisionLog
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.kept.run_record import (
@@ -66,6 +65,7 @@ from penstock_operator.local.showing.sla_picture import draw
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
+from penstock_operator.words import figure_words
 
 NODE = "local"
 STORE_ID = NODE

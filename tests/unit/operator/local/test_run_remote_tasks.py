@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.processes.spark_worker_care import AGAIN_AFTER_S, BESIDE, LINGER_S
 from penstock_operator.local.run_decisions import adopt
 from penstock_operator.local.run_state import Phase, StartSparkWorker
