@@ -48,7 +48,6 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.processes.fleet import LocalFleet, worker_command
 from penstock_operator.local.processes.marked_processes import MARK
 from penstock_operator.local.processes.sentinel import Sentinel
-from penstock_operator.local.processes.spark_worker_care import BESIDE
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (
     Result,
@@ -62,6 +61,7 @@ from penstock_operator.local.showing.plan_outline import is_source, sink_files
 from penstock_operator.local.showing.run_output import RunOutput
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.local.showing.sla_picture import draw
+from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
