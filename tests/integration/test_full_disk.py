@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from backends.fleet_harness import eventually
+from clocks.eventually import eventually
 from penstock.api.inspected_code import InspectedCode
 from penstock_operator.checking import checked_manifest
 from penstock_operator.cli.faults import EXIT_CANNOT_RUN
