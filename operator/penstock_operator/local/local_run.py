@@ -487,7 +487,7 @@ class LocalRun:
 
     def _worker_line(self, care: WorkerCare) -> WorkerLine:
         seen = {worker.worker: worker.state for worker in self._fleet.workers()}.get(care.name)
-        if care.restart_at_s is not None:
+        if care.is_down:
             shown = "down"
         elif seen is WorkerState.STOPPING or seen is WorkerState.ENDED:
             shown = str(seen)
@@ -495,7 +495,7 @@ class LocalRun:
             shown = "warm" if care.is_warm else "ready"
         else:
             shown = "starting"
-        return WorkerLine(care.name, shown, care.restarts)
+        return WorkerLine(care.name, shown, care.starts.again)
 
     def _placements(self) -> dict[str, Placement]:
         return {
@@ -522,7 +522,7 @@ class LocalRun:
             duration_s=now_s - self._began_s,
             worked_s=worked_s,
             operators=self._progress.totals(),
-            restarts={care.name: care.restarts for care in state.workers.values() if care.restarts},
+            restarts={care.name: care.starts.again for care in state.workers.values() if care.starts.again},
             store_restarts=self._keeper.restarts,
             events=tuple(self._events),
             slas=tuple(sla.summary() for sla in self._slas),

@@ -57,6 +57,7 @@ from penstock_operator.local.run_state import (
     StartSparkWorker,
     StartWorker,
     WorkerCare,
+    worker_name,
     worker_uid,
 )
 from penstock_operator.local.showing.plan_outline import is_source, sink_files
@@ -338,7 +339,7 @@ def _first_state(
 ) -> RunState:
     """Versions go on from those that the store has seen. Warm workers start once the others work."""
     plan = _with_workers(_within(request.plan, request.promises), request.workers)
-    names = [f"w{number}" for number in range(request.workers)]
+    names = [worker_name(number) for number in range(request.workers)]
     workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
     seen = store.pipeline([TasksOf("", stage.operator) for stage in plan.stages])
     schedules = first_schedules(

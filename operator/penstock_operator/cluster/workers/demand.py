@@ -2,7 +2,7 @@
 
 Level-based: what the stores count decides, a Schedule that says 0 tasks is the memory of an idle operator.
 A count that is missing is not zero (promise 7): then things stay as they are. Pure. Neighbours:
-`schedule_decisions` carries the wishes out, `groups` the number of workers.
+`schedule_decisions` carries the wishes out.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from penstock.dataflow.plan import Plan, Processor, Stage
 from penstock.schedule.hosts_and_wishes import Manner, Wish
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
+from penstock.supervision.since_when import SinceWhen
 from penstock_operator.cluster.observing.observed import Observed
-from penstock_operator.cluster.workers.workers import SinceWhen
 
 IDLE_AFTER_S = 60.0
 """An operator with tasks.min 0 gives back its last task after so long without input."""

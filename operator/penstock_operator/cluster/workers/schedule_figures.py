@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
-from penstock_operator.cluster.workers.workers import ROW_AGE_US_MAX
+from penstock_operator.cluster.workers.pods import ROW_AGE_US_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,9 @@ from dataclasses import replace
 from penstock.dataflow.plan import WorkerRange
 from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
+from penstock.supervision.restarts import EARLY_DEATHS_MAX
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.run_decisions import (
-    EARLY_DEATHS_MAX,
-    GRACE_S,
     WANTED_S,
     adopt,
     held_back,
@@ -20,6 +19,7 @@ from penstock_operator.local.run_decisions import (
     warm_workers,
 )
 from penstock_operator.local.run_state import Decision, Phase
+from penstock_operator.local.run_turn import GRACE_S
 from scenes.run_scene import RunScene
 
 WORKS = "w0"
