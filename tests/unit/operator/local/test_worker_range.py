@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+
+import pytest
 
 from penstock.dataflow.plan import WorkerRange
 from penstock.schedule.executor_names import free_name
@@ -227,3 +230,72 @@ def test_a_warm_worker_takes_over_what_nobody_living_can() -> None:
     scene.turn()
     assert scene.shards_on("w1") == everything
     assert warm_workers(scene.state) == set()
+
+
+def test_a_warm_worker_takes_the_share_of_one_that_died_and_that_one_is_warm_once_it_is_back() -> None:
+    scene = Scene(most=3, warm=1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.put_executor("w1")
+    scene.turn(1)
+    scene.ready("w2", tasks=0)
+    scene.turn(1)
+    scene.fleet.die("w1")
+    scene.turn()
+    assert "its 1 shards went to w0" in scene.said[-1]
+    scene.turn(0.1)
+    assert "warm worker w2 joins" in scene.said
+    assert scene.shards_on("w2") == set(), "its tasks are not up"
+    scene.ready("w2")
+    scene.turn(0.1)
+    assert scene.shards_on("w2")
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert warm_workers(scene.state) == {"w1"}
+    assert held_back(scene.state) == ""
+    assert scene.living().keys() == {"w0", "w1", "w2"}
+
+
+def test_a_worker_that_comes_back_and_finds_nothing_to_do_holds_nobody_back() -> None:
+    scene = Scene(least=2, most=2)
+    scene.accept(want_worker(scene.state, scene.now_s))
+    scene.turn(0.1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.drop_executor(scene.put_executor("w1"))
+    scene.fleet.die("w1")
+    scene.turn(WANTED_S + 1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert scene.shards_on("w1") == set(), "somebody decided that it has no work"
+    assert held_back(scene.state) == ""
+
+
+@pytest.mark.parametrize("seed", [9, 27, 53, 63, *range(8)])
+def test_whoever_dies_in_whatever_order_all_that_are_wanted_work_in_the_end(seed: int) -> None:
+    draw = random.Random(seed)
+    scene = Scene(least=1, most=draw.choice([2, 3, 4]), warm=draw.choice([0, 1, 2]))
+    everything = scene.shards_on(WORKS)
+    for _ in range(40):
+        name = draw.choice(sorted(scene.state.workers))
+        match draw.randrange(5):
+            case 0 if name in scene.living():
+                scene.fleet.die(name)
+            case 1:
+                scene.accept(want_worker(scene.state, scene.now_s))
+            case 2 if not held_back(scene.state) and name in scene.living():
+                scene.put_executor(name)
+            case _:
+                scene.ready(name, tasks=draw.randrange(2))
+        scene.turn(draw.choice([0.0, 0.1, 1.0, 5.0]))
+        held = [scene.shards_on(worker) for worker in scene.state.workers]
+        assert sum(len(shards) for shards in held) == len(everything)
+        assert len(scene.state.workers) <= scene.state.plan.workers.most
+    for _ in range(60):
+        for name in scene.state.workers:
+            scene.ready(name)
+        scene.turn(1.0)
+    assert scene.state.phase is Phase.RUNNING
+    assert held_back(scene.state) == ""
+    assert set().union(*(scene.shards_on(worker) for worker in scene.living())) == everything
+    assert scene.turn(1.0) == (), "all is as it should be"
