@@ -11,7 +11,6 @@ from dataclasses import replace
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.run_state import Phase, Result
 from penstock_operator.local.run_turn import RunTurn
-from penstock_operator.local.showing.plan_outline import is_source
 
 DRAIN_S = 30.0
 STALL_S = 5.0
@@ -110,7 +109,7 @@ def _drain(turn: RunTurn, result: Result, reason: str) -> None:
         turn.say(f"{reason} before the work began")
         turn.stop(result)
         return
-    sources = [stage.operator for stage in turn.state.plan.stages if is_source(stage)]
+    sources = [stage.operator for stage in turn.state.plan.stages if stage.is_source]
     idle = {
         name: replace(
             old,

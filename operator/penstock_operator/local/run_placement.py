@@ -16,7 +16,6 @@ from penstock.schedule.planner import plan as plan_schedules
 from penstock.schedule.record import OperatorSchedule, StorePlace, WorkerPlace
 from penstock.supervision.hosts import Hosts
 from penstock_operator.local.run_state import RunState, WorkerCare
-from penstock_operator.local.showing.plan_outline import is_source
 
 
 def first_schedules(
@@ -27,7 +26,7 @@ def first_schedules(
     ValueError without workers, or when two executors would share a name.
     """
     wishes = [
-        Wish(stage.operator, tuple(shards[stage.operator]), stage.tasks.initial, is_source=is_source(stage))
+        Wish(stage.operator, tuple(shards[stage.operator]), stage.tasks.initial, is_source=stage.is_source)
         for stage in plan.stages
     ]
     hosts = [Host(place, _store(place.node), session_tasks(plan)) for place in workers]
@@ -46,7 +45,7 @@ def planned_on(state: RunState, hosts: Hosts, takers: Collection[str]) -> dict[s
             stage.operator,
             tuple(state.schedules[stage.operator].shards),
             min(stage.tasks.initial, len(state.schedules[stage.operator].shards)),
-            is_source=is_source(stage),
+            is_source=stage.is_source,
             manner=Manner.TAKE_OVER,
         )
         for stage in state.plan.stages

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from penstock.figures.operators import Look
 from penstock.manifest.document import memory_bytes
 from penstock.schedule.hosts_and_wishes import Wish
 from penstock.schedule.record import OperatorSchedule
@@ -29,7 +30,7 @@ from penstock_operator.cluster.decisions.actions import (
     ResizePod,
     WriteSchedule,
 )
-from penstock_operator.cluster.decisions.figures import with_sample
+from penstock_operator.cluster.decisions.figures import look_at, with_sample
 from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
@@ -99,7 +100,7 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
-    status = status_of(observed, verdict, {}, (), former)
+    status = status_of(observed, verdict, Look(), former)
     return Decision(
         replace(memory, status=status),
         (),
@@ -344,7 +345,9 @@ def _delete(turn: Turn, worker: Worker, reason: str) -> None:
 
 def _decision(turn: Turn) -> Decision:
     samples = with_sample(turn.memory.samples, turn.observed, turn.schedules.values(), turn.now_s)
-    status = status_of(turn.observed, verdict_of(turn), turn.schedules, samples, turn.former)
+    status = status_of(
+        turn.observed, verdict_of(turn), look_at(turn.observed, turn.schedules, samples), turn.former
+    )
     fingerprint = turn.backlog.fingerprint if turn.backlog is not None else None
     memory = Memory(turn.since.after, samples, status, fingerprint)
     # A resize that is refused must hold up nothing else: it comes last.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from penstock.metrics.rows import ROW_AGE_US_MAX
 from penstock.schedule.record import WorkerPlace
 from penstock.supervision.judge import PODS, Sight, judge
 from penstock.supervision.since_when import SinceWhen
@@ -23,8 +24,6 @@ from penstock_operator.cluster.observing.observed import (
 
 DEFERRED_GRACE_S = 30.0
 """A node that has not the cores that a pod asks for may have them once another one has left."""
-ROW_AGE_US_MAX = 5_000_000
-"""A worker writes its row every second; a fresh one shows that it lives, whatever its probe says."""
 ENDED = ("Failed", "Succeeded")
 _FAILED = (Resize.INFEASIBLE, Resize.ERROR)
 _STARTING_REASONS = ("", "ContainerCreating", "PodInitializing", "Unschedulable")
@@ -110,6 +109,7 @@ def _ending(pod: ObservedPod) -> str:
 
 
 def _is_alive(observed: Observed, pod: ObservedPod) -> bool:
+    """A fresh row shows that it lives, whatever its probe says."""
     reading = observed.readings.get(pod.node)
     row = reading.workers.get(pod.name) if reading is not None else None
     return (

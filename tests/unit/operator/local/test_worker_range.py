@@ -232,6 +232,21 @@ def test_a_warm_worker_takes_over_what_nobody_living_can() -> None:
     assert warm_workers(scene.state) == set()
 
 
+def test_a_warm_worker_that_becomes_ready_takes_on_what_waits_for_one_that_is_down() -> None:
+    scene = Scene(warm=1)
+    everything = scene.shards_on(WORKS)
+    scene.fleet.die(WORKS)
+    scene.turn()
+    assert scene.shards_on(WORKS) == everything, "nobody else is up"
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert scene.shards_on("w1") == everything
+    assert scene.said[-2:] == [
+        f"the {len(everything)} shards of worker w0 went to w1",
+        "warm worker w1 joins",
+    ]
+
+
 def test_a_warm_worker_takes_the_share_of_one_that_died_and_that_one_is_warm_once_it_is_back() -> None:
     scene = Scene(most=3, warm=1)
     scene.ready("w1", tasks=0)
