@@ -21,8 +21,8 @@ WARM_S = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`schedule` is the next one, which may be the one that there is. `is_warming`: new executors have yet to
-    start their tasks, and what is planned comes later."""
+    """`schedule` is the next one: the very object of before where nothing is to be written. `is_warming`: new
+    executors have yet to start their tasks, and what is planned comes later."""
 
     schedule: OperatorSchedule
     is_warming: bool = False
@@ -35,14 +35,13 @@ def next_step(
     since: SinceWhen,
     *,
     is_urgent: bool = False,
-    term: int = 0,
     runtime: Runtime = CLUSTER,
 ) -> Step:
     """From `old` towards `planned`. `is_up` says whether tasks of an executor run."""
-    if planned == old or is_urgent:
+    if planned is old or is_urgent:
         return Step(planned)
     places = {executor.name: executor for executor in planned.executors}
     news = [name for name in announced_executors(old, planned) if not is_up(places[name])]
     if not news or since.lasts_s(f"announced:{planned.operator}") >= WARM_S:
         return Step(planned)
-    return Step(announce(old, planned, term=term, runtime=runtime), is_warming=True)
+    return Step(announce(old, planned, runtime=runtime), is_warming=True)

@@ -65,6 +65,7 @@ def decide(state: RunState, seen: Seen, now_s: float) -> Decision:
     _keep_remote(turn)
     watch_end(turn)
     watch_stopped(turn)
+    turn.state = replace(turn.state, since_s=turn.since.after)
     return turn.decision
 
 
@@ -122,5 +123,5 @@ def _keep_remote(turn: RunTurn) -> None:
     if turn.is_ending:
         return
     rows = [row for _, row in turn.current_rows()]
-    turn.state, actions = keep_spark_workers(turn.state, rows, turn.seen.fleet, turn.now_s)
+    turn.state, actions = keep_spark_workers(turn.state, rows, turn.seen.fleet, turn.since)
     turn.actions += actions

@@ -113,7 +113,6 @@ def _drain(turn: RunTurn, result: Result, reason: str) -> None:
     idle = {
         name: replace(
             old,
-            version=old.version + 1,
             executors=tuple(replace(executor, tasks=0) for executor in old.executors),
             shards={},
         )

@@ -63,13 +63,12 @@ class WorkerCare:
 @dataclass(frozen=True, slots=True)
 class SparkWorkerCare:
     """The Spark worker beside one worker: its last start. `home_uid` is the start of the worker that it
-    joined; `ended_at_s` is set once it is over, `idle_since_s` while no task is wanted there."""
+    joined; `ended_at_s` is set once it is over."""
 
     name: str
     attempt: int
     home_uid: str
     is_leaving: bool = False
-    idle_since_s: float | None = None
     ended_at_s: float | None = None
 
 
@@ -99,6 +98,7 @@ class RunState:
     `wanted_until_s` until when another one is wanted, `attempts` the last start of each worker that has left.
     `since_s` is what has been so, and since when. `schedules` say nothing of remote tasks: these are in
     `remote`, and go along when schedules are published; `spark_workers` run them, by worker.
+    `version_before` is the last that the store has seen before the run began.
     """
 
     plan: Plan
@@ -123,6 +123,7 @@ class RunState:
     attempts: Mapping[str, int] = field(default_factory=dict)
     remote: Remote = field(default_factory=dict)
     spark_workers: Mapping[str, SparkWorkerCare] = field(default_factory=dict)
+    version_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule
+from penstock.supervision.since_when import SinceWhen
 from penstock_operator.local.run_publishing import publish_changed
 from penstock_operator.local.run_state import (
     Action,
@@ -35,6 +36,7 @@ class RunTurn:
         self.state = state
         self.seen = seen
         self.now_s = now_s
+        self.since = SinceWhen(state.since_s, now_s)
         self.actions: list[Action] = []
 
     @property

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE
+from penstock.schedule.naming import forget_worker, name_worker
 from penstock.schedule.record import ExecutorPlace
-from penstock.schedule.versions import forget_worker, name_worker
 from penstock.supervision.bringing_up import next_step
 from penstock.supervision.hosts import Group, Hosts, choose_hosts
 from penstock.supervision.judge import PROCESSES, Sight, judge
@@ -165,7 +165,6 @@ def _give_shares(turn: RunTurn, hosts: Hosts) -> None:
     takers = frozenset(care.name for care in turn.state.workers.values() if care.takes_share)
     if not takers:
         return
-    since = SinceWhen(turn.state.since_s, turn.now_s)
     planned = planned_on(turn.state, hosts, takers)
     rows = {care.name: row for care, row in turn.current_rows()}
 
@@ -174,11 +173,10 @@ def _give_shares(turn: RunTurn, hosts: Hosts) -> None:
         return row is not None and bool(row.tasks.get(executor.name))
 
     steps = [
-        next_step(old, planned[name], is_up, since, runtime=ONE_MACHINE)
+        next_step(old, planned[name], is_up, turn.since, runtime=ONE_MACHINE)
         for name, old in turn.state.schedules.items()
     ]
     turn.publish({step.schedule.operator: step.schedule for step in steps})
-    turn.state = replace(turn.state, since_s=since.after)
     if any(step.is_warming for step in steps):
         return
     taken, working = _shards(turn.state), _working(turn.state)

@@ -67,7 +67,7 @@ def judge_workers(
                 uid=sight.uid,
                 node=node,
                 group=group,
-                ending=_ending(pod) if pod is not None else "",
+                ending=ending_of(pod) if pod is not None else "",
                 is_told_to_go=pod is not None and pod.deletion_timestamp is not None,
                 is_current=pod is None
                 or (template_hash in (None, pod.template_hash) and pod.resize not in _FAILED),
@@ -104,7 +104,8 @@ def _is_leaving(pod: ObservedPod) -> bool:
     return pod.deletion_timestamp is not None or pod.phase in ENDED
 
 
-def _ending(pod: ObservedPod) -> str:
+def ending_of(pod: ObservedPod) -> str:
+    """How it has ended, in words; "" while it runs or is to."""
     return f"it has ended: {pod.reason or pod.phase}" if pod.phase in ENDED else ""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from penstock.control.remote_tasks import Room, place_remote
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
+from penstock.supervision.beside import Beside, why_it_leaves
 from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.kubernetes_api.names import LABEL_HOME_UID, LABEL_WORKER, spark_worker_name
@@ -22,10 +23,7 @@ from penstock_operator.cluster.manifests.spark_worker_pod import Home
 from penstock_operator.cluster.observing.observed import ObservedNode, ObservedPod, Resize
 from penstock_operator.cluster.workers.misplaced_pods import UNSCHEDULABLE_GRACE_S, avoids
 from penstock_operator.cluster.workers.node_room import NodeRooms, Size
-from penstock_operator.cluster.workers.pods import ENDED
-
-LINGER_S = 15.0
-"""A Spark worker without tasks stays for so long: its start takes seconds."""
+from penstock_operator.cluster.workers.pods import ENDED, ending_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +199,7 @@ def spark_workers(scene: RemoteScene, remote: Remote, since: SinceWhen) -> Spark
     waiting: list[ObservedPod] = []
     for pod in _staying(scene.pods):
         tasks = wanted[pod.name][1] if pod.name in wanted else 0
-        why = _why_gone(pod, homes, since) or _why_idle(pod, tasks, since)
+        why = _why_gone(pod, homes, tasks, since)
         request = scene.cores.of_spark_worker(tasks).cpu_millis
         if why:
             remove.append((pod, why))
@@ -239,13 +237,12 @@ def _made(
     return tuple(made)
 
 
-def _why_gone(pod: ObservedPod, homes: Mapping[str, Worker], since: SinceWhen) -> str:
-    """Why it can run no tasks; a node that does not take it is avoided for a while."""
+def _why_gone(pod: ObservedPod, homes: Mapping[str, Worker], tasks: int, since: SinceWhen) -> str:
+    """Why it leaves, "" while it stays; a node that does not take it is avoided for a while."""
     home = homes.get(pod.labels.get(LABEL_WORKER, ""))
-    if home is None or home.uid != pod.labels.get(LABEL_HOME_UID):
-        return "the worker whose tasks it ran is gone"
-    if pod.phase in ENDED:
-        return f"it has ended: {pod.reason or pod.phase}"
+    beside = Beside(pod.uid, pod.labels.get(LABEL_HOME_UID, ""), tasks, ending_of(pod))
+    if why := why_it_leaves(beside, home.uid if home is not None else "", since):
+        return why
     is_refused = not pod.is_bound and pod.reason == "Unschedulable"
     if is_refused and since.lasts_s(f"unschedulable:{pod.uid}") >= UNSCHEDULABLE_GRACE_S:
         since.mark(avoids(pod.node))
@@ -254,9 +251,3 @@ def _why_gone(pod: ObservedPod, homes: Mapping[str, Worker], since: SinceWhen) -
         since.mark(avoids(pod.node))
         return f"node {pod.node} cannot give it the cores of its tasks"
     return ""
-
-
-def _why_idle(pod: ObservedPod, tasks: int, since: SinceWhen) -> str:
-    if tasks or since.lasts_s(f"unused:{pod.uid}") < LINGER_S:
-        return ""
-    return "no remote task is wanted there any more"

@@ -1,25 +1,25 @@
-"""Which Schedules to write: first ones, and those that follow from who hosts and what is wanted.
+"""Which schedules are to be: first ones, and those that follow from who hosts and what is wanted.
 
 Pure. Neighbours: `penstock.supervision` says who hosts, when what was decided is settled, and when announced
-executors take their shards; `penstock.schedule.planner` says what runs where.
+executors take their shards; `penstock.schedule.planner` says what runs where, `decisions.schedule_writing`
+makes objects of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from penstock.schedule.births import is_born, mark_born
+from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Host, Wish
+from penstock.schedule.naming import forget_stores
 from penstock.schedule.planner import plan
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, StorePlace
-from penstock.schedule.versions import forget_stores
 from penstock.supervision.bringing_up import next_step
 from penstock.supervision.hosts import Hosts
 from penstock.supervision.settled import Settling, settling
 from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Worker
-from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
+from penstock_operator.cluster.observing.observed import Observed
 from penstock_operator.cluster.workers.pods import worker_place
 
 
@@ -34,29 +34,20 @@ def settling_of(observed: Observed, since: SinceWhen) -> Settling:
     return settling(((seen.schedule, seen.applied) for seen in observed.schedules), is_there, since)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleChange:
-    """A schedule to write over `seen` (None: the first one)."""
-
-    schedule: OperatorSchedule
-    seen: ObservedSchedule | None
-
-
-class ScheduleWriter:
-    """What is common to the schedules of one topology at one look."""
+class ScheduleChanges:
+    """What is common to the schedules of one topology at one look. `book` has them as they stand."""
 
     def __init__(
         self,
         observed: Observed,
-        schedules: Sequence[ObservedSchedule],
+        book: ScheduleBook,
         settled: Settling,
         tasks_per_worker: int,
         since: SinceWhen,
     ) -> None:
         self._observed = observed
         self._pods = {pod.name: pod for pod in observed.pods}
-        self._seen = {seen.schedule.operator: seen for seen in schedules}
-        self._schedules = schedules
+        self._book = book
         self._settled = settled
         self._room = tasks_per_worker
         self._since = since
@@ -65,28 +56,20 @@ class ScheduleWriter:
         self._stores = {
             store.id: StorePlace(store.id, store.node, store.address) for store in observed.stores
         }
-        for seen in schedules:
-            for store in seen.schedule.stores:
+        for schedule in book.schedules.values():
+            for store in schedule.stores:
                 self._stores.setdefault(store.id, store)
 
-    def changes(self, wishes: Sequence[Wish], hosts: Hosts) -> list[ScheduleChange]:
-        """For the operators of one group. An operator that has no schedule yet needs an active host."""
-        old = {}
-        unborn: set[str] = set()
-        for wish in wishes:
-            seen = self._seen.get(wish.operator)
-            if seen is None:
-                continue
-            applied = {place.node: place.version for place in seen.applied}
-            marked = mark_born(seen.schedule, applied)
-            old[wish.operator] = marked
-            unborn |= {shard for shard, place in marked.shards.items() if not is_born(place, applied)}
+    def of_group(self, wishes: Sequence[Wish], hosts: Hosts) -> list[OperatorSchedule]:
+        """Of the operators of one group. An operator that has no schedule yet needs an active host."""
+        standing = self._book.schedules
+        old = {wish.operator: standing[wish.operator] for wish in wishes if wish.operator in standing}
         able = [wish for wish in wishes if wish.operator in old or hosts.active]
         places = [self._host(worker, is_pinned=False) for worker in hosts.active]
         places += [self._host(worker, is_pinned=True) for worker in hosts.pinned]
         if not any(not place.is_pinned for place in places):
             able = [wish for wish in able if wish.operator in old]
-        planned = plan(old, able, places, term=self._observed.term, unborn=unborn)
+        planned = plan(old, able, places, unborn=self._book.unborn(old))
         changes = []
         for wish in able:
             change = self._change(old.get(wish.operator), planned[wish.operator], is_urgent=hosts.is_urgent)
@@ -96,21 +79,16 @@ class ScheduleWriter:
 
     def _change(
         self, old: OperatorSchedule | None, planned: OperatorSchedule, *, is_urgent: bool
-    ) -> ScheduleChange | None:
-        seen = self._seen.get(planned.operator)
-        if old is None or seen is None:
-            return ScheduleChange(planned, None)
-        if planned.version == old.version:
-            if not self._settled.is_complete:
-                return None
-            smaller = forget_stores(old, term=self._observed.term)
-            return ScheduleChange(smaller, seen) if smaller.version > old.version else None
-        step = next_step(
-            old, planned, self._is_up, self._since, is_urgent=is_urgent, term=self._observed.term
-        )
+    ) -> OperatorSchedule | None:
+        if old is None:
+            return planned
+        if planned is old:
+            planned = forget_stores(old) if self._settled.is_complete else old
+            return planned if planned is not old else None
+        step = next_step(old, planned, self._is_up, self._since, is_urgent=is_urgent)
         if step.is_warming:
             self.warming.append(planned.operator)
-        return ScheduleChange(step.schedule, seen) if step.schedule.version > old.version else None
+        return step.schedule if step.schedule is not old else None
 
     def _is_up(self, executor: ExecutorPlace) -> bool:
         """Whether its pod says that its tasks run."""
@@ -121,6 +99,6 @@ class ScheduleWriter:
         return is_its_own and row is not None and bool(row.tasks.get(executor.name))
 
     def _host(self, worker: Worker, *, is_pinned: bool) -> Host:
-        place = worker_place(worker, self._schedules)
+        place = worker_place(worker, self._observed.schedules)
         store = self._stores.get(worker.node) or StorePlace(worker.node, worker.node, "")
         return Host(place, store, self._room, is_pinned)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.supervision.beside import LINGER_S
 from penstock_operator.fleet import WorkerState
-from penstock_operator.local.processes.spark_worker_care import AGAIN_AFTER_S, BESIDE, LINGER_S
+from penstock_operator.local.processes.spark_worker_care import AGAIN_AFTER_S, BESIDE
 from penstock_operator.local.run_decisions import adopt
 from penstock_operator.local.run_state import Phase, StartSparkWorker
 from scenes.run_scene import RunScene
