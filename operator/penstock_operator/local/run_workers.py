@@ -183,8 +183,9 @@ def _give_shares(turn: RunTurn, hosts: Hosts) -> None:
     for name in sorted(takers):
         care = turn.state.workers[name]
         turn.keep(replace(care, takes_share=False))
-        told = f" and takes {taken[name]} shards" if taken.get(name) else ""
-        turn.say(f"worker {name} is ready{' again' if care.starts.again else ''}{told}")
+        if care.starts.again or name in working:
+            told = f" and takes {taken[name]} shards" if taken.get(name) else ""
+            turn.say(f"worker {name} is ready{' again' if care.starts.again else ''}{told}")
     # Where there was nothing to give fewer are to work.
     idle = len(takers - working)
     turn.state = replace(turn.state, hosts_wanted=max(1, turn.state.hosts_wanted - idle))
@@ -268,7 +269,7 @@ def _part_from_empty(turn: RunTurn) -> None:
     working, least = _working(turn.state), turn.state.plan.workers.least
     for care in tuple(turn.state.workers.values()):
         is_empty = care.is_up and care.has_worked and care.name not in working
-        is_kept = care.is_warm or care.takes_share or standing(turn.state) <= least
+        is_kept = care.is_warm or standing(turn.state) <= least
         if is_empty and not is_kept:
             turn.say(f"worker {care.name} is empty")
             turn.keep(replace(care, is_warm=True))

@@ -77,6 +77,12 @@ def test_a_spare_takes_on_what_nobody_living_can() -> None:
     assert decided(TWO, worker(0, WorkerState.DEAD), idle(2)) == Decided(("w2",), (), ("w0",), "WorkerLost")
 
 
+def test_no_more_spares_take_on_what_waits_than_are_wanted() -> None:
+    one = Group("", hosts_wanted=1, spares=2)
+    assert decided(one, worker(0, WorkerState.DEAD), idle(1), idle(2)).active == ("w1",)
+    assert decided(TWO, worker(0, WorkerState.DEAD), idle(1), idle(2)).active == ("w1", "w2")
+
+
 def test_where_nobody_can_take_it_on_the_work_of_the_dead_waits() -> None:
     alone = decided(TWO, worker(0, WorkerState.DEAD), worker(1, WorkerState.STARTING))
     assert alone == Decided((), ("w1", "w0"), (), "WorkersMissing")
@@ -101,6 +107,11 @@ def test_while_something_is_under_way_nobody_takes_or_gives() -> None:
 def test_of_too_many_the_one_that_holds_least_hands_over() -> None:
     found = decided(TWO, worker(0, shards=5), worker(1, shards=2), worker(2, shards=3))
     assert found == Decided(("w0", "w2"), (), ("w1",), "ScalingIn")
+
+
+def test_the_last_one_that_works_never_hands_over_to_those_that_do_not() -> None:
+    one = Group("", hosts_wanted=1, spares=0)
+    assert decided(one, worker(0), worker(1, WorkerState.STARTING)) == Decided(("w0",), ("w1",))
 
 
 def test_one_that_must_go_leaves_when_another_one_is_ready_on_its_node_if_there_is_one() -> None:
@@ -130,6 +141,8 @@ def test_a_worker_that_is_gone_is_made_again_by_its_own_name_before_new_ones() -
 def test_one_whose_next_start_has_yet_to_come_is_waited_for() -> None:
     assert made(TWO, worker(0), gone(1, may_start=False)) == []
     assert made(TWO, worker(0), gone(1)) == [MakeWorker("w1")]
+    three = replace(TWO, hosts_wanted=3)
+    assert made(three, worker(0), gone(1, may_start=False)) == [MakeWorker("w2")]
 
 
 def test_of_those_that_nothing_waits_for_as_many_start_at_once_as_are_allowed() -> None:

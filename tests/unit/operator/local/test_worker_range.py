@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.dataflow.plan import WorkerRange
+from penstock.dataflow.plan import Tasks, WorkerRange
 from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 from penstock.supervision.restarts import EARLY_DEATHS_MAX
@@ -283,6 +283,20 @@ def test_a_worker_that_comes_back_and_finds_nothing_to_do_holds_nobody_back() ->
     scene.ready("w1", tasks=0)
     scene.turn(1)
     assert scene.shards_on("w1") == set(), "somebody decided that it has no work"
+    assert held_back(scene.state) == ""
+
+
+def test_a_worker_for_which_there_is_nothing_to_do_is_taken_in_no_more() -> None:
+    scene = Scene(warm=1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    stages = tuple(replace(stage, tasks=Tasks(1, 8, 1)) for stage in scene.state.plan.stages)
+    count = scene.state.schedules["count"]
+    scene.adopt(replace(count, executors=tuple(replace(e, tasks=1) for e in count.executors)))
+    scene.state = replace(scene.state, hosts_wanted=2, plan=replace(scene.state.plan, stages=stages))
+    before = list(scene.said)
+    scene.turn(1)
+    assert (scene.state.hosts_wanted, scene.said) == (1, before)
     assert held_back(scene.state) == ""
 
 
