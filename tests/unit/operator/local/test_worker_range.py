@@ -286,6 +286,39 @@ def test_a_worker_that_comes_back_and_finds_nothing_to_do_holds_nobody_back() ->
     assert held_back(scene.state) == ""
 
 
+def test_of_the_idle_the_warm_one_leaves_and_the_least_number_stays() -> None:
+    scene = Scene(least=2, most=4, warm=1)
+    executors = {}
+    for name in ("w1", "w2"):
+        scene.ready(name, tasks=0)
+        scene.turn(1)
+        executors[name] = scene.put_executor(name)
+        scene.turn(1)
+    scene.ready("w3", tasks=0)
+    scene.turn(1)
+    scene.drop_executor(executors["w1"])
+    scene.turn(1)
+    scene.drop_executor(executors["w2"])
+    scene.turn(1)
+    assert warm_workers(scene.state) == {"w1"}
+    workers = replace(scene.state.plan.workers, warm=0)
+    scene.state = replace(scene.state, plan=replace(scene.state.plan, workers=workers))
+    scene.turn(WANTED_S + 1)
+    assert scene.state.workers.keys() == {"w0", "w2"}
+
+
+def test_a_warm_worker_that_dies_when_none_is_wanted_any_more_is_forgotten() -> None:
+    scene = Scene()
+    scene.accept(want_worker(scene.state, scene.now_s))
+    scene.turn(0.1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.fleet.die("w1")
+    scene.turn(WANTED_S)
+    assert scene.state.workers.keys() == {WORKS}
+    assert scene.uid_of("w1") == set()
+
+
 def test_a_worker_for_which_there_is_nothing_to_do_is_taken_in_no_more() -> None:
     scene = Scene(warm=1)
     scene.ready("w1", tasks=0)
