@@ -1,6 +1,6 @@
 """When a Spark worker that stands beside a worker leaves: it runs remote tasks of one start of that worker.
 
-Pure. Neighbours: `penstock.control.remote_tasks` says which tasks are remote, each runtime makes who runs
+Pure. Neighbours: `control.elasticutor.remote_tasks` says which are remote, each runtime makes who runs
 them; a cluster has reasons of its own besides (nodes that do not take a pod).
 """
 

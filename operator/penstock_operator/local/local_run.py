@@ -18,7 +18,7 @@ from penstock.metrics.rows import WorkerRow
 from penstock.sla.loop import SlaLoop
 from penstock.store.port import NodeStore, Reopen, StoreFull, StoreUnreachable
 from penstock.store.publishing import to_publish
-from penstock_operator.fleet import Fleet, WorkerNotStartedError
+from penstock_operator.fleet.port import Fleet, WorkerNotStartedError
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.run_decisions import begin, decide
 from penstock_operator.local.run_ports import StoreKeeper, Ticks
@@ -36,11 +36,11 @@ from penstock_operator.local.run_state import (
     StartWorker,
     StopWorker,
 )
+from penstock_operator.local.run_view import RunView
 from penstock_operator.local.showing.console_delivery import ConsoleDelivery
 from penstock_operator.local.showing.run_output import DISK_FULL, RunOutput
 from penstock_operator.local.showing.run_summary import RunSummary
-from penstock_operator.local.showing.run_view import RunView
-from penstock_operator.local.store.store_watch import StoreLook, StoreWatch
+from penstock_operator.local.store_watch import StoreLook, StoreWatch
 
 TICK_S = 0.15
 FOLLOW_S = 0.02

@@ -15,7 +15,6 @@ from dataclasses import replace
 from penstock.schedule.record import OperatorSchedule
 from penstock.supervision import settled
 from penstock.supervision.worker import WorkerState
-from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
 from penstock_operator.local.run_end import (
     notice_faults,
     notice_interrupts,
@@ -39,6 +38,7 @@ from penstock_operator.local.run_workers import (
     notice_ready,
     notice_troubles,
 )
+from penstock_operator.local.spark_worker_care import keep_spark_workers
 
 WANTED_S = 30.0
 """So long after it was last asked for another worker is kept that nothing was put on."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.run_state import Phase, Result
 from penstock_operator.local.run_turn import RunTurn
 

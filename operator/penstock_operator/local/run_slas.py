@@ -21,7 +21,7 @@ from penstock_operator.local.run_decisions import (
 )
 from penstock_operator.local.run_ports import Tell, Ticks
 from penstock_operator.local.run_state import Decision, Phase, RunState
-from penstock_operator.local.store.store_watch import StoreLook
+from penstock_operator.local.store_watch import StoreLook
 
 
 class RunSlas:

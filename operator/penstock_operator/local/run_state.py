@@ -14,7 +14,7 @@ from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock.supervision.restarts import Starts
-from penstock_operator.fleet import FleetWorker
+from penstock_operator.fleet.port import FleetWorker
 
 
 class Phase(StrEnum):

@@ -19,7 +19,7 @@ from penstock.supervision.judge import PROCESSES, Sight, judge
 from penstock.supervision.numbers import workers_to_end, workers_to_make
 from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Holding, Worker, holdings
-from penstock_operator import fleet
+from penstock_operator.fleet import port as fleet
 from penstock_operator.local.run_placement import place_of, planned_on
 from penstock_operator.local.run_state import (
     Phase,

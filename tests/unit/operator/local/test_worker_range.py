@@ -11,7 +11,7 @@ from penstock.dataflow.plan import Tasks, WorkerRange
 from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 from penstock.supervision.restarts import EARLY_DEATHS_MAX
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.run_decisions import (
     WANTED_S,
     adopt,

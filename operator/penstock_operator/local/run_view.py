@@ -13,14 +13,14 @@ from penstock.dataflow.plan import Plan
 from penstock.figures.operators import OperatorFigures
 from penstock.schedule.remote import with_remote
 from penstock.sla.loop import SlaLoop
-from penstock_operator.fleet import Fleet, WorkerState
+from penstock_operator.fleet.port import Fleet, WorkerState
 from penstock_operator.local.run_ports import Ticks
 from penstock_operator.local.run_state import Result, RunState, WorkerCare
 from penstock_operator.local.showing.progress import ProgressReader, Reading
 from penstock_operator.local.showing.run_output import RunOutput
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.showing.run_summary import RunSummary
-from penstock_operator.local.store.store_watch import StoreLook
+from penstock_operator.local.store_watch import StoreLook
 
 _LOG_LINES = 30
 _EVENTS = 8

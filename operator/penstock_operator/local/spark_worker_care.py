@@ -13,7 +13,7 @@ from dataclasses import replace
 from penstock.metrics.rows import WorkerRow
 from penstock.supervision.beside import Beside, why_it_leaves
 from penstock.supervision.since_when import SinceWhen
-from penstock_operator.fleet import FleetWorker, WorkerState
+from penstock_operator.fleet.port import FleetWorker, WorkerState
 from penstock_operator.local.run_state import (
     Action,
     RunState,
