@@ -44,7 +44,7 @@ side_by_side=(--numprocesses=logical --maxprocesses=4 --dist=worksteal)
 case $tier in
     e2e-together) choice=(e2e -m 'not alone' --numprocesses="$e2e_processes" --maxschedchunk=1) ;;
     e2e-alone) choice=(e2e -m alone) ;;
-    slow) choice=(tests -m slow "${side_by_side[@]}") ;;
+    slow) choice=(tests/simulation tests/integration -m slow "${side_by_side[@]}") ;;
     *) choice=("tests/$tier" -m 'not slow' "${side_by_side[@]}") ;;
 esac
 if [[ $tier == integration || $tier == slow ]]; then archive_spark_classes; fi
