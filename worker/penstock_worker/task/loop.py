@@ -38,7 +38,7 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock.store.stranding import StrandingWatch
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
 from penstock_worker.task.batch_size import BatchSize
@@ -443,7 +443,7 @@ class TaskLoop:
             held = shard in in_hand or shard in self._resting or self._pressure.holds_source
             is_ours = shard in mine or shard in self._leaving
             if not is_ours or self._stranding.is_stranded(
-                self._owned[shard], seen, in_hand=held, pressed=self._pressure.is_on
+                self._owned[shard], seen, now_us, in_hand=held, pressed=self._pressure.is_on
             ):
                 self._release(shard)
         if not is_named and not self._leaving:

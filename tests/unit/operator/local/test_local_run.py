@@ -13,7 +13,7 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
-from penstock_operator.fleet import WorkerNotStartedError
+from penstock_operator.fleet.port import WorkerNotStartedError
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_placement import first_schedules
@@ -66,10 +66,11 @@ class Scene:
             self.plan,
             self.shards,
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
-            version=run * 100,
         )
         self.run = LocalRun(
-            RunState(self.plan, f"run{run}", "local", cares, schedules, time_limit_s),
+            RunState(
+                self.plan, f"run{run}", "local", cares, schedules, time_limit_s, version_before=run * 100
+            ),
             self.shards,
             self.store,
             self.keeper,
