@@ -17,9 +17,8 @@ from backends.fleet_harness import eventually
 from penstock.api.inspected_code import InspectedCode
 from penstock_operator import checked_manifest
 from penstock_operator.cli import EXIT_CANNOT_RUN, main
+from processes.orders_plan import PROCESS_RECORDS, expected_names
 from processes.run_processes import Commands
-from processes.stand_in_run import expected_names
-from processes.stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 
