@@ -35,7 +35,7 @@ class Chaos:
             (0.04, self._worker_is_stopped),
             (0.08, self._shard_becomes_hot),
             (0.04, self._executor_goes),
-            (0.04, self._executor_is_resized),
+            (0.12, self._executor_is_resized),
         )
         if world.moves:
             self._events += (

@@ -1,22 +1,23 @@
 """One start of a worker in the world: the product's `MainProcess`, in virtual time, over simulated links.
 
-It goes through a round when its control stream has news or a task of its ends, and else now and then. A
+It goes through a round when its control stream has news or a task of its ends, and else when it is due. A
 worker may be started again while its earlier start still runs (it was only slow): the store tells them apart.
 Neighbours: `workers` has them all, `simulated_tasks` starts their tasks, `link` is how calls travel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.api.worker_launch import WorkerLaunch
-from penstock.store.port import StoreUnreachable
+from penstock.store.port import Enroll, Request, StoreUnreachable
 from penstock_simulation.protocol.hosted_task import SKEW_US_MAX, TaskClock
 from penstock_simulation.protocol.layout import WORKERS
 from penstock_simulation.protocol.link import ActorGone
 from penstock_simulation.protocol.node import BOUNDS, TOPOLOGY_UID
+from penstock_simulation.protocol.promises import PromiseBroken
 from penstock_simulation.protocol.simulated_tasks import SimulatedTasks
 from penstock_simulation.protocol.stages import PLAN
 from penstock_worker.main_process.control_watch import ControlStream
@@ -29,18 +30,19 @@ if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
 
 PACE_MIN, PACE_MAX = 10, 40
+"""How much faster than their tasks' main processes' time goes."""
 
 
 class MainClock(TaskClock):
     """A main process' clock, `pace` times as fast as that of its tasks: what it does every half a second, or
     after five, comes in runs of half a second too."""
 
-    def __init__(self, now_us: Callable[[], int], skew_us: int, pace: int) -> None:
+    def __init__(self, now_us: Callable[[], int], skew_us: int, pace: float) -> None:
         super().__init__(now_us, skew_us, lambda _: None)
         self._pace = pace
 
     def monotonic_us(self) -> int:
-        return self._now_us() * self._pace
+        return int(self._now_us() * self._pace)
 
 
 class HostedWorker:
@@ -51,7 +53,7 @@ class HostedWorker:
         self.worker = worker
         self.attempt = attempt
         self.node = WORKERS[worker]
-        self.link = world.link(self.name, self.node)
+        self.link = world.link(self.name, self.node, watcher=self)
         self.is_in_step = False
         self.over = False
         self.tasks = SimulatedTasks(world, self.node, self.wake)
@@ -59,9 +61,12 @@ class HostedWorker:
         self._hears = world.link(f"{self.name} hears", self.node)
         self._control = ControlStream(self._hears, worker)
         self._is_hearing = False
+        self._number = 0
+        """Under which it enrols."""
         self._is_woken = False
-        pace = PACE_MIN + int(rng.random() * (PACE_MAX - PACE_MIN))
-        clock = MainClock(world.now_us, int((rng.random() - 0.5) * 2 * SKEW_US_MAX), pace)
+        self._due_us = 0
+        self._pace = world.pace
+        clock = MainClock(world.now_us, int((rng.random() - 0.5) * 2 * SKEW_US_MAX), world.pace)
         launch = WorkerLaunch(
             topology_uid=TOPOLOGY_UID,
             manifest="",
@@ -89,6 +94,11 @@ class HostedWorker:
     def name(self) -> str:
         return f"{self.worker}.{self.attempt}"
 
+    @property
+    def is_due(self) -> bool:
+        """Whether it has waited for long enough."""
+        return self._is_woken or self._world.now_us() >= self._due_us
+
     def wake(self) -> None:
         """Something is new: it goes through a round soon."""
         if not self._is_woken:
@@ -115,7 +125,8 @@ class HostedWorker:
         self._is_woken = False
         self.is_in_step = True
         try:
-            self.process.step()
+            wait_s = self.process.step()
+            self._due_us = self._world.now_us() + int(wait_s * 1e6 / self._pace)
         except ActorGone:
             return
         except (Replaced, StoreUnreachable) as why:
@@ -131,6 +142,22 @@ class HostedWorker:
         self.link.is_gone = self._hears.is_gone = True
         if not alone:
             self.tasks.die()
+
+    # --- what it is told
+
+    def took_effect(self, calls: Sequence[Request[Any]], answers: list[Any]) -> None:
+        """It is nobody's before it is told."""
+
+    def told(self, calls: Sequence[Request[Any]], answers: list[Any], order: int) -> None:
+        for call in calls:
+            if isinstance(call, Enroll):
+                if self._number not in (0, call.start):
+                    numbers = f"{call.start}, and was {self._number}"
+                    raise PromiseBroken(5, f"{self.name} comes back as start {numbers}")
+                self._number = call.start
+
+    def failed(self) -> None:
+        """It asks again."""
 
     def _leave(self, why: str) -> None:
         self._world.trace.event(self.name, f"leaves: {why}")

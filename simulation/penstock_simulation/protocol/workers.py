@@ -31,6 +31,12 @@ class Workers:
         if worker.attempt == self._attempts[worker.worker]:
             self.start(worker.worker)
 
+    def step_due(self) -> None:
+        """A round of each main process that is due."""
+        for worker in list(self.running):
+            if worker.is_due:
+                self.step(worker)
+
     def step(self, worker: HostedWorker) -> None:
         """A round of its main process."""
         if worker in self.running and not worker.is_in_step:
