@@ -41,7 +41,7 @@ from penstock.store.port import (
     Retract,
     StoreUnreachable,
 )
-from penstock_worker.main_process.loop import MainProcess, Replaced
+from penstock_worker.main_process.loop import RETIRE_US_MAX, MainProcess, Replaced
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
@@ -396,6 +396,31 @@ def test_a_schedule_is_followed_within_a_cycle_when_its_message_is_lost(pod: Pod
     pod.process.run(wait)
     assert wait.waited_s[0] == 0.3, "N-Storm's T_W"
     assert [task.launch.owner.executor for task in pod.tasks.started] == ["lines-words-w0"]
+
+
+def test_a_worker_that_is_told_to_stop_has_ended_when_its_tasks_have(pod: Pod) -> None:
+    pod.publish(1)
+    pod.process.step()
+    pod.process.request_stop()
+    pod.process.step()
+    row = pod.row()
+    assert row is not None
+    assert row.state == "stopping"
+    assert not pod.process.ended
+    pod.tasks.end()
+    for _ in range(2):
+        pod.process.step()
+    assert pod.process.ended
+
+
+def test_tasks_that_do_not_end_hold_up_a_worker_that_is_told_to_stop_for_some_seconds_only(pod: Pod) -> None:
+    pod.publish(1)
+    pod.process.step()
+    pod.process.request_stop()
+    pod.process.step()
+    pod.clock.us += RETIRE_US_MAX + 1
+    pod.process.step()
+    assert pod.process.ended
 
 
 # --- probes ----------------------------------------------------------------------------------------
