@@ -18,6 +18,7 @@ from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
     Assignment,
     Bounds,
+    Failures,
     Fetch,
     Load,
     Measure,
@@ -34,6 +35,7 @@ from penstock.store.port import (
     StoreUnreachable,
     Tasks,
     Topologies,
+    WaitControl,
     Wake,
     Weigh,
 )
@@ -57,8 +59,8 @@ BOUNDS = Bounds(
 
 _LEAVE_QUEUES = frozenset(
     {
-        Assignment, Fetch, Load, Measure, Outgoing, OutgoingTargets, PutMetrics, ReadMetrics, ReadMove,
-        ReadOutbox, Scan, Tasks, Topologies, Wake, Weigh,
+        Assignment, Failures, Fetch, Load, Measure, Outgoing, OutgoingTargets, PutMetrics, ReadMetrics,
+        ReadMove, ReadOutbox, Scan, Tasks, Topologies, WaitControl, Wake, Weigh,
     }
 )  # fmt: skip
 """Calls after which every inbox, every outbox and every shard's home is as it was."""

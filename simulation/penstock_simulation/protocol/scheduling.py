@@ -22,13 +22,22 @@ PORT = 6379
 
 
 class Schedules:
-    """`homes` is shard -> store. `write` takes each new schedule; `moves`: shards change their home too."""
+    """`homes` is shard -> store. `write` takes each new schedule; `moves`: shards change their home too;
+    `names_all`: a worker without executors is named all the same."""
 
-    def __init__(self, rng: random.Random, write: Callable[[OperatorSchedule], None], *, moves: bool) -> None:
+    def __init__(
+        self,
+        rng: random.Random,
+        write: Callable[[OperatorSchedule], None],
+        *,
+        moves: bool,
+        names_all: bool,
+    ) -> None:
         self.homes = dict(HOMES)
         self._rng = rng
         self._write = write
         self._moves = moves
+        self._names_all = names_all
         spread = rng.random() < 0.5
         self._places = {
             shard: _workers_of(home)[int(rng.random() * (2 if spread else 1))]
@@ -100,11 +109,12 @@ class Schedules:
     def _schedule(self, operator: str, old: Mapping[str, ShardPlace]) -> OperatorSchedule:
         """As version 1, which all shards are born in that are not in `old`."""
         workers = [worker for worker in WORKERS if (operator, worker) not in self._dropped]
+        named = WORKERS if self._names_all else workers
         return OperatorSchedule(
             operator=operator,
             version=1,
             term=1,
-            workers=tuple(WorkerPlace(w, WORKERS[w], WORKERS[w], f"uid-{w}") for w in workers),
+            workers=tuple(WorkerPlace(w, WORKERS[w], WORKERS[w], f"uid-{w}") for w in named),
             executors=tuple(ExecutorPlace(f"{operator}-{w}", w, self._tasks[operator, w]) for w in workers),
             shards={
                 shard: ShardPlace(
