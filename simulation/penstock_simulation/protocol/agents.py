@@ -105,7 +105,8 @@ class Agents:
 
     def befalls(self, chance: float) -> bool:
         """Whether something that has this chance happens now; nothing does when it is calm."""
-        return not self._is_calm and self._world.rng.random() < chance
+        is_rough = self._world.roughness.event_rate > 0 and not self._is_calm
+        return is_rough and self._world.rng.random() < chance
 
     def is_late(self, agent: HostedAgent) -> None:
         """It stands still in the middle of something, is taken for dead, and goes on later."""

@@ -148,6 +148,7 @@ class World:
             node.publish = partial(self._publish, node)
         self.api = ScheduleApi()
         self.schedules = Schedules(rng, self.api.write, moves=parts.moves, names_all=not self.in_cluster)
+        self.born_at_once = rng.random() < BORN_AT_ONCE
         self.workers = Workers(self)
         self.hot_shard = ""
         self.runners = Runners()
@@ -249,14 +250,14 @@ class World:
 
     def run(self) -> None:
         """Rough, then calm. Raises PromiseBroken."""
-        for name in WORKERS:
-            self.workers.start(name)
         for name in NODES:
             self.agents.start(name)
-        if self.rng.random() < BORN_AT_ONCE:
+        if self.born_at_once:
             self._nested = NESTED_MAX
             self.agents.look_around()
             self._nested = 0
+        for name in WORKERS:
+            self.workers.start(name)
         for node in self.nodes.values():
             node.rates = self.roughness.rates
         rough_until = self.trace.turn + self.roughness.turns
