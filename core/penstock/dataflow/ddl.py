@@ -17,7 +17,7 @@ from penstock.dataflow.schema import Column, Schema
 from penstock.errors import PermanentError
 
 CARRIED_TYPES = (
-    "string, int, bigint, smallint, tinyint, double, float, boolean, date, timestamp, binary, "
+    "string, int, bigint, smallint, tinyint, double, float, boolean, date, timestamp, timestamp_ntz, binary, "
     "decimal(p,s), array<...>, map<...,...>, struct<name:type,...>"
 )
 _COLUMNS_MAX = 1000
@@ -41,13 +41,15 @@ _SIMPLE = {
     "boolean": "boolean",
     "date": "date",
     "timestamp": "timestamp",
+    "timestamp_ltz": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
     "binary": "binary",
 }
 _DECIMAL = frozenset({"decimal", "dec", "numeric"})
 _NOT_CARRIED = frozenset(
     {
-        "char", "character", "geography", "geometry", "interval", "object", "time", "timestamp_ltz",
-        "timestamp_ntz", "varchar", "variant", "void",
+        "char", "character", "geography", "geometry", "interval", "object", "time", "varchar", "variant",
+        "void",
     }
 )  # fmt: skip
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

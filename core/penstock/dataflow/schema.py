@@ -11,8 +11,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Column:
     """`type` is Spark's simple name in its canonical form: string, int, bigint, double, float,
-    boolean, tinyint, smallint, date, timestamp, binary, decimal(p,s), array<...>, map<...,...>,
-    struct<name:type,...>."""
+    boolean, tinyint, smallint, date, timestamp, timestamp_ntz, binary, decimal(p,s), array<...>,
+    map<...,...>, struct<name:type,...>."""
 
     name: str
     type: str

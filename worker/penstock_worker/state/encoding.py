@@ -21,12 +21,10 @@ from typing import Any
 
 import msgspec
 
+from penstock.dataflow.state_schema import LIST, MAP, VALUE
 from penstock.store import codec
 from penstock.store.port import StateWrite
 
-VALUE = b"v"
-LIST = b"l"
-MAP = b"m"
 FRAGMENTS = b"f"
 """Collections that hold rows which come in fragments; the rest of the name is their producer's."""
 LARGE_COMMIT = b"x"
@@ -85,6 +83,11 @@ def is_split(raw: bytes) -> bool:
 def is_part(field: bytes) -> bool:
     """Whether a field holds a part of another field's value."""
     return field.startswith(_SPLIT)
+
+
+def part_of(field: bytes) -> bytes:
+    """The field of whose value this one holds a part."""
+    return field[3:]
 
 
 def part_count(raw: bytes | None) -> int:

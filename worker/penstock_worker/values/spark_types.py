@@ -27,9 +27,10 @@ _SIMPLE: dict[str, Callable[[], spark.DataType]] = {
     "boolean": spark.BooleanType,
     "date": spark.DateType,
     "timestamp": spark.TimestampType,
+    "timestamp_ntz": spark.TimestampNTZType,
     "binary": spark.BinaryType,
 }
-_WORD = re.compile(r"[a-z]+")
+_WORD = re.compile(r"[a-z_]+")
 _DECIMAL = re.compile(r"\((\d+),(\d+)\)")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED_NAME = re.compile(r"`((?:[^`]|``)+)`")

@@ -351,7 +351,6 @@ def test_variables_are_declared_once_by_name_and_in_init_only() -> None:
         (lambda h: h.registerTimer(5), "registerTimer(5) (timers)"),
         (lambda h: h.deleteTimer(5), "deleteTimer(5) (timers)"),
         (lambda h: h.listTimers(), "listTimers() (timers)"),
-        (lambda h: h.deleteIfExists("v"), "deleteIfExists('v')"),
     ],
 )
 def test_what_is_not_there_yet_is_refused_by_name(call: Any, named: str) -> None:

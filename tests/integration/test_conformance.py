@@ -1,0 +1,77 @@
+"""Processors of our own put out the same in Penstock, in Spark's transformWithState, in its pandas form, and in
+PySpark's TwsTester.
+
+All cases of a group run in one query of Spark, whose micro-batches are the batches that Penstock works, each
+under a new owner of the shards. The cases stand in `conformance/groups.py`; every difference that stays is in
+docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from backends.store_fixtures import RedisBackend
+from conformance.case import Case, Group, Told
+from conformance.groups import GROUPS
+from conformance.in_penstock import SHARDS, in_penstock
+from conformance.in_spark import SETTINGS, in_spark
+from conformance.in_tester import in_tester
+from penstock.store.port import Bounds
+from scenes.store_scenario import Scene
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+CASES = [(group, case) for group in GROUPS for case in group.cases]
+NAMES = [case.name for _, case in CASES]
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> Iterator[SparkSession]:
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in SETTINGS:
+        spark.conf.unset(name)
+
+
+@pytest.fixture(scope="module")
+def theirs(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    """What Spark puts out, for every case."""
+    found: dict[str, Told] = {}
+    for group in GROUPS:
+        found |= in_spark(session, group, tmp_path_factory.mktemp("spark"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisBackend]:
+    backend = RedisBackend(tmp_path_factory.mktemp("stores"))
+    yield backend
+    backend.stop()
+
+
+@pytest.mark.parametrize(("group", "case"), CASES, ids=NAMES)
+def test_a_processor_puts_out_what_it_does_in_spark(
+    group: Group, case: Case, theirs: dict[str, Told], backend: RedisBackend
+) -> None:
+    backend.empty()
+    scene = Scene(backend.open_store(bounds=Bounds())).set_up(*SHARDS)
+    assert in_penstock(scene, group, case) == theirs[case.name][: len(case.batches)]
+
+
+@pytest.mark.parametrize(
+    ("group", "case"),
+    [(group, case) for group, case in CASES if case.in_tester],
+    ids=[case.name for _, case in CASES if case.in_tester],
+)
+def test_a_processor_puts_out_what_it_does_in_pysparks_tester(
+    group: Group, case: Case, theirs: dict[str, Told]
+) -> None:
+    assert in_tester(group, case) == theirs[case.name][: len(case.batches)]
+
+
+def test_the_processors_are_told_apart_by_their_names() -> None:
+    assert len(set(NAMES)) == len(NAMES)
