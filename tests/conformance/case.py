@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming import StatefulProcessor
-
-from penstock.dataflow.plan import ROWS
 
 CASE = "case"
 """The column that tells the cases of one query apart; it is the first of their input and of their key."""
@@ -44,12 +44,22 @@ class Group:
 
     @property
     def name(self) -> str:
-        return f"{self.form} by {', '.join(self.key)}"
+        return f"{self.form} by {', '.join(self.key)} of {self.input}"
 
 
-def told(lines: Sequence[str]) -> list[str]:
-    """Rows in an order of their own."""
-    return sorted(lines)
+def told(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> list[str]:
+    """Rows with the columns `names`, those that are not there as null, in an order of their own."""
+    return sorted(json.dumps({name: row.get(name) for name in names}, ensure_ascii=False) for row in rows)
+
+
+def differences(ours: Told, theirs: Told) -> list[str]:
+    """A line for each row that only one of the two has, by batch."""
+    assert len(ours) == len(theirs)
+    found = []
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        found += [f"batch {number}, only here: {row}" for row in (Counter(one) - Counter(other)).elements()]
+        found += [f"batch {number}, only there: {row}" for row in (Counter(other) - Counter(one)).elements()]
+    return found
 
 
 def of_keys(*keys: str, rows: Callable[[str, int], tuple[Any, ...]], counts: Sequence[int]) -> Batches:
@@ -63,6 +73,3 @@ def of_keys(*keys: str, rows: Callable[[str, int], tuple[Any, ...]], counts: Seq
                 number += 1
         batches.append(batch)
     return batches
-
-
-__all__ = ["CASE", "ROWS", "Batches", "Case", "Group", "Told", "of_keys", "told"]

@@ -82,9 +82,6 @@ def in_penstock(scene: Scene, group: Group, case: Case) -> Told:
     writer = JsonRows(output)
     found = []
     for batch in case.batches:
-        lines = writer.lines(penstock.wire_batch([(case.name, *row) for row in batch])).decode().splitlines()
-        rows = [json.loads(line) for line in lines]
-        found.append(
-            told([json.dumps({n: row.get(n) for n in output.names}, ensure_ascii=False) for row in rows])
-        )
+        lines = writer.lines(penstock.wire_batch([(case.name, *row) for row in batch]))
+        found.append(told(map(json.loads, lines.splitlines()), output.names))
     return found

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +28,6 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.jsonGenerator.ignoreNullFields": "false",
 }
 
 
@@ -53,7 +53,8 @@ def in_spark(session: SparkSession, group: Group, folder: Path) -> dict[str, Tol
     )
     assert len(found) == batches, f"{len(found)} micro-batches"
     return {
-        case.name: [told(_of_case(lines, case.name, outputs[case.name])) for lines in found] for case in cases
+        case.name: [told(_of_case(lines, case.name), outputs[case.name].names) for lines in found]
+        for case in cases
     }
 
 
@@ -85,13 +86,8 @@ def run_query(
     return batches
 
 
-def _of_case(lines: list[str], name: str, output: Schema) -> list[str]:
-    rows = [json.loads(line) for line in lines]
-    return [
-        json.dumps({column: row.get(column) for column in output.names}, ensure_ascii=False)
-        for row in rows
-        if row[CASE] == name
-    ]
+def _of_case(lines: list[str], name: str) -> list[dict[str, Any]]:
+    return [row for row in map(json.loads, lines) if row[CASE] == name]
 
 
 def write_parquet(folder: Path, number: int, rows: list[tuple[object, ...]], schema: StructType) -> None:

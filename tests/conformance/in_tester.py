@@ -39,10 +39,6 @@ def in_tester(group: Group, case: Case) -> Told:
             else:
                 made: list[Row] = tester.test(key, list(RowReader(given).rows(rows)))
                 wire_rows += OutputShape(output).wire_rows(made)
-        lines = JsonRows(output).lines(wire_rows).decode().splitlines()
-        found.append(told([json.dumps(_all(json.loads(line), output.names)) for line in lines]))
+        lines = JsonRows(output).lines(wire_rows).splitlines()
+        found.append(told(map(json.loads, lines), output.names))
     return found
-
-
-def _all(row: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: row.get(name) for name in names}

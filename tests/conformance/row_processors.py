@@ -139,7 +139,7 @@ class MapCleared(Telling):
             yield self.words.containsKey((row.word,)), self.words.containsKey(("never",))
         if len(list(self.words.keys())) > 2:
             self.words.clear()
-        yield self.words.exists(), self.words.getValue(("ash",))
+        yield self.words.exists(), tuple(self.words.getValue(("ash",)) or ())
 
 
 class MapOfNulls(Telling):

@@ -16,6 +16,8 @@ class Column:
 
     name: str
     type: str
+    nullable: bool = True
+    """False in schemas of state alone; what lies there is the same either way."""
 
 
 @dataclass(frozen=True, slots=True)

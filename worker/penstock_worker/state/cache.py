@@ -408,9 +408,8 @@ class ShardState:
 class StateCache:
     """What one task keeps of all its shards, bounded in bytes.
 
-    `variables`, `key_types` and `deleted` (names of variables that are to go) are the processor's; `load` goes
-    to the node store. The bound is exceeded
-    only by what the batches at hand touch.
+    `variables`, `key_types` and `deleted` (names of variables that are to go) are the processor's; `load`
+    goes to the node store. The bound is exceeded only by what the batches at hand touch.
     """
 
     def __init__(

@@ -37,8 +37,8 @@ class StateReader(Protocol):
 
 
 class ListCell:
-    """One grouping key's list. `field` is its name in the value hash and that of its collection; `stored` says
-    how its rows lie there, where they are not as they are here."""
+    """One grouping key's list. `field` is its name in the value hash and that of its collection; `stored`
+    says how its rows lie there, where they are not as they are here."""
 
     def __init__(
         self, field: bytes, marker: bytes | None, reader: StateReader, stored: Stored | None = None

@@ -2,9 +2,9 @@
 
 Each schema of a variable in a shard has a number there, in the order in which they came (`declared` notes
 them). A value of the first one lies as it is; one of a later schema lies in a msgpack extension whose code is
-the schema's number. So nothing is rewritten when a schema changes: what is read is translated, what is written
-has the newest. In the cache all is of the code's schema, and without a number. Neighbours: `cache` and `cells`
-read and write by this, `penstock.dataflow.state_schema` says which schemas may follow which.
+the schema's number. So nothing is rewritten when a schema changes: what is read is translated, what is
+written has the newest. In the cache all is of the code's schema, and without a number. Neighbours: `cache`
+and `cells` read and write by this, `penstock.dataflow.state_schema` says which schemas may follow which.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ def forgetting(prefixes: tuple[bytes, ...], fields: Callable[[], Iterable[bytes]
         for field in fields()
         if (encoding.part_of(field) if encoding.is_part(field) else field).startswith(prefixes)
     }
-    writes = [StateWrite(b"", field, None) for field in sorted(found)]
-    for field in sorted(found):
-        if not encoding.is_part(field) and not field.startswith(encoding.VALUE):
-            writes.append(StateWrite(field, None, None))
-    return tuple(writes)
+    collections = [field for field in found if field.startswith((encoding.LIST, encoding.MAP))]
+    return (
+        *(StateWrite(b"", field, None) for field in sorted(found)),
+        *(StateWrite(field, None, None) for field in sorted(collections)),
+    )

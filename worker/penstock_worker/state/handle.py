@@ -98,8 +98,8 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
     def _refuse_both(self, name: str, is_other: bool) -> None:
         if is_other:
             raise StateMisuse(
-                f"state {name!r} is declared and deleted: Spark deletes it in each micro-batch anew; give what "
-                "comes after it another name"
+                f"state {name!r} is declared and deleted: Spark deletes it in each micro-batch anew; give "
+                "what comes after it another name"
             )
 
     def refuse(self, call: str, what: str) -> None:

@@ -62,14 +62,16 @@ def schema_of(declared: object) -> Schema:
     Raises UnknownType, or InvalidSchema for a text that is no schema.
     """
     if isinstance(declared, str):
-        return parse_schema(declared)
+        return parse_schema(declared, of_state=True)
     if not isinstance(declared, spark.StructType):
         raise UnknownType(
             f"{declared!r} is no schema; give a DDL string such as 'total long', or a StructType"
         )
     if not declared.fields:
         raise UnknownType("a schema without columns holds nothing")
-    return Schema(tuple(Column(field.name, type_name(field.dataType)) for field in declared.fields))
+    return Schema(
+        tuple(Column(field.name, type_name(field.dataType), field.nullable) for field in declared.fields)
+    )
 
 
 def type_name(data_type: spark.DataType) -> str:

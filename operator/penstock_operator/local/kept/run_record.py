@@ -230,7 +230,8 @@ def check_state(
 
     `worked` are the operators that have worked on rows, and so may have state; variables of theirs that are
     gone stay recorded, as their state does, unless the code deletes them ("" as words). Raises
-    StateUnusableError for one that is declared as what the stored one cannot become. Tasks compare too, with what lies beside the state itself; here it is before anything starts.
+    StateUnusableError for one that is declared as what the stored one cannot become. Tasks compare too, with
+    what lies beside the state itself; here it is before anything starts.
     """
     before = {operator: record.state.get(operator, {}) for operator in worked}
     changed = [
