@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from conformance.case import CASE, Group, Told, told
 from conformance.dispatch import Dispatcher
 from penstock.dataflow.ddl import parse_schema
-from penstock.dataflow.plan import PANDAS
+from penstock.dataflow.plan import PANDAS, ROWS
 from penstock.dataflow.schema import Schema
 from penstock_worker.values.spark_types import struct_type
 
@@ -49,7 +49,13 @@ def in_spark(session: SparkSession, group: Group, folder: Path) -> dict[str, Tol
     dispatcher = Dispatcher([case.processor for case in cases], list(merged), pandas=group.form == PANDAS)
     stream = session.readStream.schema(struct_type(given)).option("maxFilesPerTrigger", 1)
     found = run_query(
-        stream.parquet(str(folder / "input")), (CASE, *group.key), dispatcher, output, group.form, folder
+        stream.parquet(str(folder / "input")),
+        (CASE, *group.key),
+        dispatcher,
+        output,
+        folder,
+        group.form,
+        lambda frame: frame.toJSON().collect(),
     )
     assert len(found) == batches, f"{len(found)} micro-batches"
     return {
@@ -63,14 +69,15 @@ def run_query(
     key: Sequence[str],
     processor: StatefulProcessor,
     output: Schema,
-    form: str,
     folder: Path,
-) -> list[list[str]]:
-    """What comes out of each micro-batch, as lines of JSON."""
-    batches: list[list[str]] = []
+    form: str = ROWS,
+    take: Callable[[DataFrame], list[Any]] = DataFrame.collect,
+) -> list[list[Any]]:
+    """What `take` makes of what comes out of each micro-batch; by default its Rows."""
+    batches: list[list[Any]] = []
 
     def keep(frame: DataFrame, _: int) -> None:
-        batches.append(frame.toJSON().collect())
+        batches.append(take(frame))
 
     grouped = stream.groupBy(*key)
     run = grouped.transformWithStateInPandas if form == PANDAS else grouped.transformWithState

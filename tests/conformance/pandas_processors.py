@@ -137,6 +137,11 @@ class PandasOutputs(StatefulProcessor):
             pair = [{"a": int(i), "b": None} for i in n]
             yield self.all_of(key, n, pair=pair, by=[{"a": 1.5, "b": None}] * len(n))
             yield self.all_of(key, n, pair=[(1, "x")] * len(n), pairs=[[{"a": 1, "b": "y"}]] * len(n))
+            nan = float("nan")
+            yield self.all_of(key, n, by=[{"a": nan}] * len(n), pairs=[[None, (None, "x")]] * len(n))
+            yield self.all_of(key, n, n=n.map(str), x="1.5", flag=n.mod(2), price=None)
+            yield self.all_of(key, n, n=n % 2 == 0, x=n % 2 == 0)
+            yield self.all_of(key, n, at=pd.Timestamp("1960-01-01 00:00:00.123456789").floor("ms"))
             yield self.all_of(key, n, x=float("inf")).head(1)
             yield self.all_of(key, n).head(0)
 

@@ -18,7 +18,7 @@ from backends.store_fixtures import RedisBackend
 from conformance.case import Case, Group, Told, differences
 from conformance.groups import GROUPS
 from conformance.in_penstock import SHARDS, in_penstock
-from conformance.in_spark import SETTINGS, in_spark
+from conformance.in_spark import in_spark
 from conformance.in_tester import in_tester
 from penstock.store.port import Bounds
 from scenes.store_scenario import Scene
@@ -29,25 +29,16 @@ CASES = [(group, case) for group in GROUPS for case in group.cases]
 NAMES = [case.name for _, case in CASES]
 
 
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    for name, value in SETTINGS.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name in SETTINGS:
-        spark.conf.unset(name)
-
-
 Theirs = Callable[[Group, Case], Told]
 """What Spark puts out for a case; its group runs once."""
 
 
 @pytest.fixture(scope="module")
-def theirs(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Theirs:
+def theirs(streaming: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Theirs:
     @cache
     def of_group(group: str) -> dict[str, Told]:
         (found,) = [one for one in GROUPS if one.name == group]
-        return in_spark(session, found, tmp_path_factory.mktemp("spark"))
+        return in_spark(streaming, found, tmp_path_factory.mktemp("spark"))
 
     return lambda group, case: of_group(group.name)[case.name][: len(case.batches)]
 

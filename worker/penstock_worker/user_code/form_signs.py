@@ -69,7 +69,7 @@ def _hinted(method: Any) -> set[str]:
 def _rows_parameter(method: Any) -> str:
     """The name of the parameter that the rows come in, behind self and key."""
     code = getattr(inspect.unwrap(method), "__code__", None)
-    names = () if code is None else code.co_varnames[: code.co_argcount]
+    names: tuple[str, ...] = () if code is None else code.co_varnames[: code.co_argcount]
     return names[2] if len(names) > 2 else "rows"
 
 

@@ -57,7 +57,7 @@ class FrameReader:
 
     def __init__(self, schema: Schema) -> None:
         # Spark builds them from named tuples, which rename what is no identifier to _0, _1, ...
-        names = namedtuple("Names", schema.names, rename=True)._fields  # type: ignore[misc]  # known at run time
+        names = namedtuple("Names", schema.names, rename=True)._fields  # type: ignore[attr-defined]
         self._columns = [
             (name, _maker(column.name, spark_type(column.type)))
             for name, column in zip(names, schema.columns, strict=True)

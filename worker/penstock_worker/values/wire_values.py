@@ -326,7 +326,7 @@ def _of_numpy(value: Any, name: str) -> bool:
 def _array(name: str, element: WireType) -> WireType:
     def to_wire(value: Any) -> list[Any]:
         if _of_numpy(value, "ndarray"):
-            value = list(value)
+            value = value.astype("datetime64[us]").tolist() if value.dtype.kind == "M" else list(value)
         if not isinstance(value, list | tuple | set | frozenset):
             raise Misfit(f"expects {name}, got {shown(value)}")
         return [_inside(element.to_wire, item, f"element {i}") for i, item in enumerate(value)]

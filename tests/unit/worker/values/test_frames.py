@@ -128,6 +128,20 @@ def test_keys_are_as_a_row_of_a_frame_has_them() -> None:
         ("date", [AT.date(), None], [19782, None]),
         ("array<bigint>", [np.array([1, 2]), [3]], [[1, 2], [3]]),
         ("array<double>", [np.array([0.5])], [[0.5]]),
+        ("array<double>", [np.array([0.5, np.nan]), [math.nan]], [[0.5, None], [None]]),
+        (
+            "array<timestamp>",
+            [np.array(["1970-01-01T00:00:01", "NaT"], "datetime64[s]")],
+            [[1_000_000, None]],
+        ),
+        ("map<string,double>", [{"a": math.nan}], [[("a", None)]]),
+        ("struct<at:timestamp>", [{"at": pd.NaT}], [(None,)]),
+        ("bigint", ["5", "-7"], [5, -7]),
+        ("double", ["1.5", "-inf"], [1.5, -math.inf]),
+        ("bigint", [True, False], [1, 0]),
+        ("double", [True, False], [1.0, 0.0]),
+        ("boolean", [1, 0], [True, False]),
+        ("timestamp", [pd.Timestamp("1960-01-01 00:00:00.123456789")], [-315619199876543]),
         ("struct<a:int,b:string>", [{"a": 1}, (2, "x")], [(1, None), (2, "x")]),
     ],
 )
@@ -151,7 +165,8 @@ TOTALS = FrameShape(parse_schema("word string, total int"))
             pd.DataFrame({"word": ["a"], "total": [1 << 40]}),
             "column 'total' (2 of 2) expects int, -2147483648 to",
         ),
-        (pd.DataFrame({"word": ["a"], "total": ["5"]}), "column 'total' (2 of 2) expects int, got str '5'"),
+        (pd.DataFrame({"word": ["a"], "total": ["5x"]}), "column 'total' (2 of 2) expects int, got str '5x'"),
+        (pd.DataFrame({"word": [b"a"], "total": [5]}), "column 'word' (1 of 2) expects string, got bytes"),
         (pd.DataFrame({"word": [5], "total": [5]}), "column 'word' (1 of 2) expects string, got int 5"),
         (pd.DataFrame({"word": ["a"]}), "a DataFrame lacks 'total'; its columns are word"),
         (pd.DataFrame([["a"]]), "a DataFrame has 1 columns without names; 2 are wanted: word, total"),
@@ -164,6 +179,14 @@ def test_what_does_not_fit_is_refused_with_its_column(frame: Any, message: str) 
     with pytest.raises(RowMismatch) as refused:
         TOTALS.wire_rows(frame)
     assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"), [("decimal(10,2)", decimal.Decimal("1.255")), ("boolean", 2), ("bigint", 4.5)]
+)
+def test_what_spark_cuts_without_a_word_is_refused(type_: str, value: Any) -> None:
+    with pytest.raises(RowMismatch, match="column 'v'"):
+        FrameShape(parse_schema(f"v {type_}")).wire_rows(pd.DataFrame({"v": [value]}))
 
 
 def test_a_value_that_does_not_fit_is_told_with_its_row() -> None:
