@@ -10,7 +10,7 @@ everything: the next owner starts from the store. Neighbours: `cells` (lists and
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -283,20 +283,8 @@ class ShardState:
         self._to_note = standing.to_note
         if not self.refusal:
             self._stored = standing.stored
-            self._forgetting = forgetting(standing.deleted, self._scanned) if standing.deleted else ()
-
-    def _scanned(self) -> Iterator[bytes]:
-        """All fields of the value hash, however much they hold."""
-        cursor = "0"
-        while True:
-            call = Scan(self._shard, self._generation, self._epoch, b"", cursor, SCAN_FIELDS)
-            answer: Any = self._cache.load(call)
-            if isinstance(answer, Answer):
-                raise OwnershipLost(self._shard, answer)
-            cursor, fields = answer
-            yield from (field for field, _ in fields)
-            if cursor == "0":
-                return
+            scan = Scan(self._shard, self._generation, self._epoch, b"", "0", SCAN_FIELDS)
+            self._forgetting = forgetting(standing.deleted, scan, self._cache.load)
 
     def _as_read(self, slot: int, raw: bytes) -> Any:
         """What the store holds for a value or as a list's or map's marker, as it is kept here."""
