@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock_worker.state.cache import SCAN_FIELDS
 from penstock_worker.state.encoding import PART_BYTES
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.state.shapes import StateMisuse
@@ -43,7 +44,9 @@ def only_kept(handle: TaskHandle) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("text", "keys", "items"), [("x" * 400, 40, 5), ("x" * PART_BYTES, 1, 1)], ids=["small", "in parts"]
+    ("text", "keys", "items"),
+    [("x" * 400, 40, 5), ("x" * PART_BYTES, 1, 1), ("x", SCAN_FIELDS, 1)],
+    ids=["small", "in parts", "very many"],
 )
 def test_all_of_it_goes_with_the_first_commit_and_the_rest_stays(text: str, keys: int, items: int) -> None:
     owned = OwnedState(only_kept, after=full(text, keys, items))
