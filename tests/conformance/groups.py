@@ -12,7 +12,7 @@ from conformance.case import Case, Group, of_keys
 from conformance.row_processors import PLAIN_COLUMNS, TOLD
 from penstock.dataflow.plan import PANDAS, ROWS
 
-WORDS = ("ash", "Größe", "sea", "中文")
+WORDS = ("ash", "Größe", "sea", "中文", "")
 
 
 def plain(key: str, number: int) -> tuple[str, int, float | None, str]:
@@ -24,8 +24,8 @@ def dense(key: str, number: int) -> tuple[str, int, float, str]:
     return key, number, number / 8, WORDS[number % len(WORDS)]
 
 
-FEW = of_keys("ash", "sea", rows=plain, counts=(3, 1, 4))
-FEW_DENSE = of_keys("ash", "sea", rows=dense, counts=(3, 1, 4))
+FEW = of_keys("ash", "sea", rows=plain, counts=(4, 3))
+FEW_DENSE = of_keys("ash", "sea", rows=dense, counts=(4, 3))
 ONE_KEY = of_keys("sea", rows=plain, counts=(1, 2))
 AT = datetime.datetime(2024, 2, 29, 1, 2, 3, tzinfo=datetime.UTC)
 OUTPUTS = (
