@@ -32,7 +32,7 @@ from penstock.store.port import (
     told_here,
 )
 from penstock.store.publishing import to_publish
-from penstock_operator.fleet import Fleet, WorkerNotStartedError, WorkerState
+from penstock_operator.fleet.port import Fleet, WorkerNotStartedError, WorkerState
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.run_decisions import (
     adopt,

@@ -18,8 +18,7 @@ from penstock.schedule.announcing import announce
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE
 from penstock.schedule.naming import forget_worker, name_worker
 from penstock.schedule.record import OperatorSchedule
-from penstock_operator.fleet import WorkerState
-from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.run_placement import (
     place_of,
     session_tasks,
@@ -42,6 +41,7 @@ from penstock_operator.local.run_state import (
     worker_uid,
 )
 from penstock_operator.local.showing.plan_outline import is_source
+from penstock_operator.local.spark_worker_care import keep_spark_workers
 
 RESTART_DELAYS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 10.0)
 """Before the first, second, ... start after deaths that came one upon the other."""

@@ -1,6 +1,6 @@
 """From a checked plan to a run: state directory, private store, shards, first schedules, fleet.
 
-Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli` checks
+Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli.run` checks
 manifest and machine before, `local_run` is the loop, `run_record` the state directory.
 """
 
@@ -32,7 +32,6 @@ from penstock.sla.treatment import single_tasks
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
-from penstock_operator import figure_words
 from penstock_operator.local.kept.decision_log import DecisionLog
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.kept.run_record import (
@@ -49,7 +48,6 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.processes.fleet import LocalFleet, worker_command
 from penstock_operator.local.processes.marked_processes import MARK
 from penstock_operator.local.processes.sentinel import Sentinel
-from penstock_operator.local.processes.spark_worker_care import BESIDE
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (
     Result,
@@ -63,9 +61,11 @@ from penstock_operator.local.showing.plan_outline import is_source, sink_files
 from penstock_operator.local.showing.run_output import RunOutput
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.local.showing.sla_picture import draw
+from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
+from penstock_operator.words import figure_words
 
 NODE = "local"
 STORE_ID = NODE

@@ -13,7 +13,7 @@ from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
-from penstock_operator.fleet import FleetWorker
+from penstock_operator.fleet.port import FleetWorker
 
 
 class Phase(StrEnum):

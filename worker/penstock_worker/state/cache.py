@@ -16,11 +16,11 @@ from typing import Any, cast
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
-from penstock_worker.part_size import READ_BYTES_MAX, TooMuch
 from penstock_worker.state import declared, encoding
 from penstock_worker.state.cells import ListCell, MapCell
 from penstock_worker.state.evolution import Stored
 from penstock_worker.state.forgetting import forgetting
+from penstock_worker.values.held import READ_BYTES_MAX, TooMuch
 
 Key = tuple[Any, ...]
 LoadState = Callable[[Load | Scan], object]

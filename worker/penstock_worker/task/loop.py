@@ -38,7 +38,7 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock.store.stranding import StrandingWatch
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
 from penstock_worker.task.batch_size import BatchSize

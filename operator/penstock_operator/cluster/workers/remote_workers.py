@@ -1,6 +1,6 @@
 """Remote tasks of a topology: which of its tasks run on other nodes, and the Spark worker pods that run them.
 
-Only where a worker's node has no cores left: `control.remote_tasks` splits the tasks, here it is told the
+Only where a worker's node has no cores left: `elasticutor.remote_tasks` splits the tasks, here it is told the
 room. A pod is made when a Schedule has remote tasks there, resized with their number, and removed when there
 have been none for a while, or when it cannot run them. Pure. Neighbours: `remote_turn` calls; `node_room` has
 the nodes.
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.control.remote_tasks import Room, place_remote
+from penstock.control.elasticutor.remote_tasks import Room, place_remote
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock_operator.cluster.kubernetes_api.names import LABEL_HOME_UID, LABEL_WORKER, spark_worker_name

@@ -18,10 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.sla.standing import SlaLine
-from penstock_operator import figure_words
 from penstock_operator.local.showing.progress import OperatorProgress
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.sla_words import share
+from penstock_operator.words import figure_words
+from penstock_operator.words.sla_words import share
 
 _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5

@@ -5,10 +5,10 @@ Events come as lines of their own as they happen. Neighbour: `live_view` is the 
 
 from __future__ import annotations
 
-from penstock_operator import figure_words
 from penstock_operator.local.showing.progress import OperatorProgress
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
-from penstock_operator.sla_words import sla_words
+from penstock_operator.words import figure_words
+from penstock_operator.words.sla_words import sla_words
 
 
 def status_line(status: RunStatus) -> str:

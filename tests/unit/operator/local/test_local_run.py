@@ -13,7 +13,7 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
-from penstock_operator.fleet import WorkerNotStartedError
+from penstock_operator.fleet.port import WorkerNotStartedError
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_placement import first_schedules

@@ -7,7 +7,7 @@ from dataclasses import replace
 from penstock.dataflow.plan import WorkerRange
 from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.run_decisions import (
     EARLY_DEATHS_MAX,
     GRACE_S,

@@ -1,9 +1,9 @@
 """The fleet's port: start, stop, resize and list the workers of one topology.
 
-Two adapters keep this contract: `processes.fleet` (processes of this machine) and `memory_fleet` (its twin
-for tests and simulations); `tests/contract` runs one suite on both. Nothing here waits: `stop` begins an
-end, `workers` tells how far it is. Neighbours: `run_decisions` says what to start and stop,
-`local_run` carries it out.
+Two adapters keep this contract: `local.processes.fleet` (processes of this machine) and `memory_fleet` (its
+twin for tests and simulations); `tests/contract` runs one suite on both. Nothing here waits: `stop` begins an
+end, `workers` tells how far it is. Neighbours: `local.run_decisions` says what to start and stop,
+`local.local_run` carries it out.
 """
 
 from __future__ import annotations

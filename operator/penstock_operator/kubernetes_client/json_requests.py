@@ -2,7 +2,7 @@
 
 The client's generated models are left aside: an object that goes through them loses what they do not know.
 Nothing is retried, and no status is an error here: that is for the two that use it to say
-(`cluster.kubernetes_cluster`, `agent.kubernetes_feed`). Neighbour: `kubernetes_login` makes the client.
+(`cluster.kubernetes_api.client`, `agent.kubernetes_feed`). Neighbour: `login` makes the client.
 """
 
 from __future__ import annotations

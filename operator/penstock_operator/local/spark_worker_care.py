@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.metrics.rows import WorkerRow
-from penstock_operator.fleet import FleetWorker, WorkerState
+from penstock_operator.fleet.port import FleetWorker, WorkerState
 from penstock_operator.local.run_state import (
     Action,
     RunState,

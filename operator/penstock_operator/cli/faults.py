@@ -1,4 +1,4 @@
-"""How the command line tells what is wrong, and its exit codes; `cli` says what they mean."""
+"""How the command line tells what is wrong, and its exit codes; `main` says what they mean."""
 
 from __future__ import annotations
 

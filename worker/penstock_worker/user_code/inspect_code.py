@@ -1,4 +1,4 @@
-"""`python -m penstock_worker.inspect_code MANIFEST [--set PATH=VALUE ...]`: what is wrong with the user code.
+"""`python -m penstock_worker.user_code.inspect_code MANIFEST [--set PATH=VALUE ...]`: is user code right?
 
 Imports the code that a manifest names and calls each processor's `init` with a handle that only notes
 what is asked of it, without a JVM. Prints an `InspectedCode` as JSON; whatever the code itself prints
@@ -201,7 +201,7 @@ def _call(operator: str, target: str, processor: type[Any], found: _Findings) ->
 
 
 def main(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m penstock_worker.inspect_code")
+    parser = argparse.ArgumentParser(prog="python -m penstock_worker.user_code.inspect_code")
     parser.add_argument("manifest", type=Path)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
     options = parser.parse_args(arguments)

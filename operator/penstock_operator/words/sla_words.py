@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.control.wording import counted, help_words
 from penstock.sla.decision_record import Brought, DecisionRecord, Expected
 from penstock.sla.standing import SlaLine, SlaSummary
-from penstock_operator import figure_words
+from penstock_operator.words import figure_words
 
 
 def latency_words(latency_us: float | None) -> str:

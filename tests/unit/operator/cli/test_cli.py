@@ -15,8 +15,9 @@ from click.testing import CliRunner, Result
 
 from penstock.api.inspected_code import InspectedCode
 from penstock.manifest.faults import Fault, InvalidManifest
-from penstock_operator import checked_manifest
-from penstock_operator.cli import EXIT_CANNOT_RUN, EXIT_FAILED, EXIT_INVALID, main
+from penstock_operator.checking import checked_manifest, code_inspection
+from penstock_operator.cli.faults import EXIT_CANNOT_RUN, EXIT_FAILED, EXIT_INVALID
+from penstock_operator.cli.main import main
 
 MANIFEST = {
     "apiVersion": "penstock.dev/v1alpha1",
@@ -64,7 +65,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     program = (
-        "import sys; from penstock_operator.cli import main; main(['--help'], standalone_mode=False);"
+        "import sys; from penstock_operator.cli.main import main; main(['--help'], standalone_mode=False);"
         "print([m for m in ('pydantic', 'rich', 'numpy', 'redis', 'yaml', 'msgspec') if m in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -98,7 +99,7 @@ def test_a_manifest_for_a_cluster_may_have_its_code_in_a_config_map(manifest: Pa
 @pytest.fixture
 def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no code to be looked at, by another process."""
-    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode())
+    monkeypatch.setattr(checked_manifest, "inspected", lambda path, overrides: InspectedCode())
 
 
 @pytest.mark.usefixtures("without_code")
@@ -160,7 +161,7 @@ def test_faults_of_names_and_of_code_are_listed_together_and_no_place_twice(
     document["spec"]["code"] = {"module": "nowhere"}
     manifest.write_text(yaml.safe_dump(document))
     found = [Fault("spec.code.module", "not found"), Fault("spec.operators[1] (step).map", "raised")]
-    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode(found))
+    monkeypatch.setattr(checked_manifest, "inspected", lambda path, overrides: InspectedCode(found))
     with pytest.raises(InvalidManifest) as faults:
         checked_manifest.check_manifest(manifest, [])
     assert [fault.path for fault in faults.value.faults] == [
@@ -173,7 +174,7 @@ def test_faults_of_names_and_of_code_are_listed_together_and_no_place_twice(
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user code is taken for good: looking at it needs another process."""
-    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode())
+    monkeypatch.setattr(checked_manifest, "inspected", lambda path, overrides: InspectedCode())
 
 
 def assert_one_sentence(ended: Result, told: str) -> None:
@@ -272,7 +273,7 @@ def test_a_picture_of_a_kind_that_cannot_be_drawn_is_refused(manifest: Path) -> 
 
 
 def test_code_that_works_when_it_is_imported_is_told(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked_manifest, "_INSPECT_S_MAX", 0.01)
+    monkeypatch.setattr(code_inspection, "_INSPECT_S_MAX", 0.01)
     assert_one_sentence(invoke("validate", str(manifest)), "could not be imported within 0.01 s")
 
 
@@ -313,7 +314,7 @@ def test_crds_are_printed_or_written(tmp_path: Path) -> None:
 
 def test_the_command_line_starts_without_kubernetes() -> None:
     heavy = ("kopf", "kubernetes", "aiohttp")
-    code = f"import sys, penstock_operator.cli; print(*(n for n in {heavy} if n in sys.modules))"
+    code = f"import sys, penstock_operator.cli.main; print(*(n for n in {heavy} if n in sys.modules))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert ran.stdout.split() == []
 

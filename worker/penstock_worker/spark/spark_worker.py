@@ -1,4 +1,4 @@
-"""`python -m penstock_worker.spark_worker [LAUNCH.json]`: a Spark worker for the remote tasks of one worker.
+"""`python -m penstock_worker.spark.spark_worker [LAUNCH.json]`: a Spark worker for one worker's remote tasks.
 
 It becomes Spark's own process: joins that worker's master, and starts the executor in which the tasks run.
 When the master is gone for good it ends. Neighbours: `spark.cluster` is the other end, `spark.places` sends

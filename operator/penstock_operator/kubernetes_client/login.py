@@ -1,7 +1,7 @@
 """The client of the Kubernetes API for the cluster that this process belongs to, or is pointed at.
 
-What operator and agent have in common; each speaks JSON over it in its own way (`cluster.kubernetes_cluster`,
-`agent.kubernetes_feed`).
+What operator and agent have in common; each speaks JSON over it in its own way
+(`cluster.kubernetes_api.client`, `agent.kubernetes_feed`).
 """
 
 from __future__ import annotations

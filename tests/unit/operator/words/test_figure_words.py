@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock_operator import figure_words
+from penstock_operator.words import figure_words
 
 
 @pytest.mark.parametrize(

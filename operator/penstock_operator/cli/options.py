@@ -1,4 +1,4 @@
-"""Values of the command line's options, looked at before anything starts. Neighbour: `cli`."""
+"""Values of the command line's options, looked at before anything starts. Neighbour: `run`."""
 
 from __future__ import annotations
 

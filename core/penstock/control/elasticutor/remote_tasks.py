@@ -3,7 +3,7 @@
 How many tasks an executor has is decided elsewhere. Here they are split: as many at home as the worker's
 node has cores for, the rest where there is room; what is remote comes back as soon as home has a core for it.
 Each step is the one that moves least state, by the costs of Algorithm 1. Pure. Neighbours: `penstock run`
-asks at each change of a schedule; `elasticutor.core_assignment` has the costs.
+asks at each change of a schedule; `core_assignment` has the costs.
 
 - An executor keeps one task at home: when the other node goes, its shards have where to go.
 - Sources stay at home: they are all input and output, what the paper calls data-intensive.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock_worker.inspect_code import inspect_manifest
+from penstock_worker.user_code.inspect_code import inspect_manifest
 
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
@@ -332,7 +332,7 @@ def test_a_module_that_is_not_the_codes_is_told_where_it_is_named_first_and_hide
 def test_the_command_prints_faults_only_whatever_the_code_prints(tmp_path: Path) -> None:
     path = write(tmp_path, "inspected_aloud", processor="NoInit")
     ran = subprocess.run(
-        [sys.executable, "-m", "penstock_worker.inspect_code", str(path)],
+        [sys.executable, "-m", "penstock_worker.user_code.inspect_code", str(path)],
         capture_output=True,
         text=True,
         check=False,
@@ -346,7 +346,7 @@ def test_the_command_prints_faults_only_whatever_the_code_prints(tmp_path: Path)
 def test_the_command_takes_overrides_and_starts_no_jvm(tmp_path: Path) -> None:
     path = write(tmp_path, "inspected_anew", processor="NoInit")
     code = (
-        "import sys, penstock_worker.inspect_code as inspection;"
+        "import sys, penstock_worker.user_code.inspect_code as inspection;"
         f"code = inspection.main([{str(path)!r}, '--set', 'count.processor=inspected_anew:Count']);"
         "heavy = [name for name in ('pandas', 'pyarrow', 'redis') if name in sys.modules];"
         "from pyspark import SparkContext;"
@@ -364,7 +364,7 @@ def test_the_command_takes_overrides_and_starts_no_jvm(tmp_path: Path) -> None:
 
 def test_the_command_says_in_a_sentence_that_a_manifest_cannot_be_read(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "penstock_worker.inspect_code", str(tmp_path / "none.yaml")],
+        [sys.executable, "-m", "penstock_worker.user_code.inspect_code", str(tmp_path / "none.yaml")],
         capture_output=True,
         text=True,
         check=False,

@@ -1,18 +1,13 @@
 """A manifest that can be run, with the user code that it names: everything wrong is found at once.
 
-Manifest and names of code are checked here; the code itself is imported by another process
-(`penstock_worker.inspect_code`), since it needs Spark's classes and may do anything. Neighbour: `cli`.
+Neighbours: `code_inspection` has the code itself looked at; the command line asks, before anything starts.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import msgspec
 
 from penstock.api.compile import compile_topology
 from penstock.api.inspected_code import InspectedCode
@@ -21,15 +16,9 @@ from penstock.api.load import Manifest, load_manifest, manifest_text
 from penstock.api.sla_faults import sla_faults
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.source import Source
-from penstock.errors import PermanentError
 from penstock.manifest.faults import Fault, InvalidManifest
 from penstock.sla.promise import Promise, promise_of
-
-_INSPECT_S_MAX = 120
-
-
-class InspectionFailedError(PermanentError):
-    """User code could not be looked at: the other process ended without an answer."""
+from penstock_operator.checking.code_inspection import inspected
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,33 +151,8 @@ def _check_code(path: Path, overrides: Sequence[str]) -> InspectedCode:
     except InvalidManifest as invalid:
         faults = list(invalid.faults)
     seen = {fault.path for fault in faults}
-    code = _inspected(path, overrides)
+    code = inspected(path, overrides)
     faults += [fault for fault in code.faults if fault.path not in seen]
     if faults:
         raise InvalidManifest(faults)
     return code
-
-
-def _inspected(path: Path, overrides: Sequence[str]) -> InspectedCode:
-    arguments = [argument for override in overrides for argument in ("--set", override)]
-    try:
-        ran = subprocess.run(
-            [sys.executable, "-m", "penstock_worker.inspect_code", str(path), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_INSPECT_S_MAX,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise InspectionFailedError(
-            f"The user code of {path} could not be imported within {_INSPECT_S_MAX} s: "
-            "a module should not work or wait when it is imported."
-        ) from error
-    try:
-        return msgspec.json.decode(ran.stdout, type=InspectedCode)
-    except msgspec.DecodeError as error:
-        last = (ran.stderr.strip() or ran.stdout.strip() or "it wrote nothing").splitlines()[-1]
-        raise InspectionFailedError(
-            f"The user code of {path} could not be inspected (exit code {ran.returncode}): {last}"
-        ) from error
