@@ -144,3 +144,8 @@ TYPES_IN_PANDAS = Group(
 )
 
 GROUPS = (ROW_STATE, PANDAS_STATE, KEYS_IN_ROWS, KEYS_IN_PANDAS, TYPES_IN_ROWS, TYPES_IN_PANDAS)
+CHANGED = tuple(
+    Group(ROWS, PLAIN_COLUMNS, ("key",), (Case(processor, TOLD, FEW[:1]),))
+    for processor in (rows.BeforeChange, rows.AfterChange)
+)
+"""One after the other on the same state."""
