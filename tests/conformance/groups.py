@@ -74,7 +74,9 @@ PANDAS_STATE = Group(
         Case(pandas.PandasStateTypes, TOLD, FEW_DENSE, in_tester=False),
         Case(pandas.PandasChunks, TOLD, of_keys("sea", rows=dense, counts=(20_001,)), in_tester=False),
         Case(pandas.PandasIgnores, TOLD, FEW_DENSE),
-        Case(pandas.PandasOutputs, f"{OUTPUTS}, n bigint, x double, flag boolean", FEW_DENSE),
+        Case(
+            pandas.PandasOutputs, f"{OUTPUTS}, n bigint, x double, flag boolean", FEW_DENSE, in_tester=False
+        ),
     ),
 )
 
