@@ -24,7 +24,6 @@ from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import PartitionsRow, TaskRow, WorkerRow, unpack
 from penstock.store.port import Answer, Create, Publish, ReadMetrics
 from penstock.store.redis.store import RedisStore
-from penstock_operator.local.showing.plan_outline import is_source
 from processes.free_ports import free_port
 from processes.run_harness import read_rows, write_texts
 
@@ -165,7 +164,7 @@ def publish(store: RedisStore, plan: Plan, folder: Path) -> None:
     for stage in plan.stages:
         name = f"{stage.operator}-words-w0"
         shards = shards_of(stage, folder)
-        store.pipeline([Create(shard, source=is_source(stage)) for shard in shards])
+        store.pipeline([Create(shard, source=stage.is_source) for shard in shards])
         answer = store.call(
             Publish(
                 operator=stage.operator,

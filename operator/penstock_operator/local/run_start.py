@@ -19,6 +19,7 @@ from pathlib import Path
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.identity import identity_of
+from penstock.dataflow.outline import sink_files
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
@@ -55,9 +56,9 @@ from penstock_operator.local.run_state import (
     StartSparkWorker,
     StartWorker,
     WorkerCare,
+    worker_name,
     worker_uid,
 )
-from penstock_operator.local.showing.plan_outline import is_source, sink_files
 from penstock_operator.local.showing.run_output import RunOutput
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.local.showing.sla_picture import draw
@@ -286,7 +287,7 @@ def _check_store_kept(store: NodeStore, record: RunRecord, folder: Path) -> None
 def _create_shards(store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[str]]) -> None:
     """Records for shards that have none yet; failures of an earlier run are forgotten."""
     creates = [
-        Create(shard, source=is_source(stage)) for stage in plan.stages for shard in shards[stage.operator]
+        Create(shard, source=stage.is_source) for stage in plan.stages for shard in shards[stage.operator]
     ]
     for first in range(0, len(creates), _CALLS_PER_PIPELINE):
         store.pipeline(creates[first : first + _CALLS_PER_PIPELINE])
@@ -338,7 +339,7 @@ def _first_state(
 ) -> RunState:
     """Versions go on from those that the store has seen. Warm workers start once the others work."""
     plan = _with_workers(_within(request.plan, request.promises), request.workers)
-    names = [f"w{number}" for number in range(request.workers)]
+    names = [worker_name(number) for number in range(request.workers)]
     workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
     seen = store.pipeline([TasksOf("", stage.operator) for stage in plan.stages])
     schedules = first_schedules(
@@ -414,7 +415,7 @@ def _beginning(
             files = f" and {removed} sink files" if removed else ""
             return f"starts anew: the state in {folder}{files} of earlier runs were removed"
         case Start.RESUME:
-            sources = [stage.operator for stage in plan.stages if is_source(stage)]
+            sources = [stage.operator for stage in plan.stages if stage.is_source]
             read = sum(measured[name].completed_rows for stage in sources for name in record.shards[stage])
             waiting = sum(known.inbox_entries + known.outbox_entries for known in measured.values())
             return (

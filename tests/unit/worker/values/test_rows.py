@@ -6,6 +6,7 @@ import copy
 import datetime
 import decimal
 import pickle
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
