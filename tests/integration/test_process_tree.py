@@ -186,9 +186,19 @@ Count.handleInputRows = _crash
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("import os; os._exit(7)", "ended itself with exit code 7"),
+        pytest.param(
+            "import os; os._exit(7)",
+            "ended itself with exit code 7",
+            marks=pytest.mark.slow(held_by="test_a_crash_is_told_with_what_ended_it_and_where"),
+        ),
         ("import ctypes; ctypes.string_at(0)", "was killed by SIGSEGV"),
-        ("hold = bytearray(4 << 30); hold[::4096] = bytes(1 << 20)", "out of memory: the worker held"),
+        pytest.param(
+            "hold = bytearray(4 << 30); hold[::4096] = bytes(1 << 20)",
+            "out of memory: the worker held",
+            marks=pytest.mark.slow(
+                held_by="test_the_largest_process_of_a_worker_that_holds_too_much_is_killed_and_it_is_said_why"
+            ),
+        ),
     ],
 )
 def test_a_crash_of_user_code_is_told_with_operator_shard_key_and_ending(
