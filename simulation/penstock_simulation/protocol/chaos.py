@@ -31,7 +31,7 @@ class Chaos:
             (0.04, self._worker_dies),
             (0.06, self._worker_is_replaced_while_it_runs),
             (0.06, self._store_restarts),
-            (0.08, self._shard_moves),
+            (0.16, self._shard_moves),
             (0.04, self._worker_is_stopped),
             (0.08, self._shard_becomes_hot),
             (0.04, self._executor_goes),
