@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
-from penstock_worker.clock import SystemClock
+from penstock_worker.process.clock import SystemClock
 from processes.counting_plan import UID, CountedRows, Row, counting_plan
 from processes.sparkless_worker import SparklessWorker
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.errors import PenstockError
 from penstock.store.redis.store import RedisStore
-from penstock_worker.clock import SystemClock
 from penstock_worker.main_process.loop import Replaced
+from penstock_worker.process.clock import SystemClock
 from processes.numbered_rows import NumberedRows
 from processes.orders_plan import PROCESS_RECORDS, orders_plan
 from processes.sparkless_worker import SparklessWorker

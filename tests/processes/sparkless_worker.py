@@ -14,12 +14,12 @@ from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.port import NodeStore, Request, WaitReady
-from penstock_worker.clock import Clock
 from penstock_worker.main_process.loop import MainProcess
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask
 from penstock_worker.main_process.vitals import Vitals
 from penstock_worker.main_process.worker_report import WorkerReport
+from penstock_worker.process.clock import Clock
 from penstock_worker.spark.task_entry import Readers, assemble
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import TaskLoop

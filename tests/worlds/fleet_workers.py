@@ -11,7 +11,7 @@ from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.node_clock import ClockAnchor
 from penstock.store.port import Bounds, NodeStore
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 from penstock_worker.main_process.loop import Replaced
 from processes.numbered_rows import NumberedRows

@@ -36,13 +36,13 @@ from penstock.store.port import (
     Tasks,
     WorkerAssignment,
 )
-from penstock_worker.clock import Clock
 from penstock_worker.main_process.resident_task import ResidentTask, TaskStarter
 from penstock_worker.main_process.running_executor import RunningExecutor
 from penstock_worker.main_process.shard_loads import ShardLoads
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
 from penstock_worker.main_process.vitals import Vitals
 from penstock_worker.main_process.worker_report import WorkerReport
+from penstock_worker.process.clock import Clock
 from penstock_worker.task.launch import TaskLaunch
 
 _LOG = logging.getLogger(__name__)

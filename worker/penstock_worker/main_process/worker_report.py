@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.metrics.rows import TaskRow, WorkerRow, pack, worker_row_name
 from penstock.store.port import AssignedExecutor, Measure, NodeStore, PutMetrics, ShardCounters, told_here
-from penstock_worker.clock import Clock
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.running_executor import RunningExecutor
 from penstock_worker.main_process.worker_counts import WorkerReading
+from penstock_worker.process.clock import Clock
 
 TASK_FAILURES_MAX = 5
 

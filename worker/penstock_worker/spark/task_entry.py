@@ -17,7 +17,7 @@ from penstock.dataflow.source import Source
 from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
-from penstock_worker.clock import Clock, SystemClock
+from penstock_worker.process.clock import Clock, SystemClock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sources import SourceReader, open_reader
 from penstock_worker.spark.places import check_place
@@ -123,10 +123,11 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
                 head.key_columns,
                 stage.out.schema,
                 stage.operator,
+                head.form,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note
-            cache = StateCache(runner.variables, runner.key_types, store.call)
+            cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case source:
             reader = readers(stage.operator, source, base_dir)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_operator.local.run_decisions import (
-    DRAIN_S,
-    EARLY_DEATHS_MAX,
-    GRACE_S,
-    STALL_S,
-    STEADY_AFTER_S,
-    WARM_S,
-)
+from penstock.supervision.bringing_up import WARM_S
+from penstock.supervision.restarts import EARLY_DEATHS_MAX, STEADY_AFTER_S
+from penstock_operator.local.run_end import DRAIN_S, STALL_S
 from penstock_operator.local.run_state import Backlog, Phase, Result, StartWorker, StopWorker
+from penstock_operator.local.run_turn import GRACE_S
 from scenes.run_scene import RunScene
 
 DONE = Backlog(generation=1, commits=9, inbox_entries=0, outbox_entries=0, sources_finished=True)
@@ -379,6 +375,24 @@ def test_a_worker_that_dies_in_a_drain_is_replaced_and_reads_no_more_input() -> 
     scene.turn()
     assert scene.started[-1][2] == 1
     assert scene.published["lines"].shards == {}
+
+
+def test_a_worker_that_is_back_in_a_drain_gets_a_share_again_though_it_still_has_an_idle_executor() -> None:
+    scene = RunScene(2)
+    scene.all_ready()
+    (reader,) = {e.worker for e in scene.published["lines"].executors}
+    scene.interrupts = 1
+    scene.turn()
+    scene.fleet.die(reader)
+    scene.turn()
+    scene.turn(1)
+    assert scene.shards_on(reader) == set()
+    scene.ready(reader, tasks=0)
+    scene.turn(1)
+    scene.ready(reader)
+    scene.turn(1)
+    assert len(scene.shards_on(reader)) == 4
+    assert scene.said[-1] == f"worker {reader} is ready again and takes 4 shards"
 
 
 def test_the_time_limit_counts_from_the_beginning_of_work_and_then_drains() -> None:

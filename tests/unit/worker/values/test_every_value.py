@@ -26,16 +26,16 @@ from penstock.dataflow.routing import Router, routable
 from penstock.dataflow.schema import Schema
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.port import Bounds
-from penstock_worker.part_size import ONE_ROW
 from penstock_worker.stages.keyed_stage import key_getter
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused, routing_keys
 from penstock_worker.state.encoding import key_packer
 from penstock_worker.state.shapes import StateMisuse, StateShape
+from penstock_worker.values.held import ONE_ROW
 from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, key_reader
 
 SIMPLE = (
     "string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "binary", "date",
-    "timestamp", "decimal(10,2)", "decimal(38,0)", "decimal(38,38)",
+    "timestamp", "timestamp_ntz", "decimal(10,2)", "decimal(38,0)", "decimal(38,38)",
 )  # fmt: skip
 EAST = datetime.timezone(datetime.timedelta(hours=12))
 WEST = datetime.timezone(datetime.timedelta(hours=-12))
@@ -128,6 +128,7 @@ def value_for(type_: str, draw: Any) -> Any:
         "binary": st.binary(),
         "date": st.dates(),
         "timestamp": st.datetimes(timezones=st.none() | st.timezones()),
+        "timestamp_ntz": st.datetimes(timezones=st.none() | st.timezones()),
     }.get(type_, st.decimals() if type_.startswith("decimal") else st.integers())
     return draw(st.one_of(likely, likely, likely, ANYTHING))
 
