@@ -16,12 +16,14 @@ TASKS_MAX = 3
 
 
 class Schedules:
-    """`newest` is operator -> its schedule, `homes` shard -> store. `moves`: shards change their home too."""
+    """`newest` is operator -> its schedule, `homes` shard -> store. `moves`: shards change their home too;
+    `names_all`: a worker without executors is named all the same."""
 
-    def __init__(self, rng: random.Random, *, moves: bool) -> None:
+    def __init__(self, rng: random.Random, *, moves: bool, names_all: bool) -> None:
         self.homes = dict(HOMES)
         self._rng = rng
         self._moves = moves
+        self._names_all = names_all
         spread = rng.random() < 0.5
         self._places = {
             shard: _workers_of(home)[int(rng.random() * (2 if spread else 1))]
@@ -29,7 +31,8 @@ class Schedules:
         }
         tasks = rng.choice((1, 1, 2))
         self._tasks = {(operator, worker): tasks for operator in OPERATORS for worker in WORKERS}
-        self._dropped: set[tuple[str, str]] = set()
+        taken = {(_operator_of(shard), worker) for shard, worker in self._places.items()}
+        self._dropped = {one for one in self._tasks if one not in taken and rng.random() < 0.8}
         """Executors, by operator and worker, that are not to be while they have no shard."""
         self.newest = {operator: self._schedule(operator, 1) for operator in OPERATORS}
         self.old = [dict(self.newest)]
@@ -77,11 +80,12 @@ class Schedules:
 
     def _schedule(self, operator: str, version: int) -> Publish:
         workers = [worker for worker in WORKERS if (operator, worker) not in self._dropped]
+        named = WORKERS if self._names_all else workers
         return Publish(
             operator=operator,
             version=version,
             term=1,
-            workers=tuple((w, WORKERS[w], WORKERS[w], f"uid-{w}") for w in workers),
+            workers=tuple((w, WORKERS[w], WORKERS[w], f"uid-{w}") for w in named),
             executors=tuple((f"{operator}@{w}", w, self._tasks[operator, w]) for w in workers),
             shards=tuple(
                 (shard, f"{operator}@{self._places[shard]}", self.homes[shard])
