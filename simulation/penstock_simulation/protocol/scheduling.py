@@ -45,7 +45,8 @@ class Schedules:
         }
         tasks = rng.choice((1, 1, 2))
         self._tasks = {(operator, worker): tasks for operator in OPERATORS for worker in WORKERS}
-        self._dropped: set[tuple[str, str]] = set()
+        taken = {(_operator_of(shard), worker) for shard, worker in self._places.items()}
+        self._dropped = {one for one in self._tasks if one not in taken and rng.random() < 0.8}
         """Executors, by operator and worker, that are not to be while they have no shard."""
         first = {operator: self._schedule(operator, {}) for operator in OPERATORS}
         self._book = ScheduleBook(first, applied={operator: {} for operator in OPERATORS})
