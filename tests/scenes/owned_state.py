@@ -51,6 +51,7 @@ class OwnedState:
             key_types,
             self._load,
             cache_bytes_max,
+            self._handle.deleted,
         )
         self.state: ShardState = self.cache.shard(OwnedShard(SHARD, self.scene.claims[SHARD]))
 

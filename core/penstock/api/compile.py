@@ -93,7 +93,8 @@ class _Fuser:
 
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
-        return Processor(str(operator.processor), schema, self._key_columns(operator), _shards(operator))
+        columns, shards = self._key_columns(operator), _shards(operator)
+        return Processor(str(operator.processor), schema, columns, shards, operator.form or "")
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]

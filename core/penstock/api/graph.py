@@ -40,12 +40,13 @@ _NEEDS = {
 _MAY_HAVE = {
     "source": frozenset({"tasks"}),
     "map": frozenset({"inputs", "outputSchema"}),
-    "processor": frozenset({"inputs", "keyBy", "processor", "outputSchema", "shards", "tasks"}),
+    "processor": frozenset({"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}),
     "sink": frozenset({"inputs"}),
 }
 _WHY_NOT = {
     "inputs": "a source reads from outside",
     "keyBy": "only a processor has a key",
+    "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "shards": "only a processor's keys are cut into shards",
     "tasks": "it runs in the tasks of its input",

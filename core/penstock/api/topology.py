@@ -119,6 +119,7 @@ class OperatorSpec(Document):
                 "a map and a processor need outputSchema, a source and a sink have none",
             ),
             ("!has(self.shards) || has(self.processor)", "only a processor has shards"),
+            ("!has(self.form) || has(self.processor)", "only a processor has a form"),
             (
                 "!has(self.tasks) || has(self.source) || has(self.processor)",
                 "a map and a sink run in the tasks of their input",
@@ -152,6 +153,9 @@ class OperatorSpec(Document):
     """Columns of the input that make the key; fixed for life."""
     processor: Target | None = None
     """A pyspark.sql.streaming.StatefulProcessor."""
+    form: Literal["Rows", "Pandas"] | None = None
+    """How the processor takes what comes for a key: Rows, as in transformWithState, or Pandas, DataFrames as
+    in transformWithStateInPandas. Without it what the class's hints say."""
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
     """The columns that come out of a map or a processor."""

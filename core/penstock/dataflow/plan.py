@@ -15,6 +15,10 @@ from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
 
+ROWS = "Rows"
+PANDAS = "Pandas"
+"""How a processor takes its rows: as `transformWithState`, or as `transformWithStateInPandas` of PySpark."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedEdge:
@@ -75,6 +79,8 @@ class Processor:
     input: Schema
     key_columns: tuple[int, ...]
     shards: int
+    form: str = ""
+    """ROWS or PANDAS; "" where the class says it."""
 
     @property
     def fixed_parts(self) -> tuple[str, ...]:

@@ -123,10 +123,11 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
                 head.key_columns,
                 stage.out.schema,
                 stage.operator,
+                head.form,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note
-            cache = StateCache(runner.variables, runner.key_types, store.call)
+            cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case source:
             reader = readers(stage.operator, source, base_dir)

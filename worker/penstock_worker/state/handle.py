@@ -39,7 +39,8 @@ def not_yet(call: str, what: str) -> str:
 
 
 class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carries no types here
-    """`variables` are the state variables declared so far, in the order of their places in records.
+    """`variables` are the state variables declared so far, in the order of their places in records; `deleted`
+    the names of those that are to go.
 
     `cursor` says which shard and key the state objects work on.
     """
@@ -47,6 +48,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
     def __init__(self) -> None:
         self.cursor = Cursor()
         self.variables: list[Variable] = []
+        self.deleted: list[str] = []
         self._sealed = False
 
     def seal(self) -> None:
@@ -85,7 +87,20 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         return iter(())
 
     def deleteIfExists(self, stateName: str) -> None:
-        self.refuse(f"deleteIfExists({stateName!r})", "deleting a state variable")
+        """The state of a variable that earlier code had goes, in each shard before it is worked on."""
+        if self._sealed:
+            raise StateMisuse(
+                f"deleteIfExists({stateName!r}) outside of init(); state is deleted in init() only"
+            )
+        self._refuse_both(stateName, any(variable.name == stateName for variable in self.variables))
+        self.deleted.append(stateName)
+
+    def _refuse_both(self, name: str, is_other: bool) -> None:
+        if is_other:
+            raise StateMisuse(
+                f"state {name!r} is declared and deleted: Spark deletes it in each micro-batch anew; give "
+                "what comes after it another name"
+            )
 
     def refuse(self, call: str, what: str) -> None:
         """Answer a call that asks for something that is not there yet."""
@@ -100,6 +115,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
             raise StateMisuse(f"{name!r} is no name for a state variable; give it a text that is not empty")
         if any(variable.name == name for variable in self.variables):
             raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
+        self._refuse_both(name, name in self.deleted)
         if ttl_ms is not None:
             self.refuse(f"ttlDurationMs={ttl_ms} of state {name!r}", "time to live")
         schemas = tuple(shape.ddl for shape in shapes)

@@ -23,11 +23,12 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
+from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, listed, path_text
-from penstock_worker.state.declared import words
 from penstock_worker.state.handle import TaskHandle, not_yet
-from penstock_worker.user_code.handle_use import handle_calls, mentions, works_on_pandas
+from penstock_worker.user_code.form_signs import FormUnclear, form_of
+from penstock_worker.user_code.handle_use import handle_calls, mentions
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
@@ -84,12 +85,14 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place."""
+    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place,
+    `form` what the manifest says of a processor's."""
 
     operator: str
     role: str
     path: str
     target: str
+    form: str
 
     @property
     def module(self) -> str:
@@ -120,7 +123,7 @@ def _targets(topology: Topology) -> Iterator[_Target]:
         for role, target in (("map", operator.map), ("processor", operator.processor)):
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
-                yield _Target(operator.name, role, path, str(target))
+                yield _Target(operator.name, role, path, str(target), operator.form or "")
 
 
 def _import_problem(module: str, base_dir: Path) -> str | None:
@@ -142,7 +145,7 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
     is_processor = isinstance(code, type) and issubclass(code, StatefulProcessor)
     if named.role == "processor":
         if is_processor:
-            _look_at_processor(named.operator, target, code, found)
+            _look_at_processor(named, code, found)
         else:
             found.fault(f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor")
     elif is_processor:
@@ -152,17 +155,16 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
     return found
 
 
-def _look_at_processor(operator: str, target: str, processor: type[Any], found: _Findings) -> None:
+def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -> None:
+    operator, target = named.operator, named.target
     missing = sorted(processor.__abstractmethods__)
     if missing:
         found.fault(f"{target!r} lacks {' and '.join(missing)}")
         return
-    if works_on_pandas(processor):
-        found.fault(
-            f"{target!r} works on pandas DataFrames: transformWithStateInPandas is not in Penstock yet; "
-            "write handleInputRows for rows"
-        )
-        return
+    try:
+        form_of(processor, named.form)
+    except FormUnclear as unclear:
+        found.fault(str(unclear))
     _call(operator, target, processor, found)
     for name, what in _NEVER_CALLED.items():
         if getattr(processor, name) is not getattr(StatefulProcessor, name):
@@ -194,7 +196,8 @@ def _call(operator: str, target: str, processor: type[Any], found: _Findings) ->
     for name in _TIMERS:
         if name in found.calls and not any(asked.startswith(name) for asked in found.asked):
             found.fault(f"{target!r} uses {not_yet(name, 'timers')}")
-    found.state[operator] = {v.name: words((v.kind, v.schemas)) for v in handle.variables}
+    found.state[operator] = dict.fromkeys(handle.deleted, "")
+    found.state[operator] |= {v.name: words((v.kind, v.schemas)) for v in handle.variables}
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.store.port import ClearFailure, Failures
+from penstock_worker.state.declared import Declaration
+from penstock_worker.state.encoding import pack
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.state.shapes import StateMisuse
 from scenes.owned_state import OwnedState
@@ -57,10 +59,11 @@ ENTRIES: Declare = lambda handle: handle.getMapState("v", "k string", "n long") 
             "a value of (`n` bigint) in the store, and a value of (`n` timestamp) in",
         ),
         (LONG, value("n int"), "a value of (`n` int) in the code"),
-        (value("n int"), LONG, "a value of (`n` bigint) in the code"),
-        (LONG, value("n double"), "a value of (`n` double) in the code"),
+        (LONG, value("n decimal(20,0)"), "a value of (`n` decimal(20,0)) in the code"),
+        (value("n double"), value("n float"), "a value of (`n` float) in the code"),
+        (LONG, value("n string, m long"), "a value of (`n` string, `m` bigint) in the code"),
         (LONG, value("m long"), "a value of (`m` bigint) in the code"),
-        (LONG, value("n long, m long"), "a value of (`n` bigint, `m` bigint) in the code"),
+        (LONG, value("m struct<n:long>"), "a value of (`m` struct<n:bigint>) in the code"),
         (LONG, lambda handle: handle.getListState("v", "n long"), "a list of (`n` bigint) in the code"),
         (LONG, ENTRIES, "a map of (`k` string) to (`n` bigint) in the code"),
         (ENTRIES, lambda handle: handle.getMapState("v", "k binary", "n long"), "a map of (`k` binary) to"),
@@ -116,6 +119,17 @@ def test_the_note_is_written_once_and_again_after_a_batch_that_was_rolled_back()
     with owned.at("a") as variable:
         variable.update((3,))
     assert len(owned.state.take_writes()) == 1
+
+
+def test_a_note_from_before_schemas_could_change_is_read_as_it_was() -> None:
+    noted = pack({"v": (b"v", ("`n` bigint",)), "gone": (b"m", ("`k` string", "`n` int"))})
+    same = Declaration([("v", b"v", ("`n` bigint",))]).standing(noted)
+    assert (same.refusal, same.to_note, same.stored) == ("", None, (None,))
+    wider = Declaration([("v", b"v", ("`n` double",))]).standing(noted)
+    assert wider.refusal == ""
+    assert wider.to_note is not None
+    assert wider.stored != (None,)
+    assert Declaration([], ["gone"]).standing(noted).deleted == (b"m" + pack("gone"),)
 
 
 def test_state_from_before_there_were_notes_is_worked_on_and_noted() -> None:

@@ -219,6 +219,21 @@ def test_a_new_variable_is_recorded_and_one_that_is_gone_stays_so(tmp_path: Path
     assert after.state == {"count": {**TOTAL["count"], "more": "a value of (`n` date)"}}
 
 
+def test_a_schema_that_became_what_it_may_become_is_recorded(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    wider = {"count": {"total": "a value of (`more` string, `n` double)"}}
+    after = check_state(before, wider, {"count"}, tmp_path)
+    assert after.state == {"count": {**TOTAL["count"], **wider["count"]}}
+    with pytest.raises(StateUnusableError):
+        check_state(after, TOTAL, {"count"}, tmp_path)
+
+
+def test_a_variable_that_is_deleted_is_recorded_no_more(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    after = check_state(before, {"count": {"total": "", "never": ""}}, {"count"}, tmp_path)
+    assert after.state == {"count": {"seen": TOTAL["count"]["seen"]}}
+
+
 def test_a_record_from_before_state_was_recorded_can_be_read(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path)
     directory.write(record())
