@@ -16,6 +16,7 @@ from penstock.api.topology import (
     Topology,
 )
 from penstock.dataflow.plan import (
+    NO_TIME,
     Fanout,
     KeyedEdge,
     Plan,
@@ -93,7 +94,10 @@ class _Fuser:
 
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
-        return Processor(str(operator.processor), schema, self._key_columns(operator), _shards(operator))
+        return Processor(
+            str(operator.processor), schema, self._key_columns(operator), _shards(operator),
+            time_mode=operator.time_mode or NO_TIME,
+        )  # fmt: skip
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]

@@ -15,6 +15,10 @@ from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
 
+NO_TIME = "None"
+PROCESSING_TIME = "ProcessingTime"
+"""What timers of a processor go by, in Spark's words for TimeMode."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyedEdge:
@@ -75,6 +79,12 @@ class Processor:
     input: Schema
     key_columns: tuple[int, ...]
     shards: int
+    time_mode: str = NO_TIME
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether its state may have timers."""
+        return self.time_mode != NO_TIME
 
     @property
     def fixed_parts(self) -> tuple[str, ...]:

@@ -214,16 +214,16 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         (
             "EverythingNotThere",
             [
-                "registerTimer (timers): not in Penstock yet",
+                "registerTimer, which needs a time mode; give the operator timeMode: ProcessingTime",
                 "deleteIfExists('old') (deleting a state variable): not in Penstock yet",
-                "ttlDurationMs=1000 of state 'kept' (time to live): not in Penstock yet",
-                "ttlDurationMs=1000 of state 'names' (time to live): not in Penstock yet",
+                "ttlDurationMs=1000 of state 'kept', which needs a time mode",
+                "ttlDurationMs=1000 of state 'names', which needs a time mode",
             ],
         ),
         ("Pandas", ["transformWithStateInPandas is not in Penstock yet"]),
         ("Annotated", ["transformWithStateInPandas is not in Penstock yet"]),
         ("AlsoOld", ["deleteIfExists('old') (deleting a state variable): not in Penstock yet"]),
-        ("Alias", ["listTimers (timers): not in Penstock yet"]),
+        ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
         ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
@@ -251,8 +251,9 @@ def test_what_is_named_and_not_used_is_no_fault(tmp_path: Path, processor: str) 
 
 
 def test_what_spark_calls_and_penstock_does_not_is_noted(tmp_path: Path) -> None:
-    expired, initial = inspect_manifest(write(tmp_path, "inspected_notes", processor="Replacing")).notes
+    initial, expired = inspect_manifest(write(tmp_path, "inspected_notes", processor="Replacing")).notes
     assert expired.startswith("spec.operators[2] (count).processor: handleExpiredTimer of 'inspected_notes:")
+    assert expired.endswith("is never called: the operator has no timeMode")
     assert "is never called: there is no initial state in Penstock yet" in initial
 
 

@@ -115,6 +115,7 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) ->
                 head.key_columns,
                 stage.out.schema,
                 stage.operator,
+                time_mode=head.time_mode,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
+from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable, TimerWrite
 from penstock_worker.part_size import READ_BYTES_MAX, TooMuch
 from penstock_worker.state import declared, encoding
 from penstock_worker.state.cells import ListCell, MapCell
+from penstock_worker.state.timers import TimerCell
 
 Key = tuple[Any, ...]
 LoadState = Callable[[Load | Scan], object]
@@ -42,6 +43,13 @@ class _Unloaded:
 
 
 UNLOADED = _Unloaded()
+_CELLS = {
+    encoding.LIST: ListCell,
+    encoding.EXPIRING_LIST: ListCell,
+    encoding.MAP: MapCell,
+    encoding.EXPIRING_MAP: MapCell,
+    encoding.TIMERS: TimerCell,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +62,14 @@ class SplitValue:
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A state variable: its kind (`encoding.VALUE`, `LIST`, `MAP`), what its fields begin with, and its
-    schemas as DDL, of a map those of keys and values."""
+    schemas as DDL, of a map those of keys and values; and how long what is written lives, where that ends. A
+    processor's timers are one more, without a name."""
 
     name: str
     kind: bytes
     prefix: bytes
     schemas: tuple[str, ...]
+    ttl_ms: int | None = None
 
 
 class Record:
@@ -84,7 +94,7 @@ class Record:
         for value in self.values:
             if type(value) is bytes:
                 total += len(value)
-            elif isinstance(value, ListCell | MapCell):
+            elif isinstance(value, ListCell | MapCell | TimerCell):
                 total += value.bytes
         return total
 
@@ -107,6 +117,11 @@ class ShardState:
         """The batch is a single row: it may read as much as it likes."""
         self.taken_bytes = 0
         """What the writes came to that were taken last."""
+        self.now_ms = 0
+        """When the batch began, by the steady clock;"""
+        self.ahead_ms = 0
+        """and how far that is ahead of the wall clock, which user code goes by."""
+        self._timers: dict[bytes, int | None] = {}
         self._read_bytes = 0
         self._cache = cache
         self._variables = cache.variables
@@ -198,6 +213,18 @@ class ShardState:
         self.taken_bytes = sum(len(write.value or b"") for write in writes)
         return tuple(writes)
 
+    def set_timer(self, name: bytes, due_ms: int | None) -> None:
+        """Set or take away a timer of the shard with the batch's commit."""
+        self._timers[name] = due_ms
+
+    def take_timers(self) -> tuple[TimerWrite, ...]:
+        """The timers that this batch set and took away, of each the last word."""
+        if not self._timers:
+            return ()
+        taken = tuple(TimerWrite(name, due_ms) for name, due_ms in self._timers.items())
+        self._timers.clear()
+        return taken
+
     def changed_bytes(self) -> int:
         """About what this batch changed so far, by the last of its keys."""
         return self._dirty[-1].measured() * len(self._dirty) if self._dirty else 0
@@ -214,6 +241,7 @@ class ShardState:
     def rollback(self) -> None:
         """Forget what was changed since the last commit; the batch may be worked on anew, or given up."""
         self._is_noting = False
+        self._timers.clear()
         dirty, self._dirty = self._dirty, []
         for record in dirty:
             self._account(-record.bytes)
@@ -242,8 +270,7 @@ class ShardState:
         variable = self._variables[slot]
         if isinstance(value, SplitValue):
             value = self._joined(b"", variable.prefix + record.packed, value.raw)
-        elif variable.kind != encoding.VALUE and not isinstance(value, ListCell | MapCell):
-            cell = ListCell if variable.kind == encoding.LIST else MapCell
+        elif (cell := _CELLS.get(variable.kind)) is not None and type(value) is not cell:
             value = cell(variable.prefix + record.packed, value, self)
         record.values[slot] = value
         self._grown.append(record)
@@ -385,7 +412,7 @@ class StateCache:
         bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         self.variables = tuple(variables)
-        self.declaration = declared.Declaration((v.name, v.kind, v.schemas) for v in self.variables)
+        self.declaration = declared.Declaration((v.name, v.kind, v.schemas) for v in self.variables if v.name)
         self.pack_key = encoding.key_packer(key_types)
         self.load = load
         self.bytes = 0

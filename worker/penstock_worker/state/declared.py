@@ -22,7 +22,14 @@ Declared = dict[str, tuple[bytes, tuple[str, ...]]]
 """Variable -> kind, and its schemas as DDL: of a map keys and values, else one."""
 
 _DECODER = msgspec.msgpack.Decoder(Declared)
-_KINDS = {encoding.VALUE: "a value of", encoding.LIST: "a list of", encoding.MAP: "a map of"}
+_KINDS = {
+    encoding.VALUE: "a value of",
+    encoding.LIST: "a list of",
+    encoding.MAP: "a map of",
+    encoding.EXPIRING_VALUE: "a value, with a time to live, of",
+    encoding.EXPIRING_LIST: "a list, with a time to live, of",
+    encoding.EXPIRING_MAP: "a map, with a time to live, of",
+}
 
 
 class Declaration:

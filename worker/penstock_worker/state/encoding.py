@@ -5,6 +5,8 @@ A shard's value hash holds, for every grouping key that has it, one field per st
     v + name + key -> value                 a value state
     l + name + key -> [chunks, [row, ...]]  a list state: full chunks elsewhere, and the rows behind them
     m + name + key -> count                 a map state: how many entries it has
+    V, L, M + name + key                    the same with a time to live (`expiring`)
+    t + key -> [expiry, ...] or null        timers, or that they lie in the collection (`timers`)
     s -> {name: [kind, schemas]}            what its variables were declared as (`declared`)
 
 A list's chunks and a map's entries lie in a collection of their own, which is called like the field; so
@@ -27,6 +29,10 @@ from penstock.store.port import StateWrite
 VALUE = b"v"
 LIST = b"l"
 MAP = b"m"
+EXPIRING_VALUE = b"V"
+EXPIRING_LIST = b"L"
+EXPIRING_MAP = b"M"
+TIMERS = b"t"
 FRAGMENTS = b"f"
 """Collections that hold rows which come in fragments; the rest of the name is their producer's."""
 LARGE_COMMIT = b"x"

@@ -28,6 +28,7 @@ from penstock.store.port import (
     Answer,
     Claim,
     Claimed,
+    Fetch,
     Fetched,
     FetchedShard,
     Measure,
@@ -106,7 +107,11 @@ class TaskLoop:
         self._size = BatchSize()
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
-        is_source = not isinstance(launch.stage.head, Processor)
+        head = launch.stage.head
+        is_source = not isinstance(head, Processor)
+        self._has_timers = isinstance(head, Processor) and head.has_timers
+        self._next_due_ms: int | None = None
+        """When the last fetch said that a timer is due next."""
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
         self._awaited: list[Claim] = []
@@ -165,6 +170,8 @@ class TaskLoop:
             return
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
+            if self._has_timers and self._may_come_again(fetched):
+                break
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
@@ -177,6 +184,13 @@ class TaskLoop:
         if not self.retired and not self._halted:
             self._send_told()
             self._wait()
+
+    def _may_come_again(self, fetched: Fetched) -> bool:
+        """The map is to be read, and nothing that was fetched is lost when it is left: timers that set others
+        without end are no reason to go on."""
+        if self._clock.monotonic_us() < self._refresh_us:
+            return False
+        return not fetched.control and not any(one.entries for one in fetched.shards)
 
     def _look_for_name(self) -> None:
         """The map names this task now, most likely, and its shards wait."""
@@ -211,7 +225,8 @@ class TaskLoop:
             while posted and (len(posted) > POSTS_AHEAD or now_us - posted[0].sent_us >= HELD_US_MAX):
                 self._settle_first(posted)
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
-        self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
+        read_timers = sum(len(fetched.timers) for fetched in work) if self._has_timers else 0
+        self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work), read_timers)
         last = self._post(done, fetch=not self._halted)
         while posted:
             self._settle_first(posted)
@@ -272,7 +287,7 @@ class TaskLoop:
         posted = self._post([], claims, fetch=True)
         answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
-        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
+        self._fetched(posted, fetched)
         has_more = self._take_up(claims, answers)
         if claims:
             fetched = replace(fetched, shards=self._without_stale(fetched.shards, claims, answers))
@@ -289,24 +304,34 @@ class TaskLoop:
         told = self._tellings.take(self._clock.now_us())
         calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
         sent_us = self._clock.monotonic_us()
-        ready, size = self._launch.owner.ready, self._size
-        fetching = self._pressure.fetch(ready, size.bytes, size.shards, sent_us) if fetch else None
+        fetching = self._pressure.fetch(self._next_fetch(), sent_us) if fetch else None
         if fetching is not None:
             calls.append(fetching)
         answers = self._store.post(calls)
         return Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
+
+    def _next_fetch(self) -> Fetch:
+        ready, size = self._launch.owner.ready, self._size
+        if not self._has_timers:
+            return Fetch(ready, size.bytes, size.shards)
+        now_ms = self._clock.now_us() // 1000
+        return Fetch(ready, size.bytes, size.shards, now_ms=now_ms, timers_max=size.timers)
 
     def _finish(self, posted: Posted) -> Fetched | None:
         """Settle what was posted last; answers what it fetched."""
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None
         if fetched is not None:
-            self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
+            self._fetched(posted, fetched)
         self._settle(posted.done, answers)
         if fetched is not None and self._is_token_kept:
             self._is_token_kept = False
             return replace(fetched, control=True)
         return fetched
+
+    def _fetched(self, posted: Posted, fetched: Fetched) -> None:
+        self._next_due_ms = fetched.next_due_ms
+        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
 
     def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
         now_us = self._clock.now_us()
@@ -405,6 +430,8 @@ class TaskLoop:
         if self._pressure.holds_source:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
+        if self._next_due_ms is not None:
+            wait_us = min(wait_us, self._next_due_ms * 1000 - now_us)
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
@@ -494,8 +521,12 @@ class TaskLoop:
             for target in owned.unwritten():
                 for payloads in self._sinks.catch_up(owned, target, self._store):
                     self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
+            number = owned.number
             if self._write_all(owned, self._large.finish(owned)):
                 self._stage.adopt(owned)
+            if self._has_timers and owned.number != number:
+                # The fetch that travelled with the claim knows nothing of the timers in it.
+                self._next_due_ms = 0
         except OwnershipLost:
             self._lost(owned.shard)
         except WorkFailed as error:
@@ -522,6 +553,7 @@ class TaskLoop:
         for shard in list(self._owned):
             self._release(shard)
         self._awaited = []
+        self._next_due_ms = None
         self._tellings.forget()
         self._refresh_us = 0
 

@@ -22,7 +22,9 @@ class StateWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TimerWrite:
-    """Set (`due_ms`) or delete (None) the timer called `name`."""
+    """Set (`due_ms`) or delete (None) the timer called `name`, of which a shard has one.
+
+    `due_ms` is by the clock that fetches tell (`ready_lists.Fetch`)."""
 
     name: bytes
     due_ms: int | None
