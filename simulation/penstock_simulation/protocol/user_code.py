@@ -16,6 +16,7 @@ from penstock_simulation.protocol.workload import (
     CLASSES,
     KEYS,
     TIMER_STEP_MS,
+    TIMERS_MAX,
     OutOfOrder,
     Row,
     row_of_timer,
@@ -66,22 +67,28 @@ class Numbered(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no t
     def _set_timers(self, count: int, now_ms: int) -> None:
         """One that tells its row by its expiry, some of them at once; and one that is taken away again."""
         steps = now_ms // TIMER_STEP_MS
-        self.handle.registerTimer((steps + count % 4) * TIMER_STEP_MS + count)
-        decoy_ms = (steps + 9) * TIMER_STEP_MS
-        if count % 2:
-            self.handle.registerTimer(decoy_ms)
-        for expiry_ms in [expiry for expiry in self.handle.listTimers() if not row_of_timer(expiry)]:
-            if expiry_ms < decoy_ms or not count % 2:
+        expiries = list(self.handle.listTimers())
+        if len(expiries) < TIMERS_MAX:
+            self.handle.registerTimer((steps + count % 4) * TIMER_STEP_MS + count)
+        else:
+            self._fires(count)
+        for expiry_ms in expiries:
+            if not row_of_timer(expiry_ms):
                 self.handle.deleteTimer(expiry_ms)
+        if count % 2:
+            self.handle.registerTimer((steps + 9) * TIMER_STEP_MS)
+
+    def _fires(self, row: int) -> None:
+        fired = self.fired.get()
+        self.fired.update(([*fired[0], row] if fired else [row],))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803 - pyspark's
-        fired = self.fired.get()
-        rows = list(fired[0]) if fired else []
         row = row_of_timer(expiredTimerInfo.getExpiryTimeInMs())
         if row:
-            if row in rows:
-                raise OutOfOrder(f"the timer of row {row} of {key[0]} after {rows}")
-            self.fired.update(([*rows, row],))
+            fired = self.fired.get()
+            if fired and row in fired[0]:
+                raise OutOfOrder(f"the timer of row {row} of {key[0]} after {fired[0]}")
+            self._fires(row)
         return iter(())
 
     def out(self, key: int, part: int, number: int, count: int) -> Row:

@@ -109,6 +109,8 @@ def counts_in(content: bytes) -> Counts:
 TIMER_STEP_MS = 256
 """A timer's expiry is a multiple of this, and the number of the row that set it; 0 for one that a row takes
 away again, mostly."""
+TIMERS_MAX = 12
+"""Of one key at a time; what lists them is to fit a small commit."""
 
 
 def row_of_timer(expiry_ms: int) -> int:

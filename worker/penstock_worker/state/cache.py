@@ -218,10 +218,11 @@ class ShardState:
         self._timers[name] = due_ms
 
     def take_timers(self) -> tuple[TimerWrite, ...]:
-        """The timers that this batch set and took away, of each the last word."""
+        """The timers that this batch set and took away, of each the last word; behind `take_writes`."""
         if not self._timers:
             return ()
         taken = tuple(TimerWrite(name, due_ms) for name, due_ms in self._timers.items())
+        self.taken_bytes += sum(map(len, self._timers))
         self._timers.clear()
         return taken
 

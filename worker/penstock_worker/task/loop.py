@@ -330,7 +330,8 @@ class TaskLoop:
         return fetched
 
     def _fetched(self, posted: Posted, fetched: Fetched) -> None:
-        self._next_due_ms = fetched.next_due_ms
+        # Of a store at its memory limit it is asked anew, and at once.
+        self._next_due_ms = 0 if fetched.full and self._has_timers else fetched.next_due_ms
         self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
 
     def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:

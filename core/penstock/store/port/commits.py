@@ -20,8 +20,7 @@ class StateWrite(NamedTuple):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimerWrite:
+class TimerWrite(NamedTuple):
     """Set (`due_ms`) or delete (None) the timer called `name`, of which a shard has one.
 
     `due_ms` is by the clock that fetches tell (`ready_lists.Fetch`)."""
