@@ -28,7 +28,6 @@ from penstock.store.port import (
     Answer,
     Claim,
     Claimed,
-    Fetch,
     Fetched,
     FetchedShard,
     Measure,
@@ -42,10 +41,10 @@ from penstock.store.stranding import StrandingWatch
 from penstock_worker.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
-from penstock_worker.task.batch_size import BatchSize
 from penstock_worker.task.large_commit import LargeCommits, Placed
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.next_fetch import NextFetch
 from penstock_worker.task.posted import Posted
 from penstock_worker.task.store_pressure import REST_US, StorePressure
 from penstock_worker.task.tellings import Tellings
@@ -104,14 +103,10 @@ class TaskLoop:
         self._metrics = metrics
         self._clock = clock
         self._large = LargeCommits(store, launch.bounds, clock)
-        self._size = BatchSize()
+        self._next_fetch = NextFetch(launch, clock)
         self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
         self._owned: dict[str, OwnedShard] = {}
-        head = launch.stage.head
-        is_source = not isinstance(head, Processor)
-        self._has_timers = isinstance(head, Processor) and head.has_timers
-        self._next_due_ms: int | None = None
-        """When the last fetch said that a timer is due next."""
+        is_source = not isinstance(launch.stage.head, Processor)
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
         self._awaited: list[Claim] = []
@@ -170,7 +165,8 @@ class TaskLoop:
             return
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
-            if self._has_timers and self._may_come_again(fetched):
+            if self._next_fetch.comes_again(fetched) and self._clock.monotonic_us() >= self._refresh_us:
+                # Timers that set others without end are no reason not to read the map.
                 break
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
@@ -184,13 +180,6 @@ class TaskLoop:
         if not self.retired and not self._halted:
             self._send_told()
             self._wait()
-
-    def _may_come_again(self, fetched: Fetched) -> bool:
-        """The map is to be read, and nothing that was fetched is lost when it is left: timers that set others
-        without end are no reason to go on."""
-        if self._clock.monotonic_us() < self._refresh_us:
-            return False
-        return not fetched.control and not any(one.entries for one in fetched.shards)
 
     def _look_for_name(self) -> None:
         """The map names this task now, most likely, and its shards wait."""
@@ -224,9 +213,7 @@ class TaskLoop:
                 done, sent_us = [], now_us
             while posted and (len(posted) > POSTS_AHEAD or now_us - posted[0].sent_us >= HELD_US_MAX):
                 self._settle_first(posted)
-        read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
-        read_timers = sum(len(fetched.timers) for fetched in work) if self._has_timers else 0
-        self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work), read_timers)
+        self._next_fetch.worked(work, self._clock.monotonic_us() - began_us)
         last = self._post(done, fetch=not self._halted)
         while posted:
             self._settle_first(posted)
@@ -304,18 +291,11 @@ class TaskLoop:
         told = self._tellings.take(self._clock.now_us())
         calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
         sent_us = self._clock.monotonic_us()
-        fetching = self._pressure.fetch(self._next_fetch(), sent_us) if fetch else None
+        fetching = self._pressure.fetch(self._next_fetch.call(), sent_us) if fetch else None
         if fetching is not None:
             calls.append(fetching)
         answers = self._store.post(calls)
         return Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
-
-    def _next_fetch(self) -> Fetch:
-        ready, size = self._launch.owner.ready, self._size
-        if not self._has_timers:
-            return Fetch(ready, size.bytes, size.shards)
-        now_ms = self._clock.now_us() // 1000
-        return Fetch(ready, size.bytes, size.shards, now_ms=now_ms, timers_max=size.timers)
 
     def _finish(self, posted: Posted) -> Fetched | None:
         """Settle what was posted last; answers what it fetched."""
@@ -330,8 +310,7 @@ class TaskLoop:
         return fetched
 
     def _fetched(self, posted: Posted, fetched: Fetched) -> None:
-        # Of a store at its memory limit it is asked anew, and at once.
-        self._next_due_ms = 0 if fetched.full and self._has_timers else fetched.next_due_ms
+        self._next_fetch.answered(fetched)
         self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
 
     def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
@@ -431,8 +410,9 @@ class TaskLoop:
         if self._pressure.holds_source:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
-        if self._next_due_ms is not None:
-            wait_us = min(wait_us, self._next_due_ms * 1000 - now_us)
+        due_us = self._next_fetch.wait_us(now_us)
+        if due_us is not None:
+            wait_us = min(wait_us, due_us)
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
@@ -525,9 +505,9 @@ class TaskLoop:
             number = owned.number
             if self._write_all(owned, self._large.finish(owned)):
                 self._stage.adopt(owned)
-            if self._has_timers and owned.number != number:
+            if owned.number != number:
                 # The fetch that travelled with the claim knows nothing of the timers in it.
-                self._next_due_ms = 0
+                self._next_fetch.at_once()
         except OwnershipLost:
             self._lost(owned.shard)
         except WorkFailed as error:
@@ -554,7 +534,7 @@ class TaskLoop:
         for shard in list(self._owned):
             self._release(shard)
         self._awaited = []
-        self._next_due_ms = None
+        self._next_fetch.forget()
         self._tellings.forget()
         self._refresh_us = 0
 

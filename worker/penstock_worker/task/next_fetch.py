@@ -1,0 +1,60 @@
+"""What a task asks of its ready list next, and until when it may wait before it asks again.
+
+The budget adapts to what user code makes of it (`batch_size`). Where the operator has timers, a fetch tells
+the time and asks for those that are due, and its answer says when to ask again. Neighbour: `task.loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.dataflow.plan import Processor
+from penstock.store.port import Fetch, Fetched, FetchedShard
+from penstock_worker.clock import Clock
+from penstock_worker.task.batch_size import BatchSize
+from penstock_worker.task.launch import TaskLaunch
+
+
+class NextFetch:
+    """One per task."""
+
+    def __init__(self, launch: TaskLaunch, clock: Clock) -> None:
+        head = launch.stage.head
+        self.has_timers = isinstance(head, Processor) and head.has_timers
+        self._ready = launch.owner.ready
+        self._clock = clock
+        self._size = BatchSize()
+        self._again_ms: int | None = None
+
+    def call(self) -> Fetch:
+        size = self._size
+        if not self.has_timers:
+            return Fetch(self._ready, size.bytes, size.shards)
+        now_ms = self._clock.now_us() // 1000
+        return Fetch(self._ready, size.bytes, size.shards, now_ms=now_ms, timers_max=size.timers)
+
+    def answered(self, fetched: Fetched) -> None:
+        # A store at its memory limit says nothing of timers: it is asked anew, and at once.
+        self._again_ms = 0 if fetched.full and self.has_timers else fetched.next_due_ms
+
+    def at_once(self) -> None:
+        """What the last answer said of timers is out of date."""
+        self._again_ms = 0 if self.has_timers else None
+
+    def forget(self) -> None:
+        """Nothing is owned any more."""
+        self._again_ms = None
+
+    def wait_us(self, now_us: int) -> int | None:
+        """How long a timer may be waited for, 0 or less for not at all; None without one."""
+        return None if self._again_ms is None else self._again_ms * 1000 - now_us
+
+    def comes_again(self, fetched: Fetched) -> bool:
+        """Whether all that was fetched is handed out again: timers are, until a commit takes them away."""
+        return self.has_timers and not fetched.control and not any(one.entries for one in fetched.shards)
+
+    def worked(self, work: Sequence[FetchedShard], took_us: int) -> None:
+        """What was fetched took so long, from its load to its last post."""
+        read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
+        timers = sum(len(fetched.timers) for fetched in work) if self.has_timers else 0
+        self._size.observed(took_us, read_bytes, len(work), timers)
