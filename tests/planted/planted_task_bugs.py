@@ -100,7 +100,13 @@ class NoLookForStranded(TaskLoop):
 
 class _BlindWatch(StrandingWatch):
     def is_stranded(
-        self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool, pressed: bool = False
+        self,
+        owned: OwnedShard,
+        seen: ShardCounters | None,
+        now_us: int,
+        *,
+        in_hand: bool,
+        pressed: bool = False,
     ) -> bool:
         return False
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.schedule.hosts_and_wishes import CLUSTER, Runtime
+from penstock.schedule.naming import changed_to
 from penstock.schedule.record import OperatorSchedule
-from penstock.schedule.versions import next_version
 
 
 def announce(
-    old: OperatorSchedule, planned: OperatorSchedule, *, term: int = 0, runtime: Runtime = CLUSTER
+    old: OperatorSchedule, planned: OperatorSchedule, *, runtime: Runtime = CLUSTER
 ) -> OperatorSchedule:
     """`old` and the executors that only `planned` has or that have no shard in `old`, still without shards.
 
@@ -32,7 +32,7 @@ def announce(
     workers = tuple(w for name, w in renewed.items() if runtime.names_idle_workers or name in hosts)
     stores = {store.id: store for store in (*old.stores, *planned.stores)}
     announced = replace(old, executors=executors, workers=workers, stores=tuple(stores.values()))
-    return next_version(old, announced, term)
+    return changed_to(old, announced)
 
 
 def announced_executors(old: OperatorSchedule | None, planned: OperatorSchedule) -> tuple[str, ...]:

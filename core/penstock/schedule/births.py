@@ -1,7 +1,8 @@
 """Which shards are born, and which their home has yet to make.
 
 A schedule says of a shard since which version it is there (`fresh_since`), until its home has applied that
-version. Pure. Neighbours: `planner` keeps what is unborn where it is, agents make it.
+version. Pure. Neighbours: `book` asks for all that is written, `planner` keeps what is unborn where it is,
+agents make it.
 """
 
 from __future__ import annotations
@@ -9,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from penstock.schedule.hosts_and_wishes import Runtime
 from penstock.schedule.record import OperatorSchedule, ShardPlace
-
-
-def born(executor: str, home: str, version: int, runtime: Runtime) -> ShardPlace:
-    """A shard that `version` is the first to name."""
-    return ShardPlace(executor, home, version if runtime.has_agents else 0)
 
 
 def is_born(place: ShardPlace, applied: Mapping[str, int]) -> bool:
@@ -23,13 +18,25 @@ def is_born(place: ShardPlace, applied: Mapping[str, int]) -> bool:
     return applied.get(place.home, -1) >= place.fresh_since
 
 
-def mark_born(old: OperatorSchedule, applied: Mapping[str, int]) -> OperatorSchedule:
-    """`old`, same version, with `fresh_since` 0 where the home (store id -> version applied) has made the
-    shard. It goes out with the next version."""
-    if not any(place.fresh_since for place in old.shards.values()):
-        return old
+def with_births(
+    old: OperatorSchedule | None, new: OperatorSchedule, applied: Mapping[str, int]
+) -> OperatorSchedule:
+    """`new`, which is to follow `old`, and since when each of its shards is there.
+
+    One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it.
+    One of `old` is there once the home that it has in `old` has made it, wherever it goes now.
+    """
+    known = old.shards if old is not None else {}
+
+    def since(shard: str) -> int:
+        place = known.get(shard)
+        if place is None:
+            return new.version if new.stores else 0
+        return 0 if is_born(place, applied) else place.fresh_since
+
+    fresh = {shard: since(shard) for shard in new.shards}
     shards = {
-        shard: replace(place, fresh_since=0) if is_born(place, applied) else place
-        for shard, place in old.shards.items()
+        shard: place if place.fresh_since == fresh[shard] else replace(place, fresh_since=fresh[shard])
+        for shard, place in new.shards.items()
     }
-    return replace(old, shards=shards)
+    return replace(new, shards=shards)

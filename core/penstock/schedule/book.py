@@ -1,18 +1,19 @@
 """One topology's schedules as they stand, and what is written of them next.
 
-Who decides (the planner, an SLA's loop) answers schedules that are to be; here alone they are given versions,
-shards are marked as born, and remote tasks are put in. A schedule that was worked out has the version of the
-one that it was worked out from: so a decision that somebody else's was faster than is known, and dropped.
+Who decides (the planner, an SLA's loop) answers schedules that are to be; here alone they are given versions
+and terms, shards are marked as born, and remote tasks are put in. A schedule that was worked out has the
+version of the one that it was worked out from: so a decision that somebody else's was faster than is known,
+and dropped.
 
 Pure. Neighbours: `record` is the value; `penstock run` and the cluster's operator write what comes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from penstock.schedule.births import mark_born
+from penstock.schedule.births import is_born, with_births
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote, kept_remote, with_remote
 
@@ -32,63 +33,79 @@ class Written:
 class ScheduleBook:
     """`schedules` is operator -> schedule as it stands, without its remote tasks, which are in `remote`.
     `applied` is operator -> store id -> version that the store works by; {} where there is one store, which
-    makes all shards at once."""
+    makes all shards at once. `version_before` is the last that stores have seen of operators that have no
+    schedule here: first ones go on from it."""
 
     schedules: Mapping[str, OperatorSchedule]
     remote: Remote = field(default_factory=dict)
     applied: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    version_before: int = 0
 
     def is_current(self, change: OperatorSchedule) -> bool:
-        """Whether `change` was worked out from the schedule that stands."""
+        """Whether `change` was worked out from the schedule that stands, or from none where none does."""
         old = self.schedules.get(change.operator)
-        return old is not None and change.version == old.version
+        return change.version == (old.version if old is not None else 0)
 
-    def opened(self, place: PlaceRemote | None = None) -> Written:
-        """All schedules as they stand, with their remote tasks: nobody has seen them yet."""
-        return self._written(self.schedules, tuple(self.schedules), place, 0)
+    def unborn(self, operators: Iterable[str]) -> frozenset[str]:
+        """Shards of these operators that their homes may still have to make."""
+        known = [self.schedules[operator] for operator in operators if operator in self.schedules]
+        return frozenset(
+            shard
+            for schedule in known
+            for shard, place in schedule.shards.items()
+            if not is_born(place, self.applied.get(schedule.operator, {}))
+        )
 
     def written(
-        self, changes: Iterable[OperatorSchedule], *, term: int = 0, place: PlaceRemote | None = None
-    ) -> Written:
-        """`changes` are schedules of operators that the book has, one each; one that is as it stands is left
-        out. `term` is of who writes. With `place` tasks run where that says, and schedules in which nothing
-        else is new are written for it; without, they stay where they are."""
-        schedules = dict(self.schedules)
-        changed = []
-        for change in changes:
-            old = schedules[change.operator]
-            if change == old:
-                continue
-            new = _following(old, change, term)
-            schedules[new.operator] = mark_born(new, self.applied.get(new.operator, {}))
-            changed.append(new.operator)
-        return self._written(schedules, changed, place, term)
-
-    def _written(
         self,
-        schedules: Mapping[str, OperatorSchedule],
-        changed: Iterable[str],
-        place: PlaceRemote | None,
-        term: int,
+        changes: Iterable[OperatorSchedule],
+        *,
+        anew: Collection[str] = (),
+        term: int = 0,
+        place: PlaceRemote | None = None,
     ) -> Written:
-        names, schedules, remote = list(changed), dict(schedules), dict(self.remote)
+        """`changes` are current ones, one for each operator; one that is as it stands is left out. Operators
+        that the book does not have get their first schedules. Those in `anew` are written whether they
+        differ or not. `term` is of who writes. With `place` tasks run where that says, and schedules in which
+        nothing else is new are written for it; without, they stay where they are."""
+        schedules, names = dict(self.schedules), list[str]()
+        for change in changes:
+            if change != schedules.get(change.operator):
+                schedules[change.operator] = self._next(change, term)
+                names.append(change.operator)
+        for name in anew:
+            if name not in names:
+                schedules[name] = self._next(schedules[name], term)
+                names.append(name)
         if place is None:
-            for name in names:
-                for executor in schedules[name].executors:
-                    remote.pop(executor.name, None)
-                remote |= kept_remote(schedules[name], self.remote)
+            remote = self._kept([schedules[name] for name in names])
         else:
-            remote = dict(place(schedules.values(), self.remote))
+            remote = place(schedules.values(), self.remote)
             for name in [name for name in schedules if name not in names]:
                 old = schedules[name]
                 if with_remote(old, self.remote) != with_remote(old, remote):
-                    schedules[name] = _following(old, old, term)
+                    schedules[name] = self._next(old, term)
                     names.append(name)
-        book = replace(self, schedules=schedules, remote=remote)
+        book = replace(self, schedules=schedules, remote=dict(remote))
         return Written(book, tuple(with_remote(schedules[name], remote) for name in names))
 
+    def _next(self, change: OperatorSchedule, term: int) -> OperatorSchedule:
+        """`change` as the version after the one that stands."""
+        old = self.schedules.get(change.operator)
+        if not self.is_current(change):
+            raise ValueError(
+                f"schedule of {change.operator}: worked out from version {change.version}, and "
+                f"{old.version if old is not None else 'none'} stands"
+            )
+        before = old.version if old is not None else self.version_before
+        new = replace(change, version=before + 1, term=max(change.term, term))
+        return with_births(old, new, self.applied.get(change.operator, {}))
 
-def _following(old: OperatorSchedule, new: OperatorSchedule, term: int) -> OperatorSchedule:
-    """`new` as the version after `old`."""
-    version = max(new.version, old.version + 1)
-    return replace(new, version=version, term=max(new.term, old.term, term))
+    def _kept(self, changed: Iterable[OperatorSchedule]) -> Remote:
+        """The remote tasks as they are, of `changed` as far as they still have the tasks."""
+        remote = dict(self.remote)
+        for schedule in changed:
+            for executor in schedule.executors:
+                remote.pop(executor.name, None)
+            remote |= kept_remote(schedule, self.remote)
+        return remote

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from penstock.schedule.executor_names import executor_name, free_name
 from penstock.schedule.hosts_and_wishes import Manner, Setting, Wish
+from penstock.schedule.naming import changed
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
 from penstock.schedule.shares import deal
-from penstock.schedule.versions import changed
 
 
 class Draft:
@@ -100,7 +100,7 @@ class Draft:
         self.runs.update(deal(shards, counts, {e.name: e.tasks for e in self.movable()}))
 
     def schedule(self) -> OperatorSchedule:
-        """The next version, homes beside executors; the very object of before where nothing differs."""
+        """As it is to be, homes beside executors; the very object of before where nothing differs."""
         worker_of = {executor.name: executor.worker for executor in self.executors.values()}
         shards = dict(self.old.shards)
         for shard, place in self.old.shards.items():

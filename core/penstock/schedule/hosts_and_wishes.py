@@ -72,6 +72,5 @@ class Setting:
     """What all operators of one plan have in common. `hosts` by name; `unborn` shards stay where they are."""
 
     hosts: Mapping[str, Host]
-    term: int
     unborn: frozenset[str]
     runtime: Runtime

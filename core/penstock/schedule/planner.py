@@ -7,8 +7,9 @@ workers or tasks changes: each rule stands once, in a module of its own.
 1. `task_spread`, `spread`: first schedules, and operators whose executors follow from the hosts.
 2. `draft`: operators whose executors stay. `lost_workers` and `returned_workers` say what workers change that
    come and go, `task_numbers` what other numbers of tasks change.
-3. `versions`: what is named in the next version. `births`: which shards it is the first to name.
+3. `naming`: which workers and stores the schedule names.
 
+What is answered has the version of the schedule that it was worked out from: `book` gives it the next one.
 Level-based where it spreads and relocates: from what it made itself it makes no other. Nothing moves that
 does not have to. What may not be touched now (a worker whose node is away, a shard that its home has still to
 make) is *pinned*: it keeps its executor, its tasks, its home.
@@ -27,12 +28,12 @@ from dataclasses import replace
 from penstock.schedule.draft import Draft
 from penstock.schedule.hosts_and_wishes import CLUSTER, Host, Manner, Runtime, Setting, Wish
 from penstock.schedule.lost_workers import relocate, take_over
+from penstock.schedule.naming import renewed
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.returned_workers import give_share
 from penstock.schedule.spread import spread
 from penstock.schedule.task_numbers import give_tasks, take_tasks
 from penstock.schedule.task_spread import spread_tasks
-from penstock.schedule.versions import renewed
 
 
 def plan(
@@ -40,27 +41,25 @@ def plan(
     wishes: Sequence[Wish],
     hosts: Sequence[Host],
     *,
-    term: int = 0,
     unborn: Collection[str] = (),
     runtime: Runtime = CLUSTER,
-    first_version: int = 1,
 ) -> dict[str, OperatorSchedule]:
     """The schedule of every wish's operator; the very object of `old` where nothing differs.
 
-    `old` may lack operators: theirs are first ones, of `first_version`. `unborn` names shards that their home
+    `old` may lack operators: theirs are first ones. `unborn` names shards that their home
     may still have to make: they stay where they are. Shards are never dropped: one that is in `old` and no
-    longer wished stays. A store that `old` names stays named, see `versions.forget_stores`. Where an operator
+    longer wished stays. A store that `old` names stays named, see `naming.forget_stores`. Where an operator
     has no host to go to, its schedule is left as it is, but for the uids of workers. ValueError when an
     operator without schedule has no host.
     """
-    setting = Setting({host.place.name: host for host in hosts}, term, frozenset(unborn), runtime)
+    setting = Setting({host.place.name: host for host in hosts}, frozenset(unborn), runtime)
     staying = [w for w in wishes if w.manner is not Manner.SPREAD and w.operator in old]
     planned = _plan_staying(old, staying, setting)
     others = [wish for wish in wishes if wish.operator not in planned]
     tasks = spread_tasks(old, others, _without_room_of(planned.values(), hosts))
     for wish in others:
         before = old.get(wish.operator)
-        planned[wish.operator] = spread(before, wish, tasks[wish.operator], setting, first_version)
+        planned[wish.operator] = spread(before, wish, tasks[wish.operator], setting)
     return {wish.operator: planned[wish.operator] for wish in wishes}
 
 

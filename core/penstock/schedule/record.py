@@ -1,14 +1,15 @@
 """One operator's schedule as a value: which executors exist, where, and which shards each runs.
 
-`planner` makes and changes these, `diff` compares what a worker runs with its part of one;
-`penstock.store.publishing` turns one into the store's call. A schedule is checked where it is made: whoever
-holds one may rely on every shard having an executor and every executor a worker.
+`planner` makes and changes these, `book` numbers them, `diff` compares what a worker runs with its part of
+one; `penstock.store.publishing` turns one into the store's call. A schedule is checked where it is made:
+whoever holds one may rely on every shard having an executor and every executor a worker.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +78,10 @@ class AppliedPlace:
 class OperatorSchedule:
     """The record that the operator writes, one for each operator of a topology.
 
-    `version` is one more at each change; `term` is the Lease term of the leader that wrote it. Shard names
-    are "OPERATOR/PART". `stores` are all that are home of a shard or host a worker; none where there is only
-    one store, which everybody knows (`penstock run`). Raises ValueError for a record that contradicts itself.
+    `version` is one more at each change, 0 for a first one that is not written yet; `term` is the Lease term
+    of the leader that wrote it. Shard names are "OPERATOR/PART". `stores` are all that are home of a shard or
+    host a worker; none where there is only one store, which everybody knows (`penstock run`). Raises
+    ValueError for a record that contradicts itself.
     """
 
     operator: str
@@ -123,6 +125,11 @@ class OperatorSchedule:
                 raise ValueError(
                     f"shard {shard} is fresh since version {place.fresh_since} in one of {self.version}"
                 )
+
+    @classmethod
+    def unwritten(cls, operator: str, *, is_source: bool) -> Self:
+        """What a first schedule is worked out from."""
+        return cls(operator, 0, 0, (), (), {}, (), is_source)
 
     def shards_of(self, executor: str) -> tuple[str, ...]:
         """The shards that `executor` runs, in the schedule's order."""

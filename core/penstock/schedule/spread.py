@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from penstock.schedule.births import born
 from penstock.schedule.executor_names import executor_name
 from penstock.schedule.hosts_and_wishes import Host, Setting, Wish
+from penstock.schedule.naming import changed, renewed
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace
 from penstock.schedule.shares import share_out
-from penstock.schedule.versions import changed, renewed
 
 
 def spread(
@@ -25,12 +24,9 @@ def spread(
     wish: Wish,
     tasks: Mapping[str, int],
     setting: Setting,
-    first_version: int,
 ) -> OperatorSchedule:
     """The operator's schedule with `tasks` (worker -> tasks), from the one `before`, if there is one."""
-    old = before or OperatorSchedule(
-        wish.operator, first_version - 1, setting.term, (), (), {}, (), wish.is_source
-    )
+    old = before or OperatorSchedule.unwritten(wish.operator, is_source=wish.is_source)
     active = [host for host in setting.hosts.values() if not host.is_pinned]
     if not active:
         if before is None:
@@ -55,11 +51,9 @@ def spread(
     )
     shards = dict(old.shards)
     for shard in (*free, *(shard for shard in wish.shards if shard not in old.shards)):
-        executor = runs[shard]
-        if shard in old.shards:
-            shards[shard] = replace(old.shards[shard], executor=executor, home=store_of[executor])
-        else:
-            shards[shard] = born(executor, store_of[executor], old.version + 1, setting.runtime)
+        executor, home = runs[shard], store_of[runs[shard]]
+        known = old.shards.get(shard)
+        shards[shard] = replace(known, executor=executor, home=home) if known else ShardPlace(executor, home)
     return changed(old, _executors(old, names, tasks, shards, wish, setting), shards, setting)
 
 

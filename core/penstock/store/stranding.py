@@ -11,36 +11,51 @@ from __future__ import annotations
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, ShardCounters
 
+LOOKS_APART_US = 500_000
+"""A second look counts so long after the first: far more than the time that work waits on a ready list. Two
+control tokens, one behind the other, make two looks within milliseconds."""
+
 
 class StrandingWatch:
-    """One per task. Looks must be far apart compared with the time that work waits on a ready list."""
+    """One per task, which may look at any time."""
 
     def __init__(self, bounds: Bounds, *, source: bool) -> None:
         """`source`: the task's shards are source partitions, which have work until they are finished."""
         self._bounds = bounds
         self._pressed_bounds = bounds.pressed()
         self._source = source
-        self._suspects: dict[str, tuple[int, int]] = {}
+        self._suspects: dict[str, tuple[tuple[int, int], int]] = {}
+        """Shard -> (epoch, commit), and since when it is seen so."""
 
     def is_stranded(
-        self, owned: OwnedShard, seen: ShardCounters | None, *, in_hand: bool, pressed: bool = False
+        self,
+        owned: OwnedShard,
+        seen: ShardCounters | None,
+        now_us: int,
+        *,
+        in_hand: bool,
+        pressed: bool = False,
     ) -> bool:
-        """Whether `owned` has to be claimed again. `in_hand`: the task was handed it and has not committed;
-        `pressed`: it fetches under `Bounds.pressed`, which hold a shard back with anything in its outbox.
-        (What is still held back after that, and under its usual bound, is found here too.)
+        """Whether `owned` has to be claimed again. `now_us` is of a monotonic clock. `in_hand`: the task was
+        handed it and has not committed; `pressed`: it fetches under `Bounds.pressed`, which hold a shard back
+        with anything in its outbox. (What is still held back after that, and under its usual bound, is found
+        here too.)
 
-        Another epoch or generation is certain; work that is not handed out must be seen at two looks
-        without a commit or a hand-out in between, as it may just wait its turn.
+        Another epoch or generation is certain; work that is not handed out must be seen at two looks that
+        are `LOOKS_APART_US` apart, without a commit or a hand-out in between, as it may just wait its turn.
         """
-        before = self._suspects.pop(owned.shard, None)
+        before, since_us = self._suspects.pop(owned.shard, (None, now_us))
         if seen is None or (seen.epoch, seen.generation) != (owned.epoch, owned.generation):
             return True
         has_work = not seen.finished if self._source else seen.inbox_entries > 0
         bounds = self._pressed_bounds if pressed else self._bounds
         if in_hand or not has_work or _is_held(seen, bounds):
             return False
-        self._suspects[owned.shard] = (seen.epoch, seen.commit)
-        return before == (seen.epoch, seen.commit)
+        found = (seen.epoch, seen.commit)
+        if before != found:
+            since_us = now_us
+        self._suspects[owned.shard] = (found, since_us)
+        return now_us - since_us >= LOOKS_APART_US
 
     def handed_out(self, shard: str) -> None:
         """A fetch answered with the shard."""

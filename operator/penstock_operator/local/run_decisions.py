@@ -16,8 +16,8 @@ from dataclasses import replace
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.announcing import announce
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE
+from penstock.schedule.naming import forget_worker, name_worker
 from penstock.schedule.record import OperatorSchedule
-from penstock.schedule.versions import forget_worker, name_worker
 from penstock_operator.fleet import WorkerState
 from penstock_operator.local.processes.spark_worker_care import keep_spark_workers
 from penstock_operator.local.run_placement import (
@@ -250,7 +250,6 @@ class _Turn:
         idle = {
             name: replace(
                 old,
-                version=old.version + 1,
                 executors=tuple(replace(executor, tasks=0) for executor in old.executors),
                 shards={},
             )

@@ -19,7 +19,7 @@ from penstock_operator.local.showing.plan_outline import is_source
 
 
 def first_schedules(
-    plan: Plan, shards: Mapping[str, Sequence[str]], workers: Sequence[WorkerPlace], *, version: int = 1
+    plan: Plan, shards: Mapping[str, Sequence[str]], workers: Sequence[WorkerPlace]
 ) -> dict[str, OperatorSchedule]:
     """The first schedule of every operator, on all `workers`; `shards` is operator -> shard names.
 
@@ -30,7 +30,7 @@ def first_schedules(
         for stage in plan.stages
     ]
     hosts = [Host(place, _store(place.node), session_tasks(plan)) for place in workers]
-    schedules = plan_schedules({}, wishes, hosts, runtime=ONE_MACHINE, first_version=version)
+    schedules = plan_schedules({}, wishes, hosts, runtime=ONE_MACHINE)
     names = [executor.name for schedule in schedules.values() for executor in schedule.executors]
     if len(set(names)) < len(names):
         raise ValueError(f"topology {plan.topology}: two executors would have one name among {sorted(names)}")

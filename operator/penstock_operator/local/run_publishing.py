@@ -20,14 +20,15 @@ from penstock_operator.local.run_state import Action, PublishSchedules, RunState
 
 
 def publish_first(state: RunState) -> tuple[RunState, list[Action]]:
-    """All schedules, as the run begins."""
-    return _published(state, _book(state).opened(_RemotePlaces(state)))
+    """The first schedules, as the run begins; their versions go on from those that the store has seen."""
+    book = ScheduleBook({}, version_before=state.version_before)
+    return _published(state, book.written(state.schedules.values(), place=_RemotePlaces(state)))
 
 
 def publish_changed(
     state: RunState, schedules: Mapping[str, OperatorSchedule]
 ) -> tuple[RunState, list[Action]]:
-    """Take new schedules, and publish those that changed; versions only grow."""
+    """Take schedules that were worked out from those of `state`, and publish those that changed."""
     return _published(state, _book(state).written(schedules.values(), place=_RemotePlaces(state)))
 
 

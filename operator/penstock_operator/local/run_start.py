@@ -345,12 +345,12 @@ def _first_state(
         plan,
         shards,
         [WorkerPlace(care.name, NODE, NODE, care.uid) for care in workers.values()],
-        version=1 + max(answer.version for answer in seen),
     )
     for promise in request.promises:
         if has_single_tasks(promise.policy):
             schedules = _split(schedules, promise)
-    return RunState(plan, token, NODE, workers, schedules, request.time_limit_s)
+    version = max(answer.version for answer in seen)
+    return RunState(plan, token, NODE, workers, schedules, request.time_limit_s, version_before=version)
 
 
 def _with_workers(plan: Plan, initial: int) -> Plan:

@@ -93,7 +93,7 @@ class RunState:
     workers about their tasks, as they were told. `wanted_until_s` is until when
     another worker is wanted, `attempts` the last start of each worker that has left. `schedules` say nothing
     of remote tasks: these are in `remote`, and go along when schedules are published; `spark_workers` run
-    them, by worker.
+    them, by worker. `version_before` is the last that the store has seen before the run began.
     """
 
     plan: Plan
@@ -116,6 +116,7 @@ class RunState:
     attempts: Mapping[str, int] = field(default_factory=dict)
     remote: Remote = field(default_factory=dict)
     spark_workers: Mapping[str, SparkWorkerCare] = field(default_factory=dict)
+    version_before: int = 0
 
 
 @dataclass(frozen=True, slots=True)

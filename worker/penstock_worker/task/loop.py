@@ -451,7 +451,7 @@ class TaskLoop:
             held = shard in in_hand or shard in self._resting or self._pressure.holds_source
             is_ours = shard in mine or shard in self._leaving
             if not is_ours or self._stranding.is_stranded(
-                self._owned[shard], seen, in_hand=held, pressed=self._pressure.is_on
+                self._owned[shard], seen, now_us, in_hand=held, pressed=self._pressure.is_on
             ):
                 self._release(shard)
         if not is_named and not self._leaving:

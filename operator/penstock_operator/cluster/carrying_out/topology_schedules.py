@@ -1,21 +1,18 @@
 """A topology's Schedules as the mirror has them, and how one that an SLA decided on gets among them.
 
 A write rests on what was seen: where somebody else's comes first, it is refused. Neighbours: `sla.keeper`
-writes, `apply` carries out; `penstock.schedule.book` gives versions, `replan` puts homes beside executors.
+writes, `apply` carries out; `decisions.schedule_writing` makes objects of what the book writes, `homes` puts
+homes beside executors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from penstock.schedule.book import ScheduleBook
 from penstock.schedule.homes import placed_beside
 from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock_operator.cluster.carrying_out.apply import Applier
-from penstock_operator.cluster.decisions.actions import WriteSchedule
-from penstock_operator.cluster.decisions.identity import stage_identity
-from penstock_operator.cluster.kubernetes_api.names import schedule_name
-from penstock_operator.cluster.manifests.schedule_object import schedule_object
+from penstock_operator.cluster.decisions.schedule_writing import book_of, write_schedule
 from penstock_operator.cluster.observing.observed import ObservedSchedule, ObservedTopology
 
 
@@ -52,11 +49,7 @@ class TopologySchedules:
         stores = {store.node: store for store in old.stores} | dict(stores)
         workers = {executor.worker for executor in schedule.executors}
         nodes = {place.node for place in schedule.workers if place.name in workers}
-        book = ScheduleBook(
-            {schedule.operator: old},
-            seen.remote,
-            {schedule.operator: {place.node: place.version for place in seen.applied}},
-        )
+        book = book_of([seen])
         if not book.is_current(schedule) or not nodes <= stores.keys():
             return False
         # The topology's own loop says where tasks run: until it has looked, they are where they were.
@@ -64,7 +57,13 @@ class TopologySchedules:
         if not written:
             return True
         (new,) = written
-        name, identity = topology.metadata.name, stage_identity(plan.stage(new.operator))
-        document = schedule_object(new, topology, observed.uid, seen.topology_uid, self._namespace, identity)
-        action = WriteSchedule(schedule_name(name, new.operator), new, document, seen.resource_version)
+        action = write_schedule(
+            new,
+            seen,
+            topology,
+            plan,
+            topology_uid=observed.uid,
+            state_uid=seen.topology_uid,
+            namespace=self._namespace,
+        )
         return not (await self._applier.carry_out([action])).stopped

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.manifest.document import memory_bytes
+from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Wish
-from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
     ApplyDisruptionBudget,
@@ -24,22 +24,21 @@ from penstock_operator.cluster.decisions.actions import (
     DeletePod,
     Event,
     ResizePod,
-    WriteSchedule,
 )
 from penstock_operator.cluster.decisions.figures import with_sample
 from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
 from penstock_operator.cluster.decisions.remembered import Memory
-from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks
+from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks, place_remote_tasks
+from penstock_operator.cluster.decisions.schedule_writing import write_schedule
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.decisions.turn import Turn
 from penstock_operator.cluster.decisions.verdict import verdict_of
-from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name, schedule_name
+from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name
 from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
 from penstock_operator.cluster.manifests.plan_config_map import plan_config_map
-from penstock_operator.cluster.manifests.schedule_object import schedule_object
 from penstock_operator.cluster.manifests.worker_pod import WorkerPod, worker_pod
 from penstock_operator.cluster.observing.observed import Need, Observed
 from penstock_operator.cluster.workers.groups import (
@@ -54,7 +53,7 @@ from penstock_operator.cluster.workers.groups import (
     replaced_in_place,
 )
 from penstock_operator.cluster.workers.node_room import Size
-from penstock_operator.cluster.workers.schedule_decisions import ScheduleWriter
+from penstock_operator.cluster.workers.schedule_decisions import ScheduleChanges
 from penstock_operator.cluster.workers.schedule_figures import rehomed, schedule_figures
 from penstock_operator.cluster.workers.workers import Worker, WorkerState
 
@@ -82,7 +81,7 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     _keep_plan(turn)
     _run_groups(turn)
     _keep_schedule_objects(turn)
-    keep_remote_tasks(turn, partial(_written, turn))
+    keep_remote_tasks(turn, _write_schedules(turn))
     _resize(turn)
     _tidy(turn)
     return _decision(turn)
@@ -166,7 +165,7 @@ def _run_group(turn: Turn, group: Group, workers: Sequence[Worker], *, may_start
             may_change=turn.settled.may_change,
             has_room=not is_short,
         )
-        is_changing = _write(turn, group, hosts)
+        is_changing = _plan_schedules(turn, group, hosts)
         turn.found.is_changing |= is_changing
         turn.found.is_handing_over |= bool(hosts.leaving)
         if hosts.treatment and (is_changing or hosts.reason != "ScalingOut"):
@@ -258,50 +257,52 @@ def _make(turn: Turn, group: Group, pods: Sequence[NewPod]) -> bool:
     return True
 
 
-def _write(turn: Turn, group: Group, hosts: Hosts) -> bool:
-    """The group's schedules; whether they change, or are about to."""
+def _plan_schedules(turn: Turn, group: Group, hosts: Hosts) -> bool:
+    """The group's schedules as they are to be; whether they change, or are about to."""
     wanted: list[Wish] = [turn.wishes[name] for name in turn.stages_of(group) if name in turn.wishes]
-    writer = ScheduleWriter(
-        turn.observed, turn.observed.schedules, turn.settled, turn.tasks_per_worker, turn.since
-    )
-    changes = writer.changes(wanted, hosts)
-    for change in changes:
-        seen = change.seen
-        version = seen.resource_version if seen is not None else None
-        if seen is not None:
-            turn.found.begun[seen.schedule.operator] = rehomed(seen.schedule, change.schedule)
-        turn.actions.append(_written(turn, change.schedule, version))
-    return bool(changes or writer.warming)
-
-
-def _written(turn: Turn, schedule: OperatorSchedule, resource_version: str | None) -> WriteSchedule:
-    document = schedule_object(
-        schedule,
-        turn.topology,
-        turn.observed.topology.uid,
-        turn.state.uid,
-        turn.config.namespace,
-        stage_identity(turn.plan.stage(schedule.operator)),
-    )
-    name = schedule_name(turn.topology.metadata.name, schedule.operator)
-    return WriteSchedule(name, schedule, document, resource_version)
+    planned = ScheduleChanges(turn.observed, turn.book, turn.settled, turn.tasks_per_worker, turn.since)
+    changes = planned.of_group(wanted, hosts)
+    turn.changes |= {change.operator: change for change in changes}
+    return bool(changes or planned.warming)
 
 
 def _keep_schedule_objects(turn: Turn) -> None:
     """What else than the schedule itself stands in its object: owner, quota, and what an operator of another
     version made of the identity."""
-    writing = {action.name for action in turn.actions if isinstance(action, WriteSchedule)}
     owner = turn.observed.topology.uid if turn.topology.spec.deletion_policy == "Delete" else ""
     quota = memory_bytes(turn.topology.spec.store_memory)
     for seen in turn.observed.schedules:
         identity = stage_identity(turn.plan.stage(seen.schedule.operator))
         is_right = seen.owner_uid == owner and seen.store_memory_bytes in (None, quota)
         is_right = is_right and seen.identity in ("", identity)
-        if is_right or seen.name in writing:
-            continue
-        old = seen.schedule
-        new = replace(old, version=old.version + 1, term=turn.observed.term)
-        turn.actions.append(_written(turn, new, seen.resource_version))
+        if not is_right:
+            turn.anew.append(seen.schedule.operator)
+
+
+def _write_schedules(turn: Turn) -> ScheduleBook:
+    """All that this turn changes; the book as it stands then."""
+    written = turn.book.written(
+        turn.changes.values(),
+        anew=turn.anew,
+        term=turn.observed.term,
+        place=partial(place_remote_tasks, turn),
+    )
+    seen = {one.schedule.operator: one for one in turn.observed.schedules}
+    for schedule in written.schedules:
+        before = seen.get(schedule.operator)
+        if before is not None:
+            turn.found.begun[schedule.operator] = rehomed(before.schedule, schedule)
+        action = write_schedule(
+            schedule,
+            before,
+            turn.topology,
+            turn.plan,
+            topology_uid=turn.observed.topology.uid,
+            state_uid=turn.state.uid,
+            namespace=turn.config.namespace,
+        )
+        turn.actions.append(action)
+    return written.book
 
 
 def _resize(turn: Turn) -> None:

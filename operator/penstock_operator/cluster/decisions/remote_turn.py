@@ -1,22 +1,21 @@
 """What a turn does about remote tasks: where its Schedules say they run, and the pods that run them.
 
-Pure. Neighbours: `remote_workers` decides, `decide` calls this when it knows all else that it writes.
+Pure. Neighbours: `remote_workers` decides, `decide` asks when it knows all else that it writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Iterable
 
+from penstock.schedule.book import ScheduleBook
 from penstock.schedule.record import OperatorSchedule
-from penstock.schedule.remote import Remote, remote_of, with_remote
+from penstock.schedule.remote import Remote
 from penstock_operator.cluster.decisions.actions import (
     ApplyNetworkPolicy,
     CreatePod,
     DeletePod,
     Event,
     ResizePod,
-    WriteSchedule,
 )
 from penstock_operator.cluster.decisions.turn import Turn
 from penstock_operator.cluster.manifests.spark_network_policies import spark_network_policies
@@ -32,21 +31,29 @@ from penstock_operator.cluster.workers.remote_workers import (
     spark_workers,
 )
 
-Write = Callable[[OperatorSchedule, str | None], WriteSchedule]
 
-
-def keep_remote_tasks(turn: Turn, write: Write) -> None:
-    """Schedules that are written get their remote tasks; those in which nothing else is new are written for
-    them when nothing is under way. Pods follow what the Schedules then say."""
-    if not (turn.plan.remote_tasks or turn.remote_before or turn.observed.spark_workers):
-        return
-    written = {a.schedule.operator: a.schedule for a in turn.actions if isinstance(a, WriteSchedule)}
-    scene = turn.remote_scene({**turn.schedules, **written}.values())
-    remote: Remote = {}
+def place_remote_tasks(turn: Turn, schedules: Iterable[OperatorSchedule], before: Remote) -> Remote:
+    """Where tasks of `schedules` run, these as they will be. What is written gets the remote tasks that there
+    should be; the others keep theirs as they were `before` while something is under way."""
+    schedules = tuple(schedules)
+    wanted: Remote = {}
     if turn.plan.remote_tasks and not turn.is_finished and not turn.is_at_rest:
-        remote = place(scene)
-        turn.found.missing_room = turn.found.missing_room or shortage(scene, remote)
-    remote = _write_all(turn, remote, write)
+        scene = turn.remote_scene(schedules)
+        wanted = place(scene)
+        turn.found.missing_room = turn.found.missing_room or shortage(scene, wanted)
+    if turn.settled.may_change and not turn.is_finished:
+        return wanted
+    writing = {*turn.changes, *turn.anew}
+    kept = {e.name for schedule in schedules if schedule.operator not in writing for e in schedule.executors}
+    stay = {executor: nodes for executor, nodes in before.items() if executor in kept}
+    return stay | {executor: nodes for executor, nodes in wanted.items() if executor not in kept}
+
+
+def keep_remote_tasks(turn: Turn, book: ScheduleBook) -> None:
+    """Pods follow what the Schedules say once all is written."""
+    if not (turn.plan.remote_tasks or turn.book.remote or turn.observed.spark_workers):
+        return
+    scene, remote = turn.remote_scene(book.schedules.values()), book.remote
     _tell(turn, scene, remote)
     if turn.is_finished:
         _carry_out(turn, all_removed(scene.pods, "all input is worked off"))
@@ -56,34 +63,9 @@ def keep_remote_tasks(turn: Turn, write: Write) -> None:
         _carry_out(turn, spark_workers(scene, remote, turn.since))
 
 
-def _write_all(turn: Turn, remote: Remote, write: Write) -> Remote:
-    """Answers what the Schedules will say."""
-    for at, action in enumerate(turn.actions):
-        if isinstance(action, WriteSchedule):
-            schedule = with_remote(action.schedule, remote)
-            if schedule != action.schedule:
-                turn.actions[at] = write(schedule, action.resource_version)
-    written = [action.schedule for action in turn.actions if isinstance(action, WriteSchedule)]
-    done = {schedule.operator for schedule in written}
-    may_change = turn.settled.may_change and not turn.is_finished
-    kept: dict[str, tuple[tuple[str, int], ...]] = {}
-    for seen in turn.observed.schedules:
-        if seen.schedule.operator in done:
-            continue
-        old = with_remote(seen.schedule, seen.remote)
-        new = with_remote(seen.schedule, remote)
-        if new != old and may_change:
-            new = replace(new, version=old.version + 1, term=turn.observed.term)
-            turn.actions.append(write(new, seen.resource_version))
-            written.append(new)
-        else:
-            kept |= seen.remote
-    return {**kept, **remote_of(written)}
-
-
 def _tell(turn: Turn, scene: RemoteScene, remote: Remote) -> None:
     """How many tasks are remote, where that is another number than before."""
-    before, now = scene.tasks(turn.remote_before), scene.tasks(remote)
+    before, now = scene.tasks(turn.book.remote), scene.tasks(remote)
     for worker, node in sorted(before.keys() | now.keys()):
         count = now.get((worker, node), 0)
         if count == before.get((worker, node), 0):

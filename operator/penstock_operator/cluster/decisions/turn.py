@@ -12,11 +12,11 @@ from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
 from penstock.manifest.document import cpu_millis, memory_bytes
 from penstock.schedule.record import OperatorSchedule, StorePlace
-from penstock.schedule.remote import Remote
 from penstock_operator.cluster.decisions.actions import Action, DeleteConfigMap, DeletePod, Event
 from penstock_operator.cluster.decisions.identity import StateIdentity
 from penstock_operator.cluster.decisions.quota import quota_finding
 from penstock_operator.cluster.decisions.remembered import Memory
+from penstock_operator.cluster.decisions.schedule_writing import book_of
 from penstock_operator.cluster.decisions.sla_leeway import SlaHost
 from penstock_operator.cluster.decisions.status import former_status
 from penstock_operator.cluster.manifests.template import template_hash
@@ -75,6 +75,7 @@ class Turn:
         self.schedules: dict[str, OperatorSchedule] = {
             entry.schedule.operator: entry.schedule for entry in observed.schedules
         }
+        self.book = book_of(observed.schedules)
         self.image = worker_image(topology, self.config)
         self.code_missing = (
             topology.spec.code is not None
@@ -112,6 +113,10 @@ class Turn:
         self.rooms = self._rooms()
         self.groups = self._groups()
         self.found = Found()
+        self.changes: dict[str, OperatorSchedule] = {}
+        """Operator -> its schedule as it is to be: the book writes them, see `schedule_writing`."""
+        self.anew: list[str] = []
+        """Operators whose Schedule objects are to be written although nothing else is new."""
         self.actions: list[Action] = []
         self.deletions: list[DeletePod | DeleteConfigMap] = []
         self.resizes: list[Action] = []
@@ -198,16 +203,11 @@ class Turn:
         is_held = not any(s.tasks for s in self.schedules.values() if s.is_source)
         return self.topology.spec.paused and is_drained and is_held
 
-    @property
-    def remote_before(self) -> Remote:
-        """The remote tasks of the Schedules as they were seen."""
-        return {name: nodes for seen in self.observed.schedules for name, nodes in seen.remote.items()}
-
     def remote_scene(self, schedules: Iterable[OperatorSchedule]) -> RemoteScene:
         """What remote tasks are decided on, with these Schedules."""
         return RemoteScene(
             tuple(schedules),
-            self.remote_before,
+            self.book.remote,
             self.workers,
             self.observed.spark_workers,
             self.rooms,

@@ -1,9 +1,10 @@
-"""Which Schedules to write: first ones, and those that follow from who hosts and what is wanted.
+"""Which schedules are to be: first ones, and those that follow from who hosts and what is wanted.
 
 New executors are announced without shards first, and take theirs once their tasks are up (not when a worker
 died: then shards go at once). A Schedule is settled when every store that it names and that is there has
 applied it and has nothing on the move; until all are, no new placement decision is made, except for
-the dead, and except after a deadline. Pure. Neighbours: `penstock.schedule.planner` says what runs where.
+the dead, and except after a deadline. Pure. Neighbours: `penstock.schedule.planner` says what runs where,
+`decisions.schedule_writing` makes objects of it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.schedule.announcing import announce, announced_executors
-from penstock.schedule.births import is_born, mark_born
+from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Host, Wish
+from penstock.schedule.naming import forget_stores
 from penstock.schedule.planner import plan
 from penstock.schedule.record import OperatorSchedule, StorePlace
-from penstock.schedule.versions import forget_stores
 from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
 from penstock_operator.cluster.workers.groups import Hosts
 from penstock_operator.cluster.workers.workers import SinceWhen, Worker, worker_place
@@ -69,29 +70,19 @@ def settling(observed: Observed, schedules: Sequence[ObservedSchedule], since: S
     return Settling(tuple(waits), moving, is_overdue, is_complete)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduleChange:
-    """A schedule to write over `seen` (None: the first one). `is_announcement`: it only brings up tasks."""
-
-    schedule: OperatorSchedule
-    seen: ObservedSchedule | None
-    is_announcement: bool = False
-
-
-class ScheduleWriter:
-    """What is common to the schedules of one topology at one look."""
+class ScheduleChanges:
+    """What is common to the schedules of one topology at one look. `book` has them as they stand."""
 
     def __init__(
         self,
         observed: Observed,
-        schedules: Sequence[ObservedSchedule],
+        book: ScheduleBook,
         settled: Settling,
         tasks_per_worker: int,
         since: SinceWhen,
     ) -> None:
         self._observed = observed
-        self._seen = {seen.schedule.operator: seen for seen in schedules}
-        self._schedules = schedules
+        self._book = book
         self._settled = settled
         self._room = tasks_per_worker
         self._since = since
@@ -100,28 +91,20 @@ class ScheduleWriter:
         self._stores = {
             store.id: StorePlace(store.id, store.node, store.address) for store in observed.stores
         }
-        for seen in schedules:
-            for store in seen.schedule.stores:
+        for schedule in book.schedules.values():
+            for store in schedule.stores:
                 self._stores.setdefault(store.id, store)
 
-    def changes(self, wishes: Sequence[Wish], hosts: Hosts) -> list[ScheduleChange]:
-        """For the operators of one group. An operator that has no schedule yet needs an active host."""
-        old = {}
-        unborn: set[str] = set()
-        for wish in wishes:
-            seen = self._seen.get(wish.operator)
-            if seen is None:
-                continue
-            applied = {place.node: place.version for place in seen.applied}
-            marked = mark_born(seen.schedule, applied)
-            old[wish.operator] = marked
-            unborn |= {shard for shard, place in marked.shards.items() if not is_born(place, applied)}
+    def of_group(self, wishes: Sequence[Wish], hosts: Hosts) -> list[OperatorSchedule]:
+        """Of the operators of one group. An operator that has no schedule yet needs an active host."""
+        standing = self._book.schedules
+        old = {wish.operator: standing[wish.operator] for wish in wishes if wish.operator in standing}
         able = [wish for wish in wishes if wish.operator in old or hosts.active]
         places = [self._host(worker, is_pinned=False) for worker in hosts.active]
         places += [self._host(worker, is_pinned=True) for worker in hosts.pinned]
         if not any(not place.is_pinned for place in places):
             able = [wish for wish in able if wish.operator in old]
-        planned = plan(old, able, places, term=self._observed.term, unborn=unborn)
+        planned = plan(old, able, places, unborn=self._book.unborn(old))
         is_urgent = any(worker.executors for worker in hosts.leaving if not self._is_up(worker))
         changes = []
         for wish in able:
@@ -132,22 +115,18 @@ class ScheduleWriter:
 
     def _change(
         self, old: OperatorSchedule | None, planned: OperatorSchedule, *, is_urgent: bool
-    ) -> ScheduleChange | None:
-        seen = self._seen.get(planned.operator)
-        if old is None or seen is None:
-            return ScheduleChange(planned, None)
-        if planned.version == old.version:
-            if not self._settled.is_complete:
-                return None
-            smaller = forget_stores(old, term=self._observed.term)
-            return ScheduleChange(smaller, seen) if smaller.version > old.version else None
+    ) -> OperatorSchedule | None:
+        if old is None:
+            return planned
+        if planned is old:
+            planned = forget_stores(old) if self._settled.is_complete else old
+            return planned if planned is not old else None
         news = [] if is_urgent else self._not_up(old, planned)
         if news and self._since.lasts_s(f"announced:{planned.operator}") < WARM_S:
             self.warming.append(planned.operator)
-            announced = announce(old, planned, term=self._observed.term)
-            is_new = announced.version > old.version
-            return ScheduleChange(announced, seen, is_announcement=True) if is_new else None
-        return ScheduleChange(planned, seen)
+            announced = announce(old, planned)
+            return announced if announced is not old else None
+        return planned
 
     def _not_up(self, old: OperatorSchedule, planned: OperatorSchedule) -> list[str]:
         """New executors of `planned` whose tasks do not run yet."""
@@ -166,6 +145,6 @@ class ScheduleWriter:
         return worker.pod is not None and worker.state.value == "ready"
 
     def _host(self, worker: Worker, *, is_pinned: bool) -> Host:
-        place = worker_place(worker, self._schedules)
+        place = worker_place(worker, self._observed.schedules)
         store = self._stores.get(worker.node) or StorePlace(worker.node, worker.node, "")
         return Host(place, store, self._room, is_pinned)

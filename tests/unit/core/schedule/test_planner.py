@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.schedule.announcing import announce, announced_executors
-from penstock.schedule.births import is_born, mark_born
+from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Host, Manner, Wish
+from penstock.schedule.naming import forget_stores
 from penstock.schedule.planner import plan as plan_once
 from penstock.schedule.record import (
     ExecutorPlace,
@@ -20,7 +21,6 @@ from penstock.schedule.record import (
     StorePlace,
     WorkerPlace,
 )
-from penstock.schedule.versions import forget_stores
 
 Schedules = Mapping[str, OperatorSchedule]
 
@@ -38,10 +38,16 @@ def wish(operator: str, shards: int = 8, tasks: int = 1, *, held: bool = False) 
 
 
 def plan(old: Schedules, wishes: Sequence[Wish], hosts: Sequence[Host], **more: object) -> Schedules:
-    new = plan_once(old, wishes, hosts, term=1, **more)  # type: ignore[arg-type]
-    again = plan_once(new, wishes, hosts, term=2, **more)  # type: ignore[arg-type]
-    assert all(again[name] is new[name] for name in new), "the second look changes nothing"
-    return new
+    """As they stand once they are written."""
+    planned = plan_once(old, wishes, hosts, **more)  # type: ignore[arg-type]
+    new = written(old, planned)
+    again = plan_once(new, wishes, hosts, **more)  # type: ignore[arg-type]
+    assert all(again[name] is new[name] for name in planned), "the second look changes nothing"
+    return {name: new[name] for name in planned}
+
+
+def written(old: Schedules, planned: Schedules, term: int = 1) -> Schedules:
+    return ScheduleBook(old).written(planned.values(), term=term).book.schedules
 
 
 def tasks_of(schedule: OperatorSchedule) -> dict[str, int]:
@@ -102,10 +108,10 @@ def test_a_host_that_goes_gives_only_its_own_and_its_store_stays_named_until_for
     assert moved(old["count"], new["count"]) == 3
     assert {s.id for s in new["count"].stores} == {"a", "b"}
     assert [w.name for w in new["count"].workers] == ["w1", "w2"]
-    forgotten = forget_stores(new["count"], term=1)
+    forgotten = forget_stores(new["count"])
     assert {s.id for s in forgotten.stores} == {"b"}
-    assert forgotten.version == new["count"].version + 1
-    assert forget_stores(forgotten, term=1) is forgotten
+    assert replace(forgotten, stores=new["count"].stores) == new["count"]
+    assert forget_stores(forgotten) is forgotten
 
 
 def test_shards_of_a_dead_worker_stay_on_their_node_where_they_can() -> None:
@@ -129,10 +135,11 @@ def test_a_pinned_host_keeps_everything_and_the_rest_goes_on_around_it() -> None
 
 def test_with_only_pinned_hosts_just_uids_are_renewed() -> None:
     old = plan({}, [wish("count", 4, 1)], [host("w0")])
-    same = plan_once(old, [wish("count", 4, 1)], [host("w0", pinned=True)], term=1)
+    same = plan_once(old, [wish("count", 4, 1)], [host("w0", pinned=True)])
     assert same["count"] is old["count"]
-    new = plan_once(old, [wish("count", 4, 1)], [host("w0", pinned=True, uid="other")], term=7)
-    assert (new["count"].workers[0].uid, new["count"].version, new["count"].term) == ("other", 2, 7)
+    new = plan_once(old, [wish("count", 4, 1)], [host("w0", pinned=True, uid="other")])
+    count = written(old, new, term=7)["count"]
+    assert (count.workers[0].uid, count.version, count.term) == ("other", 2, 7)
     assert new["count"].shards == old["count"].shards
 
 
@@ -184,15 +191,16 @@ def test_an_operator_that_gave_back_its_task_keeps_its_shards_where_they_are() -
 def test_announcing_names_new_executors_without_shards_and_is_taken_back_when_plans_change() -> None:
     hosts = [host("w0", "a"), host("w1", "b")]
     old = plan({}, [wish("count", 8, 2)], hosts[:1])["count"]
-    planned = plan({"count": old}, [wish("count", 8, 2)], hosts)["count"]
+    planned = plan_once({"count": old}, [wish("count", 8, 2)], hosts)["count"]
     assert announced_executors(old, planned) == ("count-w1",)
-    announced = announce(old, planned, term=1)
-    assert announced.version == old.version + 1
+    announced = announce(old, planned)
+    assert announced.version == planned.version == old.version, "numbered by neither"
     assert announced.shards == old.shards
     assert shards_of(announced) == {"w0": 8, "w1": 0}
-    assert announce(announced, planned, term=1) is announced
-    replanned = plan({"count": announced}, [wish("count", 8, 2)], hosts)["count"]
-    assert replanned == replace(planned, version=announced.version + 1)
+    announced = written({"count": old}, {"count": announced})["count"]
+    assert announce(announced, planned) is announced
+    replanned = plan_once({"count": announced}, [wish("count", 8, 2)], hosts)["count"]
+    assert replanned == replace(planned, version=announced.version)
     given_up = plan({"count": announced}, [wish("count", 8, 2)], hosts[:1])["count"]
     assert given_up.executors[0].name == "count-w0"
     assert len(given_up.executors) == 1
@@ -200,13 +208,16 @@ def test_announcing_names_new_executors_without_shards_and_is_taken_back_when_pl
 
 
 def test_shards_count_as_born_by_what_their_home_applied() -> None:
-    old = plan({}, [wish("count", 4, 2)], [host("w0", "a"), host("w1", "b")])["count"]
-    born = mark_born(old, {"a": 1, "b": 0})
+    old = plan({}, [wish("count", 4, 2)], [host("w0", "a"), host("w1", "b")])
+    some = ScheduleBook(old, applied={"count": {"a": 1, "b": 0}})
+    assert some.unborn(old) == {shard for shard, place in old["count"].shards.items() if place.home == "b"}
+    (born,) = some.written([], anew=["count"]).schedules
     assert {place.home: place.fresh_since for place in born.shards.values()} == {"a": 0, "b": 1}
-    assert born.version == old.version
-    done = mark_born(born, {"a": 1, "b": 1})
-    assert mark_born(done, {}) is done
-    assert all(is_born(place, {"a": 1, "b": 1}) for place in old.shards.values())
+    assert not ScheduleBook(old, applied={"count": {"a": 1, "b": 1}}).unborn(old)
+    (done,) = ScheduleBook(old, applied={"count": {"a": 1, "b": 1}}).written([], anew=["count"]).schedules
+    assert {place.fresh_since for place in done.shards.values()} == {0}
+    (after,) = ScheduleBook({"count": done}).written([], anew=["count"]).schedules
+    assert {place.fresh_since for place in after.shards.values()} == {0}, "born once and for all"
 
 
 def test_where_there_is_room_an_operators_first_executors_are_as_many_as_can_be() -> None:
@@ -221,7 +232,7 @@ def test_first_shards_are_dealt_out_in_turn() -> None:
 
 def test_a_first_schedule_needs_a_host() -> None:
     with pytest.raises(ValueError, match="no worker"):
-        plan_once({}, [wish("count")], [host("w0", pinned=True)], term=1)
+        plan_once({}, [wish("count")], [host("w0", pinned=True)])
 
 
 worlds = st.lists(
@@ -328,10 +339,10 @@ def test_an_executor_goes_whole_to_a_worker_with_room_when_its_own_goes() -> Non
 def test_an_executor_that_was_announced_for_one_that_goes_is_planned_by_the_same_name() -> None:
     hosts = [host("w0", "a", room=2), host("w1", "b", room=2), host("w2", "c", room=2)]
     old = decided(("x", "w0", 8), hosts=hosts)
-    planned = plan_once(old, [kept("count", 1)], hosts[1:], term=1)["count"]
-    announced = announce(old["count"], planned, term=1)
-    assert announced.version > old["count"].version
-    again = plan_once({"count": announced}, [kept("count", 1)], hosts[1:], term=1)["count"]
+    planned = plan_once(old, [kept("count", 1)], hosts[1:])["count"]
+    announced = announce(old["count"], planned)
+    assert announced != old["count"]
+    again = plan_once({"count": announced}, [kept("count", 1)], hosts[1:])["count"]
     assert again.executors == planned.executors
     assert again.shards == planned.shards
 
@@ -372,7 +383,7 @@ def test_bounds_that_are_narrowed_take_and_give_tasks_of_what_is_kept() -> None:
     old = decided(("x", "w0", 5), ("y", "w0", 1), ("z", "w0", 2), hosts=hosts)
     fewer = plan(old, [kept("count", 2)], hosts)["count"]
     assert {e.name: len(fewer.shards_of(e.name)) for e in fewer.executors} == {"x": 5, "z": 3}
-    more = plan_once(old, [kept("count", 4)], hosts, term=1)["count"]
+    more = plan_once(old, [kept("count", 4)], hosts)["count"]
     assert more.tasks == 4
     assert sorted(len(more.shards_of(e.name)) for e in more.executors) == [1, 2, 2, 3]
 
@@ -380,7 +391,7 @@ def test_bounds_that_are_narrowed_take_and_give_tasks_of_what_is_kept() -> None:
 def test_tasks_that_another_one_decided_leave_less_room_for_the_rest() -> None:
     hosts = [host("w0", "a", room=4)]
     old = decided(("x", "w0", 4), ("y", "w0", 4), hosts=hosts)
-    first = plan_once(old, [kept("count", 2), wish("read", 8, 6)], hosts, term=1)
+    first = plan_once(old, [kept("count", 2), wish("read", 8, 6)], hosts)
     assert first["count"] is old["count"]
     assert tasks_of(first["read"]) == {"w0": 2}
 
@@ -402,7 +413,7 @@ def test_what_is_kept_always_runs_beside_workers_that_stay(
         for number, (stays, pinned, room) in enumerate(fates)
         if stays
     ]
-    new = plan_once(old, [kept("count", tasks, len(old["count"].shards))], after, term=1)["count"]
+    new = plan_once(old, [kept("count", tasks, len(old["count"].shards))], after)["count"]
     assert new.shards.keys() == old["count"].shards.keys()
     if any(not each.is_pinned for each in after):
         assert {executor.worker for executor in new.executors} <= {each.place.name for each in after}

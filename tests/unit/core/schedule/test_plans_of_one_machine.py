@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.schedule.announcing import announce
+from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE, Host, Manner, Wish
+from penstock.schedule.naming import forget_worker, name_worker
 from penstock.schedule.planner import plan
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock.schedule.versions import forget_worker, name_worker
 
 Schedules = dict[str, OperatorSchedule]
 ANY_ROOM = 1000
@@ -35,7 +36,7 @@ def placed(initial: tuple[int, ...], shards: tuple[int, ...], workers: int) -> S
         Wish(f"op{i}", tuple(f"op{i}/{part}" for part in range(count)), tasks)
         for i, (tasks, count) in enumerate(zip(initial, shards, strict=True))
     ]
-    return plan({}, wishes, hosts_of(workers_of(workers)), runtime=ONE_MACHINE)
+    return written({}, plan({}, wishes, hosts_of(workers_of(workers)), runtime=ONE_MACHINE))
 
 
 def planned(old: Schedules, hosts: Sequence[Host], wanted: Mapping[str, int]) -> Schedules:
@@ -44,7 +45,12 @@ def planned(old: Schedules, hosts: Sequence[Host], wanted: Mapping[str, int]) ->
         Wish(operator, tuple(schedule.shards), wanted.get(operator, 0), manner=Manner.TAKE_OVER)
         for operator, schedule in old.items()
     ]
-    return plan(old, wishes, hosts, runtime=ONE_MACHINE)
+    return written(old, plan(old, wishes, hosts, runtime=ONE_MACHINE))
+
+
+def written(old: Schedules, new: Schedules) -> Schedules:
+    """As they stand once `new` is written."""
+    return dict(ScheduleBook(old).written(new.values()).book.schedules)
 
 
 def without_lost(old: Schedules, lost: Collection[str], spare: Mapping[str, int]) -> Schedules:
@@ -67,7 +73,7 @@ def with_returned(
 
 
 def announced_of(old: Schedules, new: Schedules) -> Schedules:
-    return {name: announce(old[name], new[name], runtime=ONE_MACHINE) for name in old}
+    return written(old, {name: announce(old[name], new[name], runtime=ONE_MACHINE) for name in old})
 
 
 def counts(schedule: OperatorSchedule) -> dict[str, int]:
@@ -136,12 +142,12 @@ def test_a_shards_home_is_its_executors_node() -> None:
     workers = [WorkerPlace("w-0", "a", "h", "u0"), WorkerPlace("w-1", "b", "h", "u1")]
     hosts = hosts_of(workers, {"a": "store-a", "b": "store-b"})
     wish = Wish("op0", ("op0/0", "op0/1"), 2)
-    schedule = plan({}, [wish], hosts, runtime=ONE_MACHINE, first_version=7, term=3)["op0"]
+    schedule = plan({}, [wish], hosts, runtime=ONE_MACHINE)["op0"]
     assert schedule.shards == {
         "op0/0": ShardPlace("op0-w-0", "store-a"),
         "op0/1": ShardPlace("op0-w-1", "store-b"),
     }
-    assert (schedule.version, schedule.term) == (7, 3)
+    assert (schedule.version, schedule.term) == (0, 0), "the book numbers it"
 
 
 def test_a_first_schedule_without_a_worker_is_refused() -> None:
@@ -297,7 +303,7 @@ def test_a_worker_that_left_is_named_no_more() -> None:
     old = placed((1,), (4,), 2)
     new = forget_worker(old, "w-1")["op0"]
     assert [worker.name for worker in new.workers] == ["w-0"]
-    assert (new.version, new.executors, new.shards) == (2, old["op0"].executors, old["op0"].shards)
+    assert replace(new, workers=old["op0"].workers) == old["op0"]
     assert forget_worker({"op0": new}, "w-1")["op0"] is new
 
 
@@ -306,7 +312,7 @@ def test_a_worker_back_before_anything_was_taken_keeps_its_shards() -> None:
     new = with_returned(old, WorkerPlace("w-1", "n", "localhost", "again"), {"op0": 2})
     assert new["op0"].shards == old["op0"].shards
     assert new["op0"].version == 2
-    assert new == name_worker(old, WorkerPlace("w-1", "n", "localhost", "again"))
+    assert new == written(old, name_worker(old, WorkerPlace("w-1", "n", "localhost", "again")))
 
 
 def test_a_returned_worker_takes_over_what_waits_on_those_still_dead() -> None:

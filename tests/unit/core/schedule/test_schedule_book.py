@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import pytest
+
 from penstock.schedule.book import ScheduleBook
-from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.schedule.remote import Remote, remote_of, with_remote
 
 
-def schedule(operator: str, tasks: int = 1, version: int = 7, fresh_since: int = 0) -> OperatorSchedule:
+def schedule(
+    operator: str, tasks: int = 1, version: int = 7, fresh_since: int = 0, stores: Sequence[StorePlace] = ()
+) -> OperatorSchedule:
     """One executor of two shards in one worker."""
     return OperatorSchedule(
         operator=operator,
@@ -19,6 +23,7 @@ def schedule(operator: str, tasks: int = 1, version: int = 7, fresh_since: int =
         workers=(WorkerPlace("w0", "n0", "n0", "uid"),),
         executors=(ExecutorPlace(f"{operator}-w0", "w0", tasks),),
         shards={f"{operator}/{n}": ShardPlace(f"{operator}-w0", "n0", fresh_since) for n in range(2)},
+        stores=tuple(stores),
     )
 
 
@@ -37,9 +42,32 @@ def test_what_changes_gets_the_next_version_and_what_does_not_is_not_written() -
     assert not BOOK.written([A, B]).schedules
 
 
-def test_a_change_that_has_a_later_version_already_keeps_it() -> None:
-    (written,) = BOOK.written([replace(with_tasks(A, 2), version=11)]).schedules
-    assert written.version == 11
+def test_whatever_changes_at_once_is_one_version() -> None:
+    change = replace(with_tasks(A, 2), shards={"a/0": A.shards["a/0"]})
+    written = BOOK.written([change], anew=["a", "b"], place=lambda *_: {"a-w0": (("n1", 1),)})
+    assert [(one.operator, one.version) for one in written.schedules] == [("a", 8), ("b", 5)]
+
+
+@pytest.mark.parametrize("version", [6, 8, 0])
+def test_a_change_that_was_worked_out_from_another_version_is_refused(version: int) -> None:
+    with pytest.raises(ValueError, match="and 7 stands"):
+        BOOK.written([replace(with_tasks(A, 2), version=version)])
+
+
+def test_first_schedules_go_on_from_what_stores_have_seen_before() -> None:
+    (first,) = BOOK.written([schedule("c", version=0)], term=3).schedules
+    assert (first.version, first.term) == (1, 3)
+    later = ScheduleBook({}, version_before=41).written([schedule("c", version=0), schedule("d", version=0)])
+    assert {one.operator: one.version for one in later.schedules} == {"c": 42, "d": 42}
+    assert later.book.is_current(with_tasks(later.book.schedules["c"], 2))
+    with pytest.raises(ValueError, match="none stands"):
+        BOOK.written([schedule("c", version=1)])
+
+
+def test_what_is_to_be_written_anew_gets_a_version_although_nothing_differs() -> None:
+    written = BOOK.written([], anew=["b"], term=9)
+    assert written.schedules == (replace(with_remote(B, BOOK.remote), version=5, term=9),)
+    assert written.book.schedules["a"] is A
 
 
 def test_a_change_worked_out_from_an_older_schedule_is_not_current() -> None:
@@ -54,6 +82,45 @@ def test_who_writes_gives_its_term_and_no_schedule_goes_back_to_an_earlier_one()
     (later,) = BOOK.written([with_tasks(A, 2)], term=5).schedules
     (earlier,) = BOOK.written([with_tasks(A, 2)], term=1).schedules
     assert (later.term, earlier.term) == (5, 2)
+
+
+STORES = (StorePlace("n0", "n0", "n0:6379"), StorePlace("n1", "n1", "n1:6379"))
+
+
+def test_shards_are_there_since_the_version_that_is_the_first_to_name_them() -> None:
+    first = ScheduleBook({}, version_before=3).written([schedule("a", version=0, stores=STORES)]).book
+    assert {place.fresh_since for place in first.schedules["a"].shards.values()} == {4}
+    old = first.schedules["a"]
+    more = replace(old, shards={**old.shards, "a/2": ShardPlace("a-w0", "n1")})
+    (written,) = first.written([more]).schedules
+    assert {shard: place.fresh_since for shard, place in written.shards.items()} == {
+        "a/0": 4, "a/1": 4, "a/2": 5,
+    }  # fmt: skip
+
+
+def test_without_stores_that_make_them_shards_are_there_already() -> None:
+    (written,) = ScheduleBook({}).written([schedule("a", version=0)]).schedules
+    assert {place.fresh_since for place in written.shards.values()} == {0}
+
+
+def test_a_shard_that_moves_was_made_by_the_home_that_it_leaves() -> None:
+    fresh = schedule("a", fresh_since=6, stores=STORES)
+    shards = {shard: replace(place, home="n1") for shard, place in fresh.shards.items()}
+    book = ScheduleBook({"a": fresh}, applied={"a": {"n0": 6}})
+    (written,) = book.written([replace(fresh, shards=shards)]).schedules
+    assert {place.fresh_since for place in written.shards.values()} == {0}, "its new home must make no other"
+    unborn = ScheduleBook({"a": fresh}, applied={"a": {"n1": 6}})
+    (waiting,) = unborn.written([replace(fresh, shards=shards)]).schedules
+    assert {place.fresh_since for place in waiting.shards.values()} == {6}
+
+
+def test_shards_are_unborn_until_their_home_has_applied_the_version_that_names_them_first() -> None:
+    fresh = {"a": schedule("a", fresh_since=6), "b": B}
+    assert ScheduleBook(fresh, applied={"a": {"n0": 5}, "b": {"n0": 0}}).unborn(["a", "b", "c"]) == {
+        "a/0", "a/1",
+    }  # fmt: skip
+    assert not ScheduleBook(fresh, applied={"a": {"n0": 6}, "b": {"n0": 0}}).unborn(["a", "b"])
+    assert ScheduleBook(fresh).unborn(["b"]) == {"b/0", "b/1"}, "nobody has said that they are there"
 
 
 def test_a_shard_that_its_home_has_made_is_marked_in_the_next_version_and_in_no_version_of_its_own() -> None:
@@ -89,7 +156,8 @@ def test_where_tasks_are_placed_anew_schedules_are_written_for_that_alone_after_
     assert not written.book.written([], place=lambda *_: {"b-w0": (("n1", 2),)}).schedules
 
 
-def test_schedules_that_nobody_has_seen_go_out_as_they_stand_with_their_remote_tasks() -> None:
-    written = BOOK.opened()
-    assert [(one.operator, one.version) for one in written.schedules] == [("a", 7), ("b", 4)]
-    assert remote_of(written.schedules) == BOOK.remote
+def test_first_schedules_go_out_with_the_remote_tasks_that_they_are_given() -> None:
+    first = [schedule("a", version=0), schedule("b", tasks=3, version=0)]
+    written = ScheduleBook({}).written(first, place=lambda *_: BOOK.remote)
+    assert [(one.operator, one.version) for one in written.schedules] == [("a", 1), ("b", 1)]
+    assert remote_of(written.schedules) == written.book.remote == BOOK.remote

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Claimed, ShardCounters
-from penstock.store.stranding import StrandingWatch
+from penstock.store.stranding import LOOKS_APART_US, StrandingWatch
 
 BOUNDS = Bounds(outbox_bytes_max=100, outbox_entries_max=4)
 OWNED = OwnedShard("mid/0", Claimed(3, 1, 7, 9, b"", 0, {}, finished=False))
@@ -21,8 +21,17 @@ def watch() -> StrandingWatch:
     return StrandingWatch(BOUNDS, source=False)
 
 
-def looks(watch: StrandingWatch, *seen: ShardCounters | None, in_hand: bool = False) -> list[bool]:
-    return [watch.is_stranded(OWNED, counters, in_hand=in_hand) for counters in seen]
+def looks(
+    watch: StrandingWatch,
+    *seen: ShardCounters | None,
+    in_hand: bool = False,
+    apart_us: int = LOOKS_APART_US,
+    begun_us: int = 0,
+) -> list[bool]:
+    return [
+        watch.is_stranded(OWNED, counters, begun_us + number * apart_us, in_hand=in_hand)
+        for number, counters in enumerate(seen)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -42,6 +51,16 @@ def test_work_that_nobody_hands_out_is_seen_twice_before_it_counts(watch: Strand
     assert looks(watch, WAITING, WAITING) == [False, True]
 
 
+def test_looks_that_come_close_together_count_as_one(watch: StrandingWatch) -> None:
+    assert looks(watch, WAITING, WAITING, WAITING, apart_us=1_000) == [False] * 3
+    assert looks(watch, WAITING, begun_us=LOOKS_APART_US - 1) == [False]
+    assert looks(watch, WAITING, begun_us=LOOKS_APART_US) == [True], "the first one is what counts"
+
+
+def test_work_that_is_seen_for_long_at_many_close_looks_counts(watch: StrandingWatch) -> None:
+    assert looks(watch, *[WAITING] * 6, apart_us=LOOKS_APART_US // 5) == [False] * 5 + [True]
+
+
 def test_work_between_two_looks_clears_the_suspicion(watch: StrandingWatch) -> None:
     assert looks(watch, WAITING, replace(WAITING, commit=8), replace(WAITING, commit=9)) == [False] * 3
 
@@ -49,7 +68,7 @@ def test_work_between_two_looks_clears_the_suspicion(watch: StrandingWatch) -> N
 def test_a_hand_out_between_two_looks_clears_the_suspicion(watch: StrandingWatch) -> None:
     assert looks(watch, WAITING) == [False]
     watch.handed_out("mid/0")
-    assert looks(watch, WAITING) == [False]
+    assert looks(watch, WAITING, begun_us=LOOKS_APART_US) == [False]
 
 
 def test_a_shard_in_hand_is_not_stranded(watch: StrandingWatch) -> None:

@@ -66,10 +66,11 @@ class Scene:
             self.plan,
             self.shards,
             [WorkerPlace(care.name, "local", "local", care.uid) for care in cares.values()],
-            version=run * 100,
         )
         self.run = LocalRun(
-            RunState(self.plan, f"run{run}", "local", cares, schedules, time_limit_s),
+            RunState(
+                self.plan, f"run{run}", "local", cares, schedules, time_limit_s, version_before=run * 100
+            ),
             self.shards,
             self.store,
             self.keeper,

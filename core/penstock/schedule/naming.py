@@ -1,8 +1,8 @@
-"""A schedule's next version: one more where something differs, the very object where nothing does.
+"""Who is named in a schedule: workers, with their start as it is now, and stores.
 
-Here stands what every change of a schedule has in common: who is named in it (workers, and their start as it
-is now), which stores it names, and its number. Pure. Neighbours: `record` is the value, `births` says since
-which version a shard is there.
+Every change of a schedule has this in common. What comes out has the version of the schedule that it was made
+from, and is that very object where nothing differs. Pure. Neighbours: `record` is the value, `book` gives the
+next version.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from penstock.schedule.hosts_and_wishes import Host, Setting
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 
 
-def next_version(old: OperatorSchedule, new: OperatorSchedule, term: int) -> OperatorSchedule:
-    """`new` as the version after `old`; `old` itself when nothing differs but who would write it."""
-    return old if new == old else replace(new, version=old.version + 1, term=term)
+def changed_to(old: OperatorSchedule, new: OperatorSchedule) -> OperatorSchedule:
+    """`new`; `old` itself when nothing differs."""
+    return old if new == old else new
 
 
 def changed(
@@ -25,28 +25,18 @@ def changed(
     shards: Mapping[str, ShardPlace],
     setting: Setting,
 ) -> OperatorSchedule:
-    """The version after `old`, with these executors and shards, and with the workers and stores that they
-    need."""
+    """`old` with these executors and shards, and with the workers and stores that they need."""
     workers = _workers(old, executors, setting)
     stores = _stores(old, executors, setting.hosts) if setting.runtime.has_agents else old.stores
-    if (executors, workers, shards, stores) == (old.executors, old.workers, old.shards, old.stores):
-        return old
-    return replace(
-        old,
-        version=old.version + 1,
-        term=setting.term,
-        workers=workers,
-        executors=executors,
-        shards=shards,
-        stores=stores,
-    )
+    new = replace(old, workers=workers, executors=executors, shards=shards, stores=stores)
+    return changed_to(old, new)
 
 
 def renewed(old: OperatorSchedule, setting: Setting) -> OperatorSchedule:
     """`old` with its workers' starts as they are now."""
     hosts = setting.hosts
     workers = tuple(hosts[place.name].place if place.name in hosts else place for place in old.workers)
-    return next_version(old, replace(old, workers=workers), setting.term)
+    return changed_to(old, replace(old, workers=workers))
 
 
 def name_worker(
@@ -57,7 +47,7 @@ def name_worker(
     To be published before the worker enrols.
     """
     return {
-        operator: next_version(old, replace(old, workers=_with(old.workers, worker)), old.term)
+        operator: changed_to(old, replace(old, workers=_with(old.workers, worker)))
         for operator, old in schedules.items()
     }
 
@@ -65,14 +55,12 @@ def name_worker(
 def forget_worker(schedules: Mapping[str, OperatorSchedule], worker: str) -> dict[str, OperatorSchedule]:
     """`schedules` without a worker that has left and holds no executor."""
     return {
-        operator: next_version(
-            old, replace(old, workers=tuple(w for w in old.workers if w.name != worker)), old.term
-        )
+        operator: changed_to(old, replace(old, workers=tuple(w for w in old.workers if w.name != worker)))
         for operator, old in schedules.items()
     }
 
 
-def forget_stores(old: OperatorSchedule, *, term: int) -> OperatorSchedule:
+def forget_stores(old: OperatorSchedule) -> OperatorSchedule:
     """`old` without the stores that are no shard's home and host no worker any more.
 
     Only once every store has applied `old` and nothing moves: until then a store that lost its
@@ -81,7 +69,7 @@ def forget_stores(old: OperatorSchedule, *, term: int) -> OperatorSchedule:
     needed = {place.home for place in old.shards.values()}
     nodes = {worker.node for worker in old.workers}
     stores = tuple(store for store in old.stores if store.id in needed or store.node in nodes)
-    return next_version(old, replace(old, stores=stores), term)
+    return changed_to(old, replace(old, stores=stores))
 
 
 def _with(workers: tuple[WorkerPlace, ...], worker: WorkerPlace) -> tuple[WorkerPlace, ...]:
