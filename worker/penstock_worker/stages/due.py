@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -27,7 +28,8 @@ class Expired(NamedTuple):
     due_us: int
 
 
-class Due(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Due:
     """What is due of a shard. `fired` is in the order in which it fires: by expiry. `done` are the names of
     timers that are over with the commit, whatever comes of them."""
 
