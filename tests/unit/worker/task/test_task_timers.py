@@ -176,3 +176,19 @@ def test_a_timer_that_raises_fails_its_operator_with_key_and_expiry(folder: Path
     (message,) = scene.store.call(Failures()).values()
     assert f"handleExpiredTimer raised for key tuple ('a',) at {START_MS}" in message
     assert "this timer is poison" in message
+
+
+def test_timers_go_with_a_commit_that_takes_several(folder: Path) -> None:
+    """Set and fired beside a value that no commit carries whole."""
+    init = "self.kept = handle.getValueState('kept', 't string')"
+    large = "self.kept.update(('x' * 1_500_000,))"
+    scene = TimerScene(folder, f"{large}; {at(5_000)}; {at(6_000)}", large, init)
+    task = scene.begin("a")
+    assert len(scene.timers()) == 2
+    scene.pass_ms(5_500)
+    scene.turns(task)
+    assert scene.fired() == [("a", START_MS + 5_000)]
+    scene.pass_ms(5_500)
+    scene.turns(scene.count("count.2"))
+    assert scene.fired() == [("a", START_MS + 5_000), ("a", START_MS + 6_000)]
+    assert scene.timers() == {}
