@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from conformance.in_spark import SETTINGS
 from processes.run_harness import Run
 
 
@@ -27,6 +28,16 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def streaming(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with RocksDB below its state, as transformWithState asks for, and in UTC."""
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name in SETTINGS:
+        spark.conf.unset(name)
 
 
 @pytest.fixture

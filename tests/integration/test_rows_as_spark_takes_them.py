@@ -11,8 +11,7 @@ import datetime
 import decimal
 import math
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +23,17 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
 from backends.store_backends import MemoryBackend
+from conformance.in_penstock import SHARDS, InPenstock
+from conformance.in_spark import run_query
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.schema import Schema
-from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds
-from penstock_worker.stages.keyed_stage import key_getter
-from penstock_worker.stages.steps import routing_keys
-from penstock_worker.state.cache import StateCache
-from penstock_worker.user_code.running import ProcessorRunner
 from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader
 from penstock_worker.values.spark_types import struct_type
 from scenes.store_scenario import Scene
 
 pytestmark = pytest.mark.integration
 
-SHARD = "mid/0"
 WORD = parse_schema("word string")
 WIDE = parse_schema(
     "case string, n long, t tinyint, x double, d date, at timestamp, w string, a array<long>, "
@@ -92,23 +87,6 @@ class Keys(StatefulProcessor):
         )
 
 
-@pytest.fixture
-def streaming(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with RocksDB below its state, as transformWithState asks for."""
-    settings = {
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.session.timeZone": "UTC",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    yield spark
-    for name in settings:
-        spark.conf.unset(name)
-
-
 def in_spark(
     streaming: SparkSession,
     folder: Path,
@@ -120,40 +98,17 @@ def in_spark(
     """What comes out for rows of which all columns are the key."""
     schema = struct_type(given)
     streaming.createDataFrame(rows, schema).coalesce(1).write.parquet(str(folder / "input"))
-    out: list[Row] = []
-    query = (
-        streaming.readStream.schema(schema)
-        .parquet(str(folder / "input"))
-        .groupBy(*given.names)
-        .transformWithState(processor, struct_type(output), "Update", "None")
-        .writeStream.outputMode("update")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .foreachBatch(lambda frame, _: out.extend(frame.collect()))
-        .start()
-    )
-    query.awaitTermination()
-    return out
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    stream = streaming.readStream.schema(schema).parquet(str(folder / "input"))
+    return [row for batch in run_query(stream, given.names, processor, output, folder) for row in batch]
 
 
 def in_penstock(
     processor: type[StatefulProcessor], given: Schema, rows: list[Any], output: Schema
 ) -> list[Row]:
     """The same, by the worker's parts in one batch."""
-    types = [column.type for column in given.columns]
-    columns = range(len(types))
-    scene = Scene(MemoryBackend().open_store(bounds=Bounds())).set_up(SHARD)
-    runner = ProcessorRunner(processor, given, columns, output, "keys")
-    cache = StateCache(runner.variables, runner.key_types, scene.store.call)
-    state = cache.shard(OwnedShard(SHARD, scene.claims[SHARD]))
-    groups: dict[Any, list[Any]] = defaultdict(list)
-    key_of = key_getter(columns, types)
-    wire_rows = OutputShape(given).wire_rows(rows)
-    assert len(list(routing_keys(columns, types)(wire_rows))) == len(rows)
-    for row in wire_rows:
-        groups[key_of(row)].append(row)
-    reader = RowReader(output)
-    return [made for key, group in groups.items() for made in reader.rows(runner.run(state, key, group, -1))]
+    scene = Scene(MemoryBackend().open_store(bounds=Bounds())).set_up(*SHARDS)
+    return InPenstock(scene, processor, given, given.names, output).batch(rows)
 
 
 @pytest.mark.timeout(240)

@@ -17,7 +17,6 @@ import os
 import random
 import shutil
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,20 +28,15 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming import StatefulProcessor
 
 from backends.store_fixtures import RedisBackend
+from conformance.in_penstock import SHARDS, InPenstock
+from conformance.in_spark import run_query
 from house import ROOT
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import Processor
-from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
-from penstock.store.ownership import OwnedShard
-from penstock.store.port import Answer, Bounds
-from penstock_worker.stages.keyed_stage import key_getter
-from penstock_worker.stages.steps import routing_keys
-from penstock_worker.state.cache import StateCache
-from penstock_worker.user_code.running import ProcessorRunner
-from penstock_worker.values.rows import OutputShape, RowReader
+from penstock.store.port import Bounds
 from penstock_worker.values.spark_types import struct_type
 from processes.run_harness import Run, read_rows
 from scenes.store_scenario import Scene
@@ -52,9 +46,7 @@ pytestmark = pytest.mark.integration
 EXAMPLES = ROOT / "examples" / "processors"
 WORD_COUNT = EXAMPLES.parent / "word-count"
 ZIPF_CALCULATOR = EXAMPLES.parent / "zipf-calculator"
-SHARDS = ("mid/0", "mid/1")
 BATCHES = 3
-ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @dataclass(frozen=True)
@@ -107,20 +99,6 @@ def scene(backend: RedisBackend) -> Scene:
     return Scene(backend.open_store(bounds=Bounds())).set_up(*SHARDS)
 
 
-@pytest.fixture
-def streaming(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with RocksDB below its state, as transformWithState asks for."""
-    settings = {
-        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
-        "spark.sql.session.timeZone": "UTC",
-    }
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name in settings:
-        spark.conf.unset(name)
-
-
 # --- the two sides ----------------------------------------------------------------------------------
 
 
@@ -128,64 +106,7 @@ def in_spark(
     stream: DataFrame, key: Sequence[str], processor: StatefulProcessor, output: Schema, folder: Path
 ) -> list[list[Row]]:
     """The rows that come out of each micro-batch that has any."""
-    batches: list[list[Row]] = []
-
-    def keep(frame: DataFrame, _: int) -> None:
-        batches.append(frame.collect())
-
-    query = (
-        stream.groupBy(*key)
-        .transformWithState(processor, struct_type(output), "Update", "None")
-        .writeStream.outputMode("update")
-        .option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .foreachBatch(keep)
-        .start()
-    )
-    query.awaitTermination()
-    return [rows for rows in batches if rows]
-
-
-class InPenstock:
-    """The runner on two shards; batch by batch, with a new owner for each."""
-
-    def __init__(
-        self,
-        scene: Scene,
-        processor: type[StatefulProcessor],
-        given: Schema,
-        key: Sequence[str],
-        output: Schema,
-    ) -> None:
-        self._scene = scene
-        columns = [given.names.index(name) for name in key]
-        types = [given.columns[column].type for column in columns]
-        self._given = OutputShape(given)
-        self._key_of = key_getter(columns, [column.type for column in given.columns])
-        self._route = Router(types, len(SHARDS)).route
-        self._routing_keys = routing_keys(columns, types)
-        self._runner = ProcessorRunner(processor, given, columns, output, "probe")
-        self._cache = StateCache(self._runner.variables, self._runner.key_types, scene.store.call)
-        self._reader = RowReader(output)
-
-    def batch(self, rows: list[Any]) -> list[Row]:
-        by_shard: dict[str, dict[Any, list[Any]]] = defaultdict(lambda: defaultdict(list))
-        wire_rows = self._given.wire_rows(rows)
-        for row, key in zip(wire_rows, self._routing_keys(wire_rows), strict=True):
-            by_shard[SHARDS[self._route(key)]][self._key_of(row)].append(row)
-        out: list[Row] = []
-        for shard, groups in by_shard.items():
-            state = self._cache.shard(OwnedShard(shard, self._scene.claim(shard)))
-            load = state.missing(groups)
-            if load is not None:
-                answer = self._scene.store.call(load)
-                assert not isinstance(answer, Answer)
-                state.loaded(load, answer)
-            for key, group in groups.items():
-                out.extend(self._reader.rows(self._runner.run(state, key, group, -1)))
-            self._scene.commit(shard, state=state.take_writes())
-            state.committed()
-        return out
+    return [rows for rows in run_query(stream, key, processor, output, folder) if rows]
 
 
 def both_sides(

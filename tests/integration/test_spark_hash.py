@@ -72,6 +72,10 @@ COLUMNS: dict[str, tuple[list[Any], Callable[[random.Random], Any]]] = {
         [_EPOCH, datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=datetime.UTC)],
         lambda rng: _EPOCH + datetime.timedelta(microseconds=rng.randrange(-(2**50), 2**51)),
     ),
+    "timestamp_ntz": (
+        [_EPOCH.replace(tzinfo=None), datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999)],  # noqa: DTZ001
+        lambda rng: (_EPOCH + datetime.timedelta(microseconds=rng.randrange(2**51))).replace(tzinfo=None),
+    ),
     "binary": ([b"", b"\x00", bytes(32)], lambda rng: rng.randbytes(rng.randrange(70))),
     "decimal(9,2)": ([Decimal(0), Decimal("-0.01"), Decimal("9999999.99")], any_decimal(9, 2)),
     "decimal(18,0)": ([Decimal(10**18 - 1), Decimal(1 - 10**18)], any_decimal(18, 0)),

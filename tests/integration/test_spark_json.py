@@ -24,22 +24,24 @@ pytestmark = pytest.mark.integration
 
 DDL = (
     "s string, b boolean, t tinyint, i int, l bigint, d double, f float, bin binary, day date, at timestamp, "
-    "price decimal(20,4), tags array<string>, days array<date>, counts map<string,bigint>, "
-    "by_number map<int,double>, inner struct<x:int,`y z`:struct<at:timestamp,price:decimal(4,1)>>"
+    "there timestamp_ntz, price decimal(20,4), tags array<string>, days array<date>, "
+    "counts map<string,bigint>, by_number map<int,double>, "
+    "inner struct<x:int,`y z`:struct<at:timestamp,price:decimal(4,1)>>"
 )
 AT = datetime.datetime(2024, 2, 29, 23, 59, 59, 125000, tzinfo=datetime.UTC)
 ROWS: list[tuple[Any, ...]] = [
     (
         'über "q" \\ / \u2028\n\t\x01', True, -128, -1, 1 << 62, 0.1, 0.1, b"\x00\xff\x10", AT.date(), AT,
-        decimal.Decimal("1234567890123456.5000"), ["a", None, ""], [AT.date(), None], {"a": 1, "b": None},
-        {1: math.nan, -5: 1e300}, (1, (AT, decimal.Decimal("-0.5"))),
+        AT.replace(tzinfo=None), decimal.Decimal("1234567890123456.5000"), ["a", None, ""],
+        [AT.date(), None], {"a": 1, "b": None}, {1: math.nan, -5: 1e300}, (1, (AT, decimal.Decimal("-0.5"))),
     ),
     (
         "", False, 127, 0, 0, -math.inf, 3.4028234663852886e38, b"", datetime.date(1, 1, 1),
-        datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC), decimal.Decimal("-0.0001"), [], [], {}, {},
+        datetime.datetime(1900, 1, 1, tzinfo=datetime.UTC), datetime.datetime(1, 1, 1),  # noqa: DTZ001
+        decimal.Decimal("-0.0001"), [], [], {}, {},
         (None, (None, None)),
     ),
-    (None,) * 16,
+    (None,) * 17,
 ]  # fmt: skip
 
 
@@ -74,6 +76,7 @@ def normal(value: Any, name: str = "") -> Any:
     return value
 
 
+UTC = "unix_micros(CAST(v AS timestamp))"
 CASES = [*READ, *((type_, value, REFUSED) for type_, value in REFUSED)]
 
 
@@ -88,7 +91,7 @@ def test_spark_reads_a_value_as_the_cases_say(spark: SparkSession, tmp_path: Pat
     try:
         read = spark.read.option("columnNameOfCorruptRecord", "bad")
         frame = read.schema(f"n int, v {type_}, bad string").json(str(file))
-        shown = {"date": "unix_date(v)", "timestamp": "unix_micros(v)"}.get(type_, "v")
+        shown = {"date": "unix_date(v)", "timestamp": "unix_micros(v)", "timestamp_ntz": UTC}.get(type_, "v")
         rows = frame.selectExpr("n", f"{shown} AS v", "bad").collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)

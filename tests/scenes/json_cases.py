@@ -90,6 +90,10 @@ READ: list[tuple[str, str, object]] = [
     ("timestamp", '"2026-01-31T12:30:00Z "', 1769862600000000),
     ("timestamp", '"2026-01-31T12:30:00+01"', 1769859000000000),
     ("timestamp", '"2026-01-31T12:30:00.1234567"', 1769862600123456),
+    ("timestamp_ntz", '"2026-01-31T12:30:00"', 1769862600000000),
+    ("timestamp_ntz", '"2026-01-31 12:30:00.123456"', 1769862600123456),
+    ("timestamp_ntz", '"2026-01-31T12:30"', 1769862600000000),
+    ("timestamp_ntz", '"2026-01-31"', 1769817600000000),
     ("decimal(5,2)", "1", "1.00"),
     ("decimal(5,2)", "1.005", "1.01"),
     ("decimal(5,2)", "1.004", "1.00"),
@@ -130,6 +134,10 @@ READ: list[tuple[str, str, object]] = [
 """(type, JSON, wire value)."""
 
 REFUSED: list[tuple[str, str]] = [
+    ("timestamp_ntz", '"2026-01-31T12:30:00Z"'),
+    ("timestamp_ntz", '"2026-01-31T12:30:00+01:00"'),
+    ("timestamp_ntz", '"yesterday"'),
+    ("timestamp_ntz", "1700000000"),
     ("boolean", '"true"'),
     ("boolean", "1"),
     ("boolean", "0"),

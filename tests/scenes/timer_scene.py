@@ -48,10 +48,12 @@ class Count(StatefulProcessor):
 class TimerScene(Scene):
     """`body` runs for each line, which is its own key; `fired` for each timer, whose expiry comes out."""
 
-    def __init__(self, folder: Path, body: str, fired: str = "pass", init: str = "pass") -> None:
+    def __init__(
+        self, folder: Path, body: str, fired: str = "pass", init: str = "pass", form: str = "Rows"
+    ) -> None:
         super().__init__(folder)
         self.count_shards = ("count/0",)
-        manifest = MANIFEST.replace("shards: 2", "shards: 1\n    timeMode: ProcessingTime")
+        manifest = MANIFEST.replace("shards: 2", "shards: 1\n    timeMode: ProcessingTime\n    form: " + form)
         (folder / "topology.yaml").write_text(manifest)
         code = _CODE.replace("INIT", init).replace("BODY", body).replace("FIRED", fired)
         (folder / "loop_code.py").write_text(code)

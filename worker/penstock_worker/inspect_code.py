@@ -24,11 +24,12 @@ from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import NO_TIME
+from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, listed, path_text
-from penstock_worker.state.declared import words
-from penstock_worker.state.handle import TaskHandle, needs_time, not_yet
-from penstock_worker.user_code.handle_use import handle_calls, mentions, works_on_pandas
+from penstock_worker.state.handle import TaskHandle, needs_time
+from penstock_worker.user_code.form_signs import FormUnclear, form_of
+from penstock_worker.user_code.handle_use import handle_calls, mentions
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
@@ -36,14 +37,11 @@ _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
 
 
 class _NotingHandle(TaskHandle):
-    """Notes what is not carried yet in `asked`, and goes on, so that all of it is found at once."""
+    """Notes what needs a time mode in `asked`, and goes on, so that all of it is found at once."""
 
     def __init__(self, asked: list[str], time_mode: str) -> None:
         super().__init__(time_mode)
         self._asked = asked
-
-    def refuse(self, call: str, what: str) -> None:
-        self._asked.append(not_yet(call, what))
 
     def refuse_without_time(self, call: str) -> None:
         self._asked.append(needs_time(call))
@@ -86,12 +84,14 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place."""
+    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place,
+    `form` what the manifest says of a processor's."""
 
     operator: str
     role: str
     path: str
     target: str
+    form: str
     time_mode: str
 
     @property
@@ -123,7 +123,8 @@ def _targets(topology: Topology) -> Iterator[_Target]:
         for role, target in (("map", operator.map), ("processor", operator.processor)):
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
-                yield _Target(operator.name, role, path, str(target), operator.time_mode or NO_TIME)
+                form, time_mode = operator.form or "", operator.time_mode or NO_TIME
+                yield _Target(operator.name, role, path, str(target), form, time_mode)
 
 
 def _import_problem(module: str, base_dir: Path) -> str | None:
@@ -161,12 +162,10 @@ def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -
     if missing:
         found.fault(f"{target!r} lacks {' and '.join(missing)}")
         return
-    if works_on_pandas(processor):
-        found.fault(
-            f"{target!r} works on pandas DataFrames: transformWithStateInPandas is not in Penstock yet; "
-            "write handleInputRows for rows"
-        )
-        return
+    try:
+        form_of(processor, named.form)
+    except FormUnclear as unclear:
+        found.fault(str(unclear))
     _call(named, processor, found)
     if processor.handleInitialState is not StatefulProcessor.handleInitialState:
         found.note(
@@ -203,7 +202,8 @@ def _call(named: _Target, processor: type[Any], found: _Findings) -> None:
     for name in _TIMERS if named.time_mode == NO_TIME else ():
         if name in found.calls:
             found.fault(f"{target!r} uses {needs_time(name)}")
-    found.state[named.operator] = {v.name: words((v.kind, v.schemas)) for v in handle.variables if v.name}
+    declared = {v.name: words((v.kind, v.schemas)) for v in handle.variables if v.name}
+    found.state[named.operator] = {**dict.fromkeys(handle.deleted, ""), **declared}
 
 
 def main(arguments: Sequence[str]) -> int:

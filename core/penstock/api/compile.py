@@ -94,10 +94,9 @@ class _Fuser:
 
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
-        return Processor(
-            str(operator.processor), schema, self._key_columns(operator), _shards(operator),
-            time_mode=operator.time_mode or NO_TIME,
-        )  # fmt: skip
+        columns, shards = self._key_columns(operator), _shards(operator)
+        form, time_mode = operator.form or "", operator.time_mode or NO_TIME
+        return Processor(str(operator.processor), schema, columns, shards, form, time_mode)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]

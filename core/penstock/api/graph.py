@@ -40,12 +40,15 @@ _NEEDS = {
 _MAY_HAVE = {
     "source": frozenset({"tasks"}),
     "map": frozenset({"inputs", "outputSchema"}),
-    "processor": frozenset({"inputs", "keyBy", "processor", "timeMode", "outputSchema", "shards", "tasks"}),
+    "processor": frozenset(
+        {"inputs", "keyBy", "processor", "form", "timeMode", "outputSchema", "shards", "tasks"}
+    ),
     "sink": frozenset({"inputs"}),
 }
 _WHY_NOT = {
     "inputs": "a source reads from outside",
     "keyBy": "only a processor has a key",
+    "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
     "shards": "only a processor's keys are cut into shards",

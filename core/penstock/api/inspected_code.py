@@ -13,7 +13,7 @@ from penstock.manifest.faults import Fault
 @dataclass(frozen=True, slots=True)
 class InspectedCode:
     """`notes` are sentences on what works, and perhaps not as meant; `state` is operator -> variable -> what
-    it is declared as, in words."""
+    it is declared as, in words, "" for one that the code deletes."""
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

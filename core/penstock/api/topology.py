@@ -119,6 +119,7 @@ class OperatorSpec(Document):
                 "a map and a processor need outputSchema, a source and a sink have none",
             ),
             ("!has(self.shards) || has(self.processor)", "only a processor has shards"),
+            ("!has(self.form) || has(self.processor)", "only a processor has a form"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 "!has(self.timeMode) || self.timeMode == 'None' || !has(self.tasks) || !has(self.tasks.min) "
@@ -163,6 +164,9 @@ class OperatorSpec(Document):
     """Columns of the input that make the key; fixed for life."""
     processor: Target | None = None
     """A pyspark.sql.streaming.StatefulProcessor."""
+    form: Literal["Rows", "Pandas"] | None = None
+    """How the processor takes what comes for a key: Rows, as in transformWithState, or Pandas, DataFrames as
+    in transformWithStateInPandas. Without it what the class's hints say."""
     time_mode: Literal["None", "ProcessingTime"] | None = None
     """What the processor's timers and times to live go by, as in transformWithState; fixed for life. Without
     it None: it has neither."""

@@ -17,7 +17,7 @@ from penstock.dataflow.schema import Column, Schema
 from penstock.errors import PermanentError
 
 CARRIED_TYPES = (
-    "string, int, bigint, smallint, tinyint, double, float, boolean, date, timestamp, binary, "
+    "string, int, bigint, smallint, tinyint, double, float, boolean, date, timestamp, timestamp_ntz, binary, "
     "decimal(p,s), array<...>, map<...,...>, struct<name:type,...>"
 )
 _COLUMNS_MAX = 1000
@@ -41,13 +41,15 @@ _SIMPLE = {
     "boolean": "boolean",
     "date": "date",
     "timestamp": "timestamp",
+    "timestamp_ltz": "timestamp",
+    "timestamp_ntz": "timestamp_ntz",
     "binary": "binary",
 }
 _DECIMAL = frozenset({"decimal", "dec", "numeric"})
 _NOT_CARRIED = frozenset(
     {
-        "char", "character", "geography", "geometry", "interval", "object", "time", "timestamp_ltz",
-        "timestamp_ntz", "varchar", "variant", "void",
+        "char", "character", "geography", "geometry", "interval", "object", "time", "varchar", "variant",
+        "void",
     }
 )  # fmt: skip
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -64,11 +66,12 @@ class _Token:
     quoted: bool
 
 
-def parse_schema(ddl: str) -> Schema:
-    """The columns of `ddl`, such as "word string, total long". Raises InvalidSchema."""
-    reader = _Reader(_tokens(ddl))
-    columns = reader.columns(end=None)
-    return Schema(tuple(Column(name, type_) for name, type_ in columns))
+def parse_schema(ddl: str, *, of_state: bool = False) -> Schema:
+    """The columns of `ddl`, such as "word string, total long". `of_state`: one may be NOT NULL.
+
+    Raises InvalidSchema.
+    """
+    return Schema(tuple(_Reader(_tokens(ddl), may_refuse_nulls=of_state).columns(end=None)))
 
 
 def _tokens(ddl: str) -> list[_Token]:
@@ -92,14 +95,15 @@ def _tokens(ddl: str) -> list[_Token]:
 class _Reader:
     """Recursive descent over the tokens; `_at` is the next one."""
 
-    def __init__(self, tokens: Sequence[_Token]) -> None:
+    def __init__(self, tokens: Sequence[_Token], *, may_refuse_nulls: bool) -> None:
         self._tokens = tokens
+        self._may_refuse_nulls = may_refuse_nulls
         self._at = 0
         self._depth = 0
 
-    def columns(self, end: str | None) -> list[tuple[str, str]]:
+    def columns(self, end: str | None) -> list[Column]:
         """name, type, name, type, ... up to `end` (None: the end of the text), with its token taken."""
-        columns: list[tuple[str, str]] = []
+        columns: list[Column] = []
         seen: set[str] = set()
         while True:
             name = self._name(len(columns) + 1)
@@ -107,7 +111,8 @@ class _Reader:
                 raise InvalidSchema(f"column {name!r} comes twice (case does not count)")
             seen.add(name.lower())
             self._take(":")
-            columns.append((name, self._type(name)))
+            type_ = self._type(name)
+            columns.append(Column(name, type_, nullable=not self._never_null()))
             self._comment(name)
             if len(columns) > _COLUMNS_MAX:
                 raise InvalidSchema(f"more than {_COLUMNS_MAX} columns")
@@ -164,7 +169,7 @@ class _Reader:
         if word == "struct":
             self._need("<", column, "struct<name:type,...>")
             fields = self.columns(end=">")
-            return f"struct<{','.join(f'{_quoted(name)}:{type_}' for name, type_ in fields)}>"
+            return f"struct<{','.join(f'{_quoted(field.name)}:{field.type}' for field in fields)}>"
         state = "is not carried yet" if word in _NOT_CARRIED else "is unknown"
         raise InvalidSchema(f"column {column!r}: type {word} {state}; types are {CARRIED_TYPES}")
 
@@ -185,6 +190,14 @@ class _Reader:
             raise InvalidSchema(f"column {column!r}: {self._shown()} in a decimal; give decimal(p,s)")
         self._at += 1
         return int(token.text)
+
+    def _never_null(self) -> bool:
+        """Whether NOT NULL comes here, where it may."""
+        words = [token.text.lower() for token in self._tokens[self._at : self._at + 2] if not token.quoted]
+        if not self._may_refuse_nulls or words != ["not", "null"]:
+            return False
+        self._at += 2
+        return True
 
     def _comment(self, column: str) -> None:
         """COMMENT 'text' is read over; anything else behind a type promises what is not kept."""

@@ -322,6 +322,14 @@ def _as_timestamp(value: str | int) -> int:
     return microseconds
 
 
+def _as_timestamp_ntz(text: str) -> int:
+    match = _TIMESTAMP.fullmatch(text.strip())
+    microseconds = _microseconds(text.strip()) if match is not None and not match["zone"] else None
+    if microseconds is None:
+        raise _Unfit("timestamp without a zone, such as 2026-01-31T12:30:00", _shown(text))
+    return microseconds
+
+
 def _microseconds(text: str) -> int | None:
     if _USUAL_TIMESTAMP.fullmatch(text) is not None:
         try:
@@ -378,6 +386,7 @@ def _from_text(expected: str, convert: Convert) -> Read:
 
 
 _read_timestamp_text = _from_text("timestamp such as 2026-01-31T12:30:00Z", _as_timestamp)
+_read_timestamp_ntz = _from_text("timestamp without a zone, such as 2026-01-31T12:30:00", _as_timestamp_ntz)
 _SIMPLE = {
     "string": _Kind(str, None, _read_string),
     "boolean": _Kind(bool, None, _read_boolean),
@@ -386,6 +395,7 @@ _SIMPLE = {
     "binary": _Kind(str, _as_binary, _from_text("binary, as text in base64", _as_binary)),
     "date": _Kind(str, _as_date, _from_text("date such as 2026-01-31", _as_date)),
     "timestamp": _Kind(str | int, _as_timestamp, _read_timestamp),
+    "timestamp_ntz": _Kind(str, _as_timestamp_ntz, _read_timestamp_ntz),
 }
 
 

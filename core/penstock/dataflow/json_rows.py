@@ -102,6 +102,11 @@ def _timestamp(microseconds: float) -> str | None:
     return instant.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
 
 
+def _timestamp_ntz(microseconds: float) -> str | None:
+    text = _timestamp(microseconds)
+    return None if text is None else text.removesuffix("Z")
+
+
 def _double(value: float) -> float | str:
     if math.isfinite(value):
         return value
@@ -133,6 +138,7 @@ def _decimal(text: str) -> msgspec.Raw:
 _SIMPLE: dict[str, Convert] = {
     "date": _date,
     "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
     "double": _double,
     "float": _float,
 }

@@ -15,6 +15,9 @@ from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
 
+ROWS = "Rows"
+PANDAS = "Pandas"
+"""How a processor takes its rows: as `transformWithState`, or as `transformWithStateInPandas` of PySpark."""
 NO_TIME = "None"
 PROCESSING_TIME = "ProcessingTime"
 """What timers of a processor go by, in Spark's words for TimeMode."""
@@ -79,6 +82,8 @@ class Processor:
     input: Schema
     key_columns: tuple[int, ...]
     shards: int
+    form: str = ""
+    """ROWS or PANDAS; "" where the class says it."""
     time_mode: str = NO_TIME
 
     @property

@@ -171,6 +171,13 @@ def _timestamp_us(value: object) -> object:
     return seconds * 1_000_000 + value.microsecond
 
 
+def _timestamp_ntz(value: object) -> bytes:
+    """A clock's time and date, wherever the clock hangs."""
+    if isinstance(value, datetime.datetime):
+        value = calendar.timegm(value.timetuple()) * 1_000_000 + value.microsecond
+    return _int64(value)
+
+
 def _number(value: object) -> float:
     if not isinstance(value, float | int):
         raise TypeError(f"{value!r} is not a number")
@@ -223,6 +230,7 @@ _ENCODERS: dict[str, Encode] = {
     "boolean": _boolean,
     "date": _date,
     "timestamp": _timestamp,
+    "timestamp_ntz": _timestamp_ntz,
     "float": _float,
     "double": _double,
     "binary": _binary,

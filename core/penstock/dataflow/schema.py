@@ -11,11 +11,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Column:
     """`type` is Spark's simple name in its canonical form: string, int, bigint, double, float,
-    boolean, tinyint, smallint, date, timestamp, binary, decimal(p,s), array<...>, map<...,...>,
-    struct<name:type,...>."""
+    boolean, tinyint, smallint, date, timestamp, timestamp_ntz, binary, decimal(p,s), array<...>,
+    map<...,...>, struct<name:type,...>."""
 
     name: str
     type: str
+    nullable: bool = True
+    """False in schemas of state alone; what lies there is the same either way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,22 @@ class Annotated(Count):
         for frame in rows:
             yield frame
 
+class Named(Count):
+    def handleInputRows(self, key, rows, timerValues):
+        import pandas as pd
+        table = pd.DataFrame({"word": [key[0]], "total": [sum(len(frame) for frame in rows)]})
+        return iter([table])
+
+class Unshown(Count):
+    def handleInputRows(self, key, rows, timerValues):
+        import pandas as pd
+        return self.made_of(pd.Series([1]), rows)
+
+class DeletesItsOwn(Count):
+    def init(self, handle):
+        super().init(handle)
+        handle.deleteIfExists("total")
+
 class BothWays(Count):
     def handleInputRows(self, key, rows, timerValues):
         import pandas as pd
@@ -215,14 +231,13 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
             "EverythingNotThere",
             [
                 "registerTimer, which needs a time mode; give the operator timeMode: ProcessingTime",
-                "deleteIfExists('old') (deleting a state variable): not in Penstock yet",
                 "ttlDurationMs=1000 of state 'kept', which needs a time mode",
                 "ttlDurationMs=1000 of state 'names', which needs a time mode",
             ],
         ),
-        ("Pandas", ["transformWithStateInPandas is not in Penstock yet"]),
-        ("Annotated", ["transformWithStateInPandas is not in Penstock yet"]),
-        ("AlsoOld", ["deleteIfExists('old') (deleting a state variable): not in Penstock yet"]),
+        ("BothWays", ["may take Rows or pandas DataFrames: it shows signs of both", "`form: Pandas`"]),
+        ("Unshown", ["may take Rows or pandas DataFrames: it uses pandas, and does not show for what"]),
+        ("DeletesItsOwn", ["state 'total' is declared and deleted"]),
         ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
@@ -245,9 +260,26 @@ def test_a_processor_that_cannot_run_is_refused_by_name(
     assert text.count("not in Penstock yet") == sum("not in Penstock yet" in message for message in messages)
 
 
-@pytest.mark.parametrize("processor", ["BothWays", "Replacing", "Without"])
+@pytest.mark.parametrize("processor", ["Replacing", "Without", "AlsoOld"])
 def test_what_is_named_and_not_used_is_no_fault(tmp_path: Path, processor: str) -> None:
     assert faults(tmp_path, f"inspected_{processor.lower()}", processor=processor) == {}
+
+
+@pytest.mark.parametrize("processor", ["Pandas", "Annotated", "Named"])
+def test_processors_of_the_pandas_form_have_no_faults(tmp_path: Path, processor: str) -> None:
+    assert faults(tmp_path, f"inspected_{processor.lower()}", processor=processor) == {}
+
+
+@pytest.mark.parametrize("form", ["Rows", "Pandas"])
+def test_a_form_that_the_manifest_says_is_not_asked_of_the_class(tmp_path: Path, form: str) -> None:
+    path = write(tmp_path, f"inspected_said_{form.lower()}", processor="BothWays")
+    path.write_text(path.read_text().replace("keyBy: [word]", f"keyBy: [word]\n    form: {form}"))
+    assert inspect_manifest(path).faults == []
+
+
+def test_a_variable_that_is_deleted_is_told(tmp_path: Path) -> None:
+    inspected = inspect_manifest(write(tmp_path, "inspected_deletes", processor="WithOld"))
+    assert inspected.state == {"count": {"old": ""}}
 
 
 def test_what_spark_calls_and_penstock_does_not_is_noted(tmp_path: Path) -> None:

@@ -115,11 +115,12 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) ->
                 head.key_columns,
                 stage.out.schema,
                 stage.operator,
+                head.form,
                 time_mode=head.time_mode,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note
-            cache = StateCache(runner.variables, runner.key_types, store.call)
+            cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case source:
             reader = open_reader(stage.operator, source, base_dir)

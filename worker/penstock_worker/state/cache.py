@@ -19,6 +19,8 @@ from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
 from penstock_worker.part_size import READ_BYTES_MAX, TooMuch
 from penstock_worker.state import declared, encoding
 from penstock_worker.state.cells import ListCell, MapCell
+from penstock_worker.state.evolution import Stored
+from penstock_worker.state.forgetting import forgetting
 from penstock_worker.state.timers import TimerCell
 
 Key = tuple[Any, ...]
@@ -113,6 +115,10 @@ class ShardState:
         self._is_declared = False
         self._to_note: bytes | None = None
         self._is_noting = False
+        self._stored: Sequence[Stored | None] = (None,) * len(cache.variables)
+        """Of each variable how its values lie in this shard, where its schema has changed."""
+        self._forgetting: tuple[StateWrite, ...] = ()
+        """What is left to take away of variables that the code deletes."""
         self.alone = False
         """The batch is a single row: it may read as much as it likes."""
         self.taken_bytes = 0
@@ -169,9 +175,7 @@ class ShardState:
             raise OwnershipLost(load.shard, answer)
         if not self._is_declared:
             self._is_declared = True
-            noted: bytes | None = answer[0]
-            self.refusal = self._cache.declaration.refusal(noted)
-            self._to_note = self._cache.declaration.to_note(noted)
+            self._compare(answer[0])
             answer = answer[1:]
         rest = self._fill(self._loading, answer)
         if rest:
@@ -194,12 +198,14 @@ class ShardState:
 
     def take_writes(self) -> tuple[StateWrite, ...]:
         """What this batch changed, one write for each field, the last value only."""
-        writes: list[StateWrite] = []
+        writes = list(self._forgetting)
         for record in self._dirty:
             for slot, variable in enumerate(self._variables):
                 if not record.dirty >> slot & 1:
                     continue
                 value = record.values[slot]
+                if type(value) is bytes and (stored := self._stored[slot]) is not None:
+                    value = stored.write(value)
                 if type(value) is bytes and len(value) <= encoding.PART_BYTES and record.parts is None:
                     writes.append(StateWrite(b"", variable.prefix + record.packed, value))
                 elif value is None or type(value) is bytes:
@@ -232,6 +238,7 @@ class ShardState:
 
     def committed(self) -> None:
         """The store has what `take_writes` said; the cache may let it go again."""
+        self._forgetting = ()
         if self._is_noting:
             self._to_note, self._is_noting = None, False
         self._measure(self._dirty)
@@ -270,9 +277,9 @@ class ShardState:
         value = record.values[slot]
         variable = self._variables[slot]
         if isinstance(value, SplitValue):
-            value = self._joined(b"", variable.prefix + record.packed, value.raw)
+            value = self._as_read(slot, self._joined(b"", variable.prefix + record.packed, value.raw))
         elif (cell := _CELLS.get(variable.kind)) is not None and type(value) is not cell:
-            value = cell(variable.prefix + record.packed, value, self)
+            value = cell(variable.prefix + record.packed, value, self, self._stored[slot])
         record.values[slot] = value
         self._grown.append(record)
         return value
@@ -296,6 +303,24 @@ class ShardState:
                 return found
 
     # --- within -----------------------------------------------------------------------------
+
+    def _compare(self, noted: bytes | None) -> None:
+        """Look at what this shard's state was declared as, before anything of it is used."""
+        standing = self._cache.declaration.standing(noted)
+        self.refusal = standing.refusal
+        self._to_note = standing.to_note
+        if not self.refusal:
+            # One for each variable but the timers, which have no name.
+            stored = iter(standing.stored)
+            self._stored = [next(stored) if variable.name else None for variable in self._variables]
+            scan = Scan(self._shard, self._generation, self._epoch, b"", "0", SCAN_FIELDS)
+            self._forgetting = forgetting(standing.deleted, scan, self._cache.load)
+
+    def _as_read(self, slot: int, raw: bytes) -> Any:
+        """What the store holds for a value or as a list's or map's marker, as it is kept here."""
+        stored = self._stored[slot]
+        is_value = self._variables[slot].kind in {encoding.VALUE, encoding.EXPIRING_VALUE}
+        return raw if stored is None or not is_value else stored.read(raw)
 
     def _added(self, key: Key) -> Record:
         record = self._records[key] = Record(key, self._cache.pack_key(key), len(self._variables))
@@ -342,7 +367,7 @@ class ShardState:
                     record.parts = {**(record.parts or {}), slot: encoding.part_count(raw)}
                     record.values[slot] = SplitValue(raw)
                 else:
-                    record.values[slot] = raw
+                    record.values[slot] = raw if raw is None else self._as_read(slot, raw)
         self._measure(records)
         return rest
 
@@ -401,8 +426,8 @@ class ShardState:
 class StateCache:
     """What one task keeps of all its shards, bounded in bytes.
 
-    `variables` and `key_types` are the processor's; `load` goes to the node store. The bound is exceeded
-    only by what the batches at hand touch.
+    `variables`, `key_types` and `deleted` (names of variables that are to go) are the processor's; `load`
+    goes to the node store. The bound is exceeded only by what the batches at hand touch.
     """
 
     def __init__(
@@ -411,9 +436,12 @@ class StateCache:
         key_types: Sequence[str],
         load: LoadState,
         bytes_max: int = CACHE_BYTES_MAX,
+        deleted: Sequence[str] = (),
     ) -> None:
         self.variables = tuple(variables)
-        self.declaration = declared.Declaration((v.name, v.kind, v.schemas) for v in self.variables if v.name)
+        self.declaration = declared.Declaration(
+            ((v.name, v.kind, v.schemas) for v in self.variables if v.name), deleted
+        )
         self.pack_key = encoding.key_packer(key_types)
         self.load = load
         self.bytes = 0

@@ -14,6 +14,7 @@ import msgspec
 
 from penstock.store.port import StateWrite
 from penstock_worker.state import encoding
+from penstock_worker.state.evolution import Stored, read_with, written_with
 
 SMALL_MAP_ENTRIES_MAX = 256
 """Maps of up to this many entries are read in one go at the first touch."""
@@ -36,16 +37,20 @@ class StateReader(Protocol):
 
 
 class ListCell:
-    """One grouping key's list. `field` is its name in the value hash and that of its collection."""
+    """One grouping key's list. `field` is its name in the value hash and that of its collection; `stored`
+    says how its rows lie there, where they are not as they are here."""
 
-    def __init__(self, field: bytes, marker: bytes | None, reader: StateReader) -> None:
+    def __init__(
+        self, field: bytes, marker: bytes | None, reader: StateReader, stored: Stored | None = None
+    ) -> None:
         self._field = field
         self._reader = reader
+        self._stored = stored
         self._chunks = 0
         self._tail: list[bytes | msgspec.Raw] = []
         if marker is not None:
             self._chunks, raws = _MARKER.decode(marker)
-            self._tail.extend(raws)
+            self._tail.extend(read_with(stored, raws))
         self._sealed: list[bytes | msgspec.Raw] | None = None if self._chunks else []
         self._replaced = False
         self._chunks_committed = self._chunks
@@ -62,7 +67,7 @@ class ListCell:
             for raw in self._reader.fields(self._field, numbers):
                 if raw is None:
                     raise RuntimeError(f"list {self._field!r} lacks one of its {self._chunks} chunks")
-                sealed.extend(_CHUNK.decode(raw))
+                sealed.extend(read_with(self._stored, _CHUNK.decode(raw)))
                 self.bytes += len(raw)
             self._sealed = sealed
         return [*self._sealed, *self._tail]
@@ -87,7 +92,7 @@ class ListCell:
         yield from self._seal()
         self._chunks_committed = self._chunks
         if self.exists():
-            marker = encoding.pack((self._chunks, [msgspec.Raw(row) for row in self._tail]))
+            marker = encoding.pack((self._chunks, written_with(self._stored, self._tail)))
             yield from encoding.put(b"", self._field, marker)
         else:
             yield from encoding.remove(b"", self._field)
@@ -99,7 +104,7 @@ class ListCell:
             size_bytes += len(memoryview(row))
             if size_bytes < encoding.LIST_CHUNK_BYTES:
                 continue
-            chunk = encoding.pack([msgspec.Raw(sealed) for sealed in self._tail[start:end]])
+            chunk = encoding.pack(written_with(self._stored, self._tail[start:end]))
             yield from encoding.put(self._field, encoding.chunk_field(self._chunks), chunk)
             if self._sealed is not None:
                 self._sealed.extend(self._tail[start:end])
@@ -109,11 +114,14 @@ class ListCell:
 
 
 class MapCell:
-    """One grouping key's map: packed user keys -> packed values. `field` as of a list."""
+    """One grouping key's map: packed user keys -> packed values. `field` and `stored` as of a list."""
 
-    def __init__(self, field: bytes, marker: bytes | None, reader: StateReader) -> None:
+    def __init__(
+        self, field: bytes, marker: bytes | None, reader: StateReader, stored: Stored | None = None
+    ) -> None:
         self._field = field
         self._reader = reader
+        self._stored = stored
         self._count = self._count_committed = _COUNT.decode(marker) if marker is not None else 0
         self._entries: dict[bytes, bytes | None] = {}
         self._whole = self._count == 0
@@ -179,6 +187,8 @@ class MapCell:
             value = self._entries[key]
             parts_before = self._parts.pop(key, 0)
             if value is not None:
+                if self._stored is not None:
+                    value = self._stored.write(value)
                 if len(value) > encoding.PART_BYTES:
                     self._parts[key] = -(-len(value) // encoding.PART_BYTES)
                 yield from encoding.put(self._field, key, value, parts_before)
@@ -208,7 +218,9 @@ class MapCell:
         self._whole = True
 
     def _keep(self, key: bytes, value: bytes | None) -> None:
-        self._entries[key] = value
-        self.bytes += len(key) + len(value or b"") + _ENTRY_BYTES
         if value is not None and len(value) > encoding.PART_BYTES:
             self._parts[key] = -(-len(value) // encoding.PART_BYTES)
+        if value is not None and self._stored is not None:
+            value = self._stored.read(value)
+        self._entries[key] = value
+        self.bytes += len(key) + len(value or b"") + _ENTRY_BYTES

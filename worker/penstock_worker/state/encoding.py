@@ -7,13 +7,14 @@ A shard's value hash holds, for every grouping key that has it, one field per st
     m + name + key -> count                 a map state: how many entries it has
     V, L, M + name + key                    the same with a time to live (`expiring`)
     t + key -> [expiry, ...] or null        timers, or that they lie in the collection (`timers`)
-    s -> {name: [kind, schemas]}            what its variables were declared as (`declared`)
+    s -> {name: [kind, schemas, history]}   what its variables were declared as (`declared`)
 
 A list's chunks and a map's entries lie in a collection of their own, which is called like the field; so
 the value hash names everything that a shard holds. In a collection a chunk's field is its packed
 number, an entry's its packed user key. Names, keys and values are msgpack: deterministic, and 1, 1.0,
 True and "1" differ. A value over `PART_BYTES` lies in parts beside its field, which then holds a header
-that begins with 0xC1, a byte that msgpack never uses. Neighbours: `cells` and `cache` read and write by it.
+that begins with 0xC1, a byte that msgpack never uses. How a value tells that it was written under a later
+schema than its variable's first says `evolution`. Neighbours: `cells` and `cache` read and write by it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ from typing import Any
 
 import msgspec
 
+from penstock.dataflow import state_schema
 from penstock.store import codec
 from penstock.store.port import StateWrite
 
-VALUE = b"v"
-LIST = b"l"
-MAP = b"m"
-EXPIRING_VALUE = b"V"
-EXPIRING_LIST = b"L"
-EXPIRING_MAP = b"M"
+VALUE, EXPIRING_VALUE = state_schema.VALUE, state_schema.EXPIRING_VALUE
+LIST, EXPIRING_LIST = state_schema.LIST, state_schema.EXPIRING_LIST
+MAP, EXPIRING_MAP = state_schema.MAP, state_schema.EXPIRING_MAP
+EXPIRING = (EXPIRING_VALUE, EXPIRING_LIST, EXPIRING_MAP)
 TIMERS = b"t"
 FRAGMENTS = b"f"
 """Collections that hold rows which come in fragments; the rest of the name is their producer's."""
@@ -91,6 +91,11 @@ def is_split(raw: bytes) -> bool:
 def is_part(field: bytes) -> bool:
     """Whether a field holds a part of another field's value."""
     return field.startswith(_SPLIT)
+
+
+def part_of(field: bytes) -> bytes:
+    """The field of whose value this one holds a part."""
+    return field[3:]
 
 
 def part_count(raw: bytes | None) -> int:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock_worker.state import encoding
 from penstock_worker.state.cache import Record, ShardState, Variable
 from penstock_worker.state.cells import ListCell, MapCell
 from penstock_worker.state.clients import Cursor, ListClient, MapClient, ValueClient
 from penstock_worker.state.shapes import StateShape, Values
+from penstock_worker.state.stamps import expires_ms, has_expired, living, stamped
 
 SWEEP = b"e"
 """What the names of sweeps begin with."""
@@ -28,9 +28,6 @@ LIST_SHARE = 8
 """A list is swept when its first element has been expired for this part of its time to live: a sweep rewrites
 the list, so it should find a good part of it expired."""
 _LENGTH_BYTES = 4
-_STAMPED = msgspec.msgpack.Decoder(tuple[int, msgspec.Raw])
-
-Packed = bytes | msgspec.Raw
 
 
 class Sweep(NamedTuple):
@@ -60,27 +57,27 @@ def sweep(state: ShardState, record: Record, found: Sweep, variable: Variable) -
         _sweep_list(state, record, found, held, variable)
     elif isinstance(held, MapCell):
         raw = held.get(found.entry)
-        if raw is not None and _has_expired(raw, state.now_ms):
+        if raw is not None and has_expired(raw, state.now_ms):
             held.remove(found.entry)
             state.changed(record, 1 << found.slot)
         elif raw is not None:
-            _sweep_at(state, field, _expires_ms(raw), found.entry)
-    elif held is not None and _has_expired(held, state.now_ms):
+            _sweep_at(state, field, expires_ms(raw), found.entry)
+    elif held is not None and has_expired(held, state.now_ms):
         record.values[found.slot] = None
         state.changed(record, 1 << found.slot)
     elif held is not None:
-        _sweep_at(state, field, _expires_ms(held))
+        _sweep_at(state, field, expires_ms(held))
 
 
 def _sweep_list(state: ShardState, record: Record, found: Sweep, cell: ListCell, variable: Variable) -> None:
     rows = cell.items()
-    kept = [bytes(memoryview(row)) for row in rows if not _has_expired(row, state.now_ms)]
+    kept = [bytes(memoryview(row)) for row in rows if not has_expired(row, state.now_ms)]
     if len(kept) < len(rows):
         cell.replace(kept)
         state.changed(record, 1 << found.slot)
     if kept:
         later_ms = (variable.ttl_ms or 0) // LIST_SHARE
-        _sweep_at(state, variable.prefix + record.packed, _expires_ms(kept[0]) + later_ms)
+        _sweep_at(state, variable.prefix + record.packed, expires_ms(kept[0]) + later_ms)
 
 
 def _sweep_name(field: bytes, entry: bytes) -> bytes:
@@ -93,26 +90,6 @@ def _sweep_at(state: ShardState, field: bytes, expires_ms: int, entry: bytes = b
 
 def _sweep_no_more(state: ShardState, field: bytes, entry: bytes = b"") -> None:
     state.set_timer(_sweep_name(field, entry), None)
-
-
-def _stamped(raw: bytes, expires_ms: int) -> bytes:
-    return encoding.pack((expires_ms, msgspec.Raw(raw)))
-
-
-def _expires_ms(raw: Packed) -> int:
-    return _STAMPED.decode(raw)[0]
-
-
-def _has_expired(raw: Packed, now_ms: int) -> bool:
-    return _STAMPED.decode(raw)[0] <= now_ms
-
-
-def _living(raw: Packed | None, now_ms: int) -> msgspec.Raw | None:
-    """What was packed, unless it has expired."""
-    if raw is None:
-        return None
-    expires_ms, packed = _STAMPED.decode(raw)
-    return packed if expires_ms > now_ms else None
 
 
 class ExpiringValueClient(ValueClient):
@@ -129,14 +106,14 @@ class ExpiringValueClient(ValueClient):
 
     def get(self, _name: str) -> Values | None:
         shard, _ = self._here()
-        packed = _living(self._raw(), shard.now_ms)
+        packed = living(self._raw(), shard.now_ms)
         return None if packed is None else self._values(packed)
 
     def update(self, _name: str, value: object) -> None:
         raw = self._pack(value)
         shard, record = self._here()
         expires_ms = shard.now_ms + self._ttl_ms
-        self._set(_stamped(raw, expires_ms))
+        self._set(stamped(raw, expires_ms))
         _sweep_at(shard, self._prefix + record.packed, expires_ms)
 
     def clear(self, _name: str) -> None:
@@ -182,12 +159,12 @@ class ExpiringListClient(ListClient):
         cell, expires_ms = self._cell(), shard.now_ms + self._ttl_ms
         if not cell.exists():
             _sweep_at(shard, self._prefix + record.packed, expires_ms + self._ttl_ms // LIST_SHARE)
-        cell.append([_stamped(row, expires_ms) for row in rows])
+        cell.append([stamped(row, expires_ms) for row in rows])
         self._changed()
 
     def _living(self) -> Iterable[msgspec.Raw]:
         shard, _ = self._here()
-        found = (_living(raw, shard.now_ms) for raw in self._cell().items())
+        found = (living(raw, shard.now_ms) for raw in self._cell().items())
         return (packed for packed in found if packed is not None)
 
 
@@ -212,18 +189,18 @@ class ExpiringMapClient(MapClient):
 
     def get_value(self, _name: str, user_key: object) -> Values | None:
         shard, _ = self._here()
-        packed = _living(self._cell().get(self._keys.packed(user_key)), shard.now_ms)
+        packed = living(self._cell().get(self._keys.packed(user_key)), shard.now_ms)
         return None if packed is None else self._shape.row(packed)
 
     def contains_key(self, _name: str, user_key: object) -> bool:
         shard, _ = self._here()
-        return _living(self._cell().get(self._keys.packed(user_key)), shard.now_ms) is not None
+        return living(self._cell().get(self._keys.packed(user_key)), shard.now_ms) is not None
 
     def update_value(self, _name: str, user_key: object, value: object) -> None:
         key, raw = self._keys.packed(user_key), self._shape.packed(value)
         shard, record = self._here()
         expires_ms = shard.now_ms + self._ttl_ms
-        self._cell().put(key, _stamped(raw, expires_ms))
+        self._cell().put(key, stamped(raw, expires_ms))
         _sweep_at(shard, self._prefix + record.packed, expires_ms, key)
         self._changed()
 
@@ -244,5 +221,5 @@ class ExpiringMapClient(MapClient):
 
     def _living(self) -> Iterable[tuple[bytes, msgspec.Raw]]:
         shard, _ = self._here()
-        found = ((key, _living(raw, shard.now_ms)) for key, raw in self._cell().items())
+        found = ((key, living(raw, shard.now_ms)) for key, raw in self._cell().items())
         return ((key, packed) for key, packed in found if packed is not None)

@@ -1,8 +1,7 @@
 """The handle that a StatefulProcessor gets from Penstock instead of from Spark.
 
 `TaskHandle` answers `getValueState` and its sisters with PySpark's own state objects over clients of
-ours (`clients`, and `expiring` for those with a time to live). What Penstock does not carry yet is refused by
-name. Neighbours:
+ours (`clients`, and `expiring` for those with a time to live). Neighbours:
 `user_code.running` calls the processor's `init` with it, `inspect_code` likewise before anything starts.
 """
 
@@ -20,7 +19,6 @@ from pyspark.sql.types import DataType, StructType
 
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.plan import NO_TIME
-from penstock.errors import PermanentError
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
 from penstock_worker.state.clients import Cursor, ListClient, MapClient, TimerClient, ValueClient
@@ -32,22 +30,14 @@ _VALUE_EXAMPLE = "value"
 _KEY_EXAMPLE = "key"
 
 
-class NotCarriedYet(PermanentError):
-    """User code asks for something of Spark's that Penstock does not have yet; the message names it."""
-
-
-def not_yet(call: str, what: str) -> str:
-    """The sentence that refuses `call`, which asks for `what`."""
-    return f"{call} ({what}): not in Penstock yet"
-
-
 def needs_time(call: str) -> str:
     """The sentence that refuses `call` where the operator has no time mode."""
     return f"{call}, which needs a time mode; give the operator timeMode: ProcessingTime"
 
 
 class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carries no types here
-    """`variables` are the state variables declared so far, in the order of their places in records.
+    """`variables` are the state variables declared so far, in the order of their places in records; `deleted`
+    the names of those that are to go.
 
     `cursor` says which shard and key the state objects work on, `time_mode` is the operator's. `timers` is
     None where that is without time.
@@ -57,6 +47,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         self.cursor = Cursor()
         self.variables: list[Variable] = []
         self.timers: TimerClient | None = None
+        self.deleted: list[str] = []
         self._sealed = False
         if time_mode != NO_TIME:
             self.variables.append(Variable("", encoding.TIMERS, encoding.TIMERS, ()))
@@ -107,15 +98,24 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         return iter(self._timed("listTimers").listed())
 
     def deleteIfExists(self, stateName: str) -> None:
-        self.refuse(f"deleteIfExists({stateName!r})", "deleting a state variable")
+        """The state of a variable that earlier code had goes, in each shard before it is worked on."""
+        if self._sealed:
+            raise StateMisuse(
+                f"deleteIfExists({stateName!r}) outside of init(); state is deleted in init() only"
+            )
+        self._refuse_both(stateName, any(variable.name == stateName for variable in self.variables))
+        self.deleted.append(stateName)
+
+    def _refuse_both(self, name: str, is_other: bool) -> None:
+        if is_other:
+            raise StateMisuse(
+                f"state {name!r} is declared and deleted: Spark deletes it in each micro-batch anew; give "
+                "what comes after it another name"
+            )
 
     def refuse_without_time(self, call: str) -> None:
         """Answer a call that needs a time mode, which the operator has not."""
         raise StateMisuse(needs_time(call))
-
-    def refuse(self, call: str, what: str) -> None:
-        """Answer a call that asks for something that is not there yet."""
-        raise NotCarriedYet(not_yet(call, what))
 
     def _timed(self, call: str) -> TimerClient:
         if self.timers is None:
@@ -132,6 +132,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
             raise StateMisuse(f"{name!r} is no name for a state variable; give it a text that is not empty")
         if any(variable.name == name for variable in self.variables):
             raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
+        self._refuse_both(name, name in self.deleted)
         if ttl_ms is not None:
             self._check_ttl(name, ttl_ms)
         prefix = encoding.field_prefix(kind, name)

@@ -45,7 +45,11 @@ class StateShape:
         self._columns = [wire_type(spark_type(column.type)) for column in schema.columns]
         checked = tuple.__class_getitem__(tuple(nullable(column.checked) for column in self._columns))
         plain = all(column.plain for column in self._columns)
-        self._check = list_checker(checked, self._columns) if plain else None
+        given = [
+            nullable(wire.checked) if column.nullable else wire.checked
+            for wire, column in zip(self._columns, schema.columns, strict=True)
+        ]
+        self._check = list_checker(tuple.__class_getitem__(tuple(given)), self._columns) if plain else None
         self._decode: Callable[[bytes], Values] = msgspec.msgpack.Decoder(checked).decode
         self._readers = [
             (place, column.to_state)
@@ -101,6 +105,9 @@ class StateShape:
 
     def _wire_value(self, place: int, values: Sequence[Any]) -> Any:
         value = values[place]
+        if value is None and not self._schema.columns[place].nullable:
+            name = self._schema.columns[place].name
+            raise StateMisuse(f"{self._what}, column {name!r}, is declared as NOT NULL, got None")
         try:
             return None if value is None else self._columns[place].to_wire(value)
         except Misfit as misfit:

@@ -50,7 +50,7 @@ def _unpacked(packed: bytes) -> int:
 class TimerCell:
     """The expiries of one grouping key's timers. `field` is its name in the value hash."""
 
-    def __init__(self, field: bytes, marker: bytes | None, reader: StateReader) -> None:
+    def __init__(self, field: bytes, marker: bytes | None, reader: StateReader, stored: None = None) -> None:
         self.field = field
         self._reader = reader
         listed = [] if marker is None else _LISTED.decode(marker)

@@ -23,7 +23,7 @@ def handle_calls(made: Any, handle: Any, names: Collection[str]) -> set[str]:
     """Which of `names` the methods of `made` ask of `handle`, which its `init` was given."""
     found = set()
     for function in users_functions(type(made)):
-        tree = _tree(function)
+        tree = tree_of(function)
         if tree is None:
             continue
         code = function.__code__
@@ -44,22 +44,10 @@ def handle_calls(made: Any, handle: Any, names: Collection[str]) -> set[str]:
 
 def mentions(processor: type[Any], name: str) -> bool:
     """Whether a method of the class reads an attribute called so, of anything."""
-    trees = filter(None, map(_tree, users_functions(processor)))
+    trees = filter(None, map(tree_of, users_functions(processor)))
     return any(
         isinstance(node, ast.Attribute) and node.attr == name for tree in trees for node in ast.walk(tree)
     )
-
-
-def works_on_pandas(processor: type[Any]) -> bool:
-    """Whether handleInputRows takes or gives nothing but pandas DataFrames."""
-    method = processor.handleInputRows
-    for hint in getattr(method, "__annotations__", {}).values():
-        text = str(hint)
-        if "DataFrame" in text and "Row" not in text:
-            return True
-    tree = _tree(method) if isinstance(method, FunctionType) else None
-    given = [] if tree is None else list(_given(tree))
-    return bool(given) and all(map(_makes_frame, given))
 
 
 def users_functions(processor: type[Any]) -> Iterator[FunctionType]:
@@ -86,7 +74,7 @@ def users_functions(processor: type[Any]) -> Iterator[FunctionType]:
 
 
 def _called_above(function: FunctionType) -> Iterator[str]:
-    tree = _tree(function)
+    tree = tree_of(function)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call):
             called = node.value.func
@@ -94,7 +82,7 @@ def _called_above(function: FunctionType) -> Iterator[str]:
                 yield node.attr
 
 
-def _tree(function: FunctionType) -> ast.AST | None:
+def tree_of(function: FunctionType) -> ast.AST | None:
     """None where there is no source to read."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
@@ -110,27 +98,3 @@ def _value_of(node: ast.expr, known: Mapping[str, Any]) -> Any:
         owner = _value_of(node.value, known)
         return _UNKNOWN if owner is _UNKNOWN else inspect.getattr_static(owner, node.attr, _UNKNOWN)
     return _UNKNOWN
-
-
-def _given(tree: ast.AST) -> Iterator[ast.expr]:
-    """What the function itself yields and returns."""
-    waiting: list[ast.AST] = [
-        inner for node in ast.iter_child_nodes(tree) for inner in ast.iter_child_nodes(node)
-    ]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            continue
-        if isinstance(node, ast.Yield | ast.YieldFrom | ast.Return) and node.value is not None:
-            yield node.value
-        waiting += ast.iter_child_nodes(node)
-
-
-def _makes_frame(node: ast.expr) -> bool:
-    if isinstance(node, ast.List | ast.Tuple):
-        return bool(node.elts) and all(map(_makes_frame, node.elts))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "iter":
-        return bool(node.args) and all(map(_makes_frame, node.args))
-    called = node.func if isinstance(node, ast.Call) else None
-    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
-    return name == "DataFrame"

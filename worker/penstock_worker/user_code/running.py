@@ -12,25 +12,25 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from types import GeneratorType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, cast
 
 import pyspark
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
-from pyspark.sql.types import Row
 
 from penstock.dataflow.plan import NO_TIME
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
-from penstock_worker.part_size import LOOK_ROWS, ONE_ROW, Held, TooMuch
+from penstock_worker.part_size import ONE_ROW, Held, TooMuch
 from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
-from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, key_reader
+from penstock_worker.user_code.form_signs import FormUnclear, form_of
+from penstock_worker.user_code.forms import form_for
+from penstock_worker.values.rows import RowMismatch
 from penstock_worker.values.wire_values import shown
 
 _TEXT_CHARACTERS_MAX = 8000
@@ -127,33 +127,12 @@ def _foreign(frame: TracebackType) -> bool:
     return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 
-def listed_rows(result: Any, held: Held) -> list[Any]:
-    """What user code returned, as a list of its rows; runs a generator to its end.
-
-    Raises RowMismatch, and TooMuch for more rows than should be held.
-    """
-    kind = type(result)
-    if kind is GeneratorType:
-        rows = list(islice(result, LOOK_ROWS))
-        return rows if len(rows) < LOOK_ROWS else held.listed(result, rows)
-    if kind is list:
-        if len(result) > LOOK_ROWS:
-            held.check(result)
-        return list(result)
-    # Most of these can be iterated over too, but what comes out would be no rows.
-    is_one = isinstance(result, Row | dict | str | bytes | bytearray) or type(result).__name__ == "DataFrame"
-    if is_one or not isinstance(result, Iterable):
-        raise RowMismatch(
-            f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
-        )
-    return held.listed(iter(result), [])
-
-
 class ProcessorRunner:
     """One instance of a StatefulProcessor and what it needs to run on rows. `init` has been called.
 
-    `input_schema`, `key_columns` (positions in it), `output_schema` and `time_mode` are the operator's.
-    Raises UserCodeError when construction or `init` raises.
+    `input_schema`, `key_columns` (positions in it), `output_schema`, `form` ("" where the class says it) and
+    `time_mode` are the operator's. Raises UserCodeError when construction or `init` raises, or the form is
+    unclear.
     """
 
     def __init__(
@@ -163,14 +142,16 @@ class ProcessorRunner:
         key_columns: Sequence[int],
         output_schema: Schema,
         operator: str,
+        form: str = "",
         *,
         time_mode: str = NO_TIME,
     ) -> None:
         self._operator = operator
-        self._reader = RowReader(input_schema)
-        self._shape = OutputShape(output_schema)
+        try:
+            self._form = form_for(form_of(processor_class, form), input_schema, key_columns, output_schema)
+        except FormUnclear as unclear:
+            raise UserCodeError(operator, "the form of its processor is unclear:", str(unclear)) from None
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
-        self._read_key = key_reader(self.key_types)
         self._timer_values = TimerValues(-1, -1)
         self._now_ms = -1
         handle = TaskHandle(time_mode)
@@ -180,6 +161,7 @@ class ProcessorRunner:
         self._call(partial(self._processor.init, handle), "init")
         handle.seal()
         self.variables: tuple[Variable, ...] = tuple(handle.variables)
+        self.deleted = tuple(handle.deleted)
 
     def run(
         self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
@@ -193,10 +175,11 @@ class ProcessorRunner:
             self._now_ms = now_ms
             self._timer_values = TimerValues(now_ms, -1)
         self._cursor.at(state, state.begin(key))
-        users_key = key if self._read_key is None else self._read_key(key)
+        form = self._form
+        users_key = form.key(key)
         try:
-            result = self._processor.handleInputRows(users_key, self._reader.rows(rows), self._timer_values)
-            wire_rows = self._shape.wire_rows(listed_rows(result, held))
+            result = self._processor.handleInputRows(users_key, form.rows(rows), self._timer_values)
+            wire_rows = form.wire_rows(result, held)
         except TooMuch:
             raise
         except BaseException as error:
@@ -217,7 +200,7 @@ class ProcessorRunner:
         """
         timers = cast("TimerClient", self._timers)
         self._cursor.at(state, state.begin(key))
-        users_key = key if self._read_key is None else self._read_key(key)
+        users_key = self._form.key(key)
         try:
             if not timers.fires(expiry_ms):
                 return []
@@ -227,7 +210,7 @@ class ProcessorRunner:
                 timerValues=TimerValues(max(now_ms, expiry_ms), -1),
                 expiredTimerInfo=ExpiredTimerInfo(expiry_ms),
             )
-            wire_rows = self._shape.wire_rows(listed_rows(result, held))
+            wire_rows = self._form.wire_rows(result, held)
             timers.delete(expiry_ms)
         except TooMuch:
             raise

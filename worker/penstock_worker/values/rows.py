@@ -181,7 +181,7 @@ class OutputShape:
 
 def _rows_wanted(given: Any) -> str:
     if type(given).__name__ == "DataFrame":
-        return "transformWithStateInPandas is not in Penstock yet: give Rows, such as Row(**record)"
+        return "give Rows, such as Row(**record); only a processor of form Pandas yields DataFrames"
     return "give a Row, a tuple or a dict by name"
 
 

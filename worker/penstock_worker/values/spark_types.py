@@ -27,9 +27,10 @@ _SIMPLE: dict[str, Callable[[], spark.DataType]] = {
     "boolean": spark.BooleanType,
     "date": spark.DateType,
     "timestamp": spark.TimestampType,
+    "timestamp_ntz": spark.TimestampNTZType,
     "binary": spark.BinaryType,
 }
-_WORD = re.compile(r"[a-z]+")
+_WORD = re.compile(r"[a-z_]+")
 _DECIMAL = re.compile(r"\((\d+),(\d+)\)")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _QUOTED_NAME = re.compile(r"`((?:[^`]|``)+)`")
@@ -61,14 +62,16 @@ def schema_of(declared: object) -> Schema:
     Raises UnknownType, or InvalidSchema for a text that is no schema.
     """
     if isinstance(declared, str):
-        return parse_schema(declared)
+        return parse_schema(declared, of_state=True)
     if not isinstance(declared, spark.StructType):
         raise UnknownType(
             f"{declared!r} is no schema; give a DDL string such as 'total long', or a StructType"
         )
     if not declared.fields:
         raise UnknownType("a schema without columns holds nothing")
-    return Schema(tuple(Column(field.name, type_name(field.dataType)) for field in declared.fields))
+    return Schema(
+        tuple(Column(field.name, type_name(field.dataType), field.nullable) for field in declared.fields)
+    )
 
 
 def type_name(data_type: spark.DataType) -> str:

@@ -7,6 +7,7 @@
 | binary | bytes | bytes | bytes |
 | date | days since 1970 | date | date |
 | timestamp | microseconds since 1970, UTC | datetime with UTC | datetime without a zone, in UTC |
+| timestamp_ntz | the same, as if the clock were UTC's | datetime without a zone | the same |
 | decimal(p,s) | text with exactly s decimals | Decimal | Decimal |
 | array | list | list | list |
 | map | list of (key, value) | list of (key, value) | dict |
@@ -95,6 +96,8 @@ def wire_type(data_type: spark.DataType) -> WireType:
             return WireType(name, int, False, _date, _date_of, _date_of)
         case spark.TimestampType():
             return WireType(name, int | float, False, _timestamp, _instant_of, _timestamp_of)
+        case spark.TimestampNTZType():
+            return WireType(name, int | float, False, _timestamp_ntz, _timestamp_of, _timestamp_of)
         case spark.DecimalType():
             return _decimal(name, data_type.precision, data_type.scale)
         case spark.ArrayType():
@@ -271,6 +274,15 @@ def _timestamp(value: Any) -> int:
     return microseconds
 
 
+def _timestamp_ntz(value: Any) -> int:
+    if isinstance(value, datetime.datetime) and value == value and value.tzinfo is not None:
+        raise Misfit(
+            f"expects timestamp_ntz, got {shown(value)}, which has a zone; give its time there, "
+            "value.replace(tzinfo=None)"
+        )
+    return _timestamp(value)
+
+
 def _instant_of(microseconds: float) -> datetime.datetime | None:
     """None for NaT and for years beyond 9999: entries from before these were refused hold some."""
     if not _TIMESTAMP_MIN <= microseconds <= _TIMESTAMP_MAX:
@@ -313,6 +325,8 @@ def _of_numpy(value: Any, name: str) -> bool:
 
 def _array(name: str, element: WireType) -> WireType:
     def to_wire(value: Any) -> list[Any]:
+        if _of_numpy(value, "ndarray"):
+            value = value.astype("datetime64[us]").tolist() if value.dtype.kind == "M" else list(value)
         if not isinstance(value, list | tuple | set | frozenset):
             raise Misfit(f"expects {name}, got {shown(value)}")
         return [_inside(element.to_wire, item, f"element {i}") for i, item in enumerate(value)]

@@ -25,6 +25,7 @@ import msgspec
 
 from penstock.dataflow.identity import differences
 from penstock.dataflow.sink_folder import sync_folder
+from penstock.dataflow.state_schema import declared_in, may_become
 from penstock.errors import PermanentError
 from penstock_operator.local.kept.decision_log import FILE as DECISIONS
 
@@ -228,15 +229,16 @@ def check_state(
     """The record with the state that the code declares now, by operator and variable. Pure.
 
     `worked` are the operators that have worked on rows, and so may have state; variables of theirs that are
-    gone stay recorded, as their state does. Raises StateUnusableError for one that is declared as something
-    else. Tasks compare too, with what lies beside the state itself; here it is before anything starts.
+    gone stay recorded, as their state does, unless the code deletes them ("" as words). Raises
+    StateUnusableError for one that is declared as what the stored one cannot become. Tasks compare too, with
+    what lies beside the state itself; here it is before anything starts.
     """
     before = {operator: record.state.get(operator, {}) for operator in worked}
     changed = [
         f"  {operator}, state {name!r}: was {before[operator][name]}, is {now}"
         for operator in sorted(before)
         for name, now in declared.get(operator, {}).items()
-        if before[operator].get(name, now) != now
+        if now and not _may_become(before[operator].get(name, now), now)
     ]
     if changed:
         listed = "\n".join(changed)
@@ -248,7 +250,15 @@ def check_state(
         operator: {**before.get(operator, {}), **declared.get(operator, {})}
         for operator in {*before, *declared}
     }
-    return replace(record, state={operator: found for operator, found in merged.items() if found})
+    kept = {
+        operator: {name: text for name, text in found.items() if text} for operator, found in merged.items()
+    }
+    return replace(record, state={operator: found for operator, found in kept.items() if found})
+
+
+def _may_become(before: str, now: str) -> bool:
+    was, is_ = declared_in(before), declared_in(now)
+    return before == now or (was is not None and is_ is not None and may_become(was, is_))
 
 
 def _holder(descriptor: int) -> int:

@@ -150,10 +150,11 @@ values = st.tuples(
     maybe(st.none(), st.decimals(-99999, 99999, places=2).map(lambda number: f"{number or abs(number):f}")),
     maybe(st.none(), st.lists(maybe(st.none(), st.tuples(texts, st.integers(-8, 8))), max_size=3)),
     maybe(st.none(), st.dictionaries(texts, st.integers(-8, 8), max_size=3).map(lambda d: list(d.items()))),
+    maybe(st.none(), st.integers(-62135596800000000, 253402300799999999)),
 )
 EVERYTHING = parse_schema(
     "s string, l long, d double, f float, b boolean, day date, at timestamp, raw binary, m decimal(7,2), "
-    "a array<struct<x:string,y:int>>, o map<string,int>"
+    "a array<struct<x:string,y:int>>, o map<string,int>, there timestamp_ntz"
 )
 
 

@@ -78,6 +78,7 @@ def test_a_key_goes_to_the_same_shard_every_time() -> None:
         ("decimal(5,2)", [Decimal("1.5"), Decimal("1.50"), Decimal("1.499999")]),
         ("binary", [b"ab", bytearray(b"ab")]),
         ("timestamp", [1_700_000_000_000_000, datetime.datetime.fromtimestamp(1_700_000_000, datetime.UTC)]),
+        ("timestamp_ntz", [1_700_000_000_000_000, datetime.datetime(2023, 11, 14, 22, 13, 20)]),  # noqa: DTZ001
         ("date", [19_000, datetime.date(1970, 1, 1) + datetime.timedelta(days=19_000)]),
     ],
 )

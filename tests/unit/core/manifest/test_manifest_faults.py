@@ -281,6 +281,15 @@ def test_fields_that_a_role_has_not_are_refused() -> None:
     )
 
 
+def test_the_form_of_rows_is_a_processors() -> None:
+    fault = the_fault(("    map: word_count:split\n", "    map: word_count:split\n    form: Pandas\n"))
+    assert fault == (
+        "spec.operators[1] (words).form: a map has none: only a processor takes Rows or Pandas; leave it out"
+    )
+    said = ("    processor: word_count:Count\n", "    processor: word_count:Count\n    form: pandas\n")
+    assert the_fault(said).startswith("spec.operators[2] (count).form: ")
+
+
 def test_only_a_processor_has_a_time_mode() -> None:
     split = "    map: word_count:split\n"
     fault = the_fault((split, f"{split}    timeMode: ProcessingTime\n"))

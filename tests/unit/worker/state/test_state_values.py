@@ -16,7 +16,7 @@ from penstock.dataflow.plan import PROCESSING_TIME
 from penstock.store.ownership import OwnershipLost
 from penstock.store.port import StateWrite
 from penstock_worker.state import cache, encoding
-from penstock_worker.state.handle import NotCarriedYet, TaskHandle
+from penstock_worker.state.handle import TaskHandle
 from penstock_worker.state.shapes import StateMisuse, StateUnreadable
 from scenes.owned_state import OwnedState
 
@@ -364,16 +364,3 @@ def test_what_needs_a_time_mode_is_refused_without_one(call: Any, named: str) ->
 def test_a_time_to_live_is_a_positive_number_of_milliseconds(ttl_ms: Any) -> None:
     with pytest.raises(StateMisuse, match="a whole number of milliseconds above 0"):
         TaskHandle(PROCESSING_TIME).getValueState("v", "a long", ttl_ms)
-
-
-@pytest.mark.parametrize(
-    ("call", "named"),
-    [
-        (lambda h: h.deleteIfExists("v"), "deleteIfExists('v')"),
-    ],
-)
-def test_what_is_not_there_yet_is_refused_by_name(call: Any, named: str) -> None:
-    with pytest.raises(NotCarriedYet) as refused:
-        call(TaskHandle())
-    assert named in str(refused.value)
-    assert "not in Penstock yet" in str(refused.value)

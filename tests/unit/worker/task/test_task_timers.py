@@ -192,3 +192,14 @@ def test_timers_go_with_a_commit_that_takes_several(folder: Path) -> None:
     scene.turns(scene.count("count.2"))
     assert scene.fired() == [("a", START_MS + 5_000), ("a", START_MS + 6_000)]
     assert scene.timers() == {}
+
+
+def test_a_processor_of_the_pandas_form_has_timers_too(folder: Path) -> None:
+    fired = "yield pd.DataFrame({'word': [key[0]], 'total': [expiry]}); return"
+    scene = TimerScene(
+        folder, f"{at(5_000)}; assert len(row) == 2", fired, "global pd; import pandas as pd", "Pandas"
+    )
+    task = scene.begin("a", "a")
+    scene.pass_ms(6_000)
+    scene.turns(task)
+    assert scene.fired() == [("a", START_MS + 5_000)]

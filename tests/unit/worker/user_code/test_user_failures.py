@@ -16,6 +16,7 @@ from penstock_worker.user_code import recent_output
 from penstock_worker.user_code.recent_output import LINE_CHARACTERS_MAX, LINES_MAX, RecentOutput
 from scenes.task_scene import CODE, Scene
 
+HINTED = "def handleInputRows(self, key, rows: 'Iterator[Row]', timers):"
 RAISES = (
     "KeyboardInterrupt()",
     "asyncio.CancelledError()",
@@ -162,15 +163,33 @@ def test_a_failure_shows_what_the_code_wrote_last(scene: Scene) -> None:
     assert failure.endswith("(all of it is in the log of worker w1):\n  seen by the user")
 
 
-def test_a_data_frame_is_refused_by_name(scene: Scene) -> None:
+def test_a_data_frame_where_rows_are_wanted_is_refused_by_name(scene: Scene) -> None:
+    hinted = CODE.replace("def handleInputRows(self, key, rows, timers):", HINTED)
     for given in ("yield pd.DataFrame()", "return pd.DataFrame()"):
-        text = CODE.replace("yield (key[0], total)", given).replace('if key[0] == "poison":', "if False:")
-        code(scene, "import pandas as pd\n" + text)
+        text = hinted.replace("yield (key[0], total)", given).replace('if key[0] == "poison":', "if False:")
+        code(scene, "import pandas as pd\nfrom pyspark.sql import Row\n" + text)
         attempt = given.partition(" ")[0]
         (failure,) = work(scene, attempt).values()
         assert "DataFrame" in failure
         assert "Row" in failure
         scene.store.call(ClearFailure("count"))
+
+
+def test_a_row_where_data_frames_are_wanted_is_refused_by_name(scene: Scene) -> None:
+    frames = HINTED.replace("Iterator[Row]", "Iterator[pd.DataFrame]")
+    hinted = CODE.replace("def handleInputRows(self, key, rows, timers):", frames)
+    code(scene, hinted.replace('if key[0] == "poison":', "if False:"))
+    (failure,) = work(scene).values()
+    assert "yielded tuple ('ash', 1); a processor of form Pandas yields DataFrames" in failure
+    assert 'loop_code.py", line ' in failure
+
+
+def test_a_processor_whose_form_is_unclear_is_a_reported_failure(scene: Scene) -> None:
+    both = "yield (key[0], total)\n        yield pd.DataFrame({'word': [key[0]], 'total': [total]})"
+    code(scene, "import pandas as pd\n" + CODE.replace("yield (key[0], total)", both))
+    (failure,) = work(scene).values()
+    assert "operator count: the form of its processor is unclear:" in failure
+    assert "`form: Rows`" in failure
 
 
 def test_what_user_code_prints_and_logs_is_written_at_once_and_kept(

@@ -35,7 +35,7 @@ from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, key
 
 SIMPLE = (
     "string", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "binary", "date",
-    "timestamp", "decimal(10,2)", "decimal(38,0)", "decimal(38,38)",
+    "timestamp", "timestamp_ntz", "decimal(10,2)", "decimal(38,0)", "decimal(38,38)",
 )  # fmt: skip
 EAST = datetime.timezone(datetime.timedelta(hours=12))
 WEST = datetime.timezone(datetime.timedelta(hours=-12))
@@ -128,6 +128,7 @@ def value_for(type_: str, draw: Any) -> Any:
         "binary": st.binary(),
         "date": st.dates(),
         "timestamp": st.datetimes(timezones=st.none() | st.timezones()),
+        "timestamp_ntz": st.datetimes(timezones=st.none() | st.timezones()),
     }.get(type_, st.decimals() if type_.startswith("decimal") else st.integers())
     return draw(st.one_of(likely, likely, likely, ANYTHING))
 

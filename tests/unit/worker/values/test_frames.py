@@ -1,0 +1,209 @@
+"""DataFrames hold what Spark gives pandas code, and what user code puts into them is checked by columns."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from penstock.dataflow.ddl import parse_schema
+from penstock_worker.values.frame_rows import FrameShape
+from penstock_worker.values.frames import FRAME_ROWS_MAX, FrameKey, FrameReader, NoFrame
+from penstock_worker.values.rows import OutputShape, RowMismatch
+
+AT = datetime.datetime(2024, 2, 29, 1, 2, 3, 456789, tzinfo=datetime.UTC)
+
+
+def frame_of(ddl: str, *rows: tuple[Any, ...]) -> pd.DataFrame:
+    schema = parse_schema(ddl)
+    return FrameReader(schema).frame(OutputShape(schema).wire_rows(list(rows)))
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "dtype"),
+    [
+        ("int", (1, -2), "int64"),
+        ("tinyint", (1, None), "float64"),
+        ("bigint", (None, None), "float64"),
+        ("double", (0.5, None), "float64"),
+        ("float", (0.5, 1.0), "float64"),
+        ("boolean", (True, False), "bool"),
+        ("boolean", (True, None), "object"),
+        ("string", ("a", None), "object"),
+        ("binary", (b"a", None), "object"),
+        ("date", (AT.date(), None), "object"),
+        ("decimal(10,2)", (decimal.Decimal("1.50"), None), "object"),
+        ("timestamp", (AT, None), "datetime64[ns]"),
+        ("timestamp_ntz", (AT.replace(tzinfo=None), AT.replace(tzinfo=None)), "datetime64[ns]"),
+        ("array<int>", ([1], None), "object"),
+        ("struct<a:int>", ({"a": 1}, None), "object"),
+    ],
+)
+def test_a_column_has_the_dtype_that_it_has_in_spark(type_: str, values: tuple[Any, ...], dtype: str) -> None:
+    frame = frame_of(f"v {type_}", *((value,) for value in values))
+    assert str(frame["v"].dtype) == dtype
+    back = FrameShape(parse_schema(f"v {type_}")).wire_rows(frame)
+    assert back == OutputShape(parse_schema(f"v {type_}")).wire_rows([(value,) for value in values])
+
+
+def test_nested_values_are_those_of_sparks_own_conversion() -> None:
+    frame = frame_of(
+        "items array<int>, by map<string,timestamp>, pair struct<a:decimal(4,1),b:array<string>>",
+        ([1, 2], {"k": AT}, (decimal.Decimal("0.5"), ["x", None])),
+    )
+    assert isinstance(frame["items"][0], np.ndarray)
+    assert frame["by"][0] == {"k": pd.Timestamp(AT).tz_localize(None)}
+    assert frame["pair"][0]["a"] == decimal.Decimal("0.5")
+    assert list(frame["pair"][0]["b"]) == ["x", None]
+
+
+def test_very_many_rows_come_in_several_frames_each_numbered_from_zero() -> None:
+    rows = [(number,) for number in range(FRAME_ROWS_MAX + 2)]
+    first, second = FrameReader(parse_schema("n int")).frames(rows)
+    assert (len(first), len(second)) == (FRAME_ROWS_MAX, 2)
+    assert second.index.tolist() == [0, 1]
+    assert second["n"].tolist() == [FRAME_ROWS_MAX, FRAME_ROWS_MAX + 1]
+
+
+def test_a_frame_is_the_users_to_change() -> None:
+    rows = [(1, "a"), (2, "b")]
+    reader = FrameReader(parse_schema("n int, word string"))
+    frame = reader.frame(rows)
+    frame["n"] += 5
+    frame.loc[0, "word"] = "changed"
+    assert reader.frame(rows)["n"].tolist() == [1, 2]
+    assert rows == [(1, "a"), (2, "b")]
+
+
+def test_names_that_are_no_identifiers_are_those_of_sparks_frames() -> None:
+    assert list(frame_of("n int, `my col` int, class int", (1, 2, 3)).columns) == ["n", "_1", "_2"]
+
+
+@pytest.mark.parametrize("year", [1, 1600, 2300, 9999])
+def test_a_time_that_pandas_has_not_is_refused_with_its_column(year: int) -> None:
+    with pytest.raises(NoFrame, match=r"column 'at' holds .*: leave such rows out before, or take Rows"):
+        frame_of("at timestamp", (datetime.datetime(year, 1, 1, tzinfo=datetime.UTC),))
+
+
+def test_keys_are_as_a_row_of_a_frame_has_them() -> None:
+    schema = parse_schema("s string, n int, at timestamp, day date, pair struct<a:int>")
+    read = FrameKey(schema).read
+    (wire,) = OutputShape(schema).wire_rows([("x", 5, AT, AT.date(), {"a": 1})])
+    assert read(wire) == ("x", 5, pd.Timestamp(AT).tz_localize(None), AT.date(), {"a": 1})
+    s, n, at, day, pair = read((None,) * 5)
+    assert s is day is pair is None
+    assert math.isnan(n)
+    assert at is pd.NaT
+    assert FrameKey(parse_schema("s string, n int")).read(("x", 5)) == ("x", 5)
+
+
+# --- what comes out ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "wire"),
+    [
+        ("bigint", pd.Series([1.0, None]), [1, None]),
+        ("bigint", pd.Series([1, None], dtype="Int64"), [1, None]),
+        ("bigint", pd.Series([1, 2], dtype="uint8"), [1, 2]),
+        ("bigint", [np.int32(1), decimal.Decimal(2)], [1, 2]),
+        ("int", [1, None], [1, None]),
+        ("double", [1, 2], [1.0, 2.0]),
+        ("double", [math.nan, math.inf], [None, math.inf]),
+        ("double", pd.Series([0.5, None], dtype="Float64"), [0.5, None]),
+        ("float", [0.1, None], [0.10000000149011612, None]),
+        ("boolean", [True, pd.NA], [True, None]),
+        ("string", ["a", None, math.nan, pd.NA], ["a", None, None, None]),
+        ("string", pd.Series(["a", "b"], dtype="category"), ["a", "b"]),
+        ("string", pd.Series(["a", None], dtype="string"), ["a", None]),
+        ("timestamp", [pd.Timestamp(AT), pd.NaT], [1709168523456789, None]),
+        ("timestamp", pd.Series([AT]).dt.tz_convert("Asia/Tokyo"), [1709168523456789]),
+        ("timestamp_ntz", [pd.Timestamp(AT).tz_localize(None)], [1709168523456789]),
+        ("timestamp", pd.Series([AT.replace(tzinfo=None)], dtype="datetime64[s]"), [1709168523000000]),
+        ("date", [AT.date(), None], [19782, None]),
+        ("array<bigint>", [np.array([1, 2]), [3]], [[1, 2], [3]]),
+        ("array<double>", [np.array([0.5])], [[0.5]]),
+        ("array<double>", [np.array([0.5, np.nan]), [math.nan]], [[0.5, None], [None]]),
+        (
+            "array<timestamp>",
+            [np.array(["1970-01-01T00:00:01", "NaT"], "datetime64[s]")],
+            [[1_000_000, None]],
+        ),
+        ("map<string,double>", [{"a": math.nan}], [[("a", None)]]),
+        ("struct<at:timestamp>", [{"at": pd.NaT}], [(None,)]),
+        ("bigint", ["5", "-7"], [5, -7]),
+        ("double", ["1.5", "-inf"], [1.5, -math.inf]),
+        ("bigint", [True, False], [1, 0]),
+        ("double", [True, False], [1.0, 0.0]),
+        ("boolean", [1, 0], [True, False]),
+        ("timestamp", [pd.Timestamp("1960-01-01 00:00:00.123456789")], [-315619199876543]),
+        ("struct<a:int,b:string>", [{"a": 1}, (2, "x")], [(1, None), (2, "x")]),
+    ],
+)
+def test_a_column_of_any_dtype_becomes_wire_values(type_: str, given: Any, wire: list[Any]) -> None:
+    rows = FrameShape(parse_schema(f"v {type_}")).wire_rows(pd.DataFrame({"v": given}))
+    assert rows == [(value,) for value in wire]
+    assert all(type(row[0]).__module__ != "numpy" for row in rows)
+
+
+TOTALS = FrameShape(parse_schema("word string, total int"))
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (
+            pd.DataFrame({"word": ["a", "b"], "total": [1, 4.5]}),
+            "column 'total' (2 of 2) expects int, got float",
+        ),
+        (
+            pd.DataFrame({"word": ["a"], "total": [1 << 40]}),
+            "column 'total' (2 of 2) expects int, -2147483648 to",
+        ),
+        (pd.DataFrame({"word": ["a"], "total": ["5x"]}), "column 'total' (2 of 2) expects int, got str '5x'"),
+        (pd.DataFrame({"word": [b"a"], "total": [5]}), "column 'word' (1 of 2) expects string, got bytes"),
+        (pd.DataFrame({"word": [5], "total": [5]}), "column 'word' (1 of 2) expects string, got int 5"),
+        (pd.DataFrame({"word": ["a"]}), "a DataFrame lacks 'total'; its columns are word"),
+        (pd.DataFrame([["a"]]), "a DataFrame has 1 columns without names; 2 are wanted: word, total"),
+        (pd.DataFrame([["a", "b", 1]], columns=["word", "word", "total"]), "a DataFrame has 'word' twice"),
+        (("a", 1), "yielded tuple ('a', 1); a processor of form Pandas yields DataFrames"),
+        (pd.Series(["a"]), "a processor of form Pandas yields DataFrames"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_column(frame: Any, message: str) -> None:
+    with pytest.raises(RowMismatch) as refused:
+        TOTALS.wire_rows(frame)
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"), [("decimal(10,2)", decimal.Decimal("1.255")), ("boolean", 2), ("bigint", 4.5)]
+)
+def test_what_spark_cuts_without_a_word_is_refused(type_: str, value: Any) -> None:
+    with pytest.raises(RowMismatch, match="column 'v'"):
+        FrameShape(parse_schema(f"v {type_}")).wire_rows(pd.DataFrame({"v": [value]}))
+
+
+def test_a_value_that_does_not_fit_is_told_with_its_row() -> None:
+    with pytest.raises(RowMismatch, match=r"row 1 of the DataFrame is dict {'word': 'b', 'total': 4.5}"):
+        TOTALS.wire_rows(pd.DataFrame({"word": ["a", "b"], "total": [1, 4.5]}))
+
+
+@pytest.mark.parametrize(
+    ("frame", "rows"),
+    [
+        (pd.DataFrame(), []),
+        (pd.DataFrame({"word": [], "total": []}), []),
+        (pd.DataFrame(index=[0, 1]), [(None, None), (None, None)]),
+        (pd.DataFrame([["a", 1]]), [("a", 1)]),
+        (pd.DataFrame({"total": [1], "nobody": [2], "word": ["a"]}), [("a", 1)]),
+        (pd.DataFrame({"word": ["a", "b"], "total": [1, 2]}, index=[7, 7]), [("a", 1), ("b", 2)]),
+    ],
+)
+def test_columns_go_by_name_or_by_place(frame: pd.DataFrame, rows: list[Any]) -> None:
+    assert TOTALS.wire_rows(frame) == rows

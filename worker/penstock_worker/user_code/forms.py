@@ -1,0 +1,86 @@
+"""The two forms of a processor: what it is handed for a key, and what its outputs become.
+
+`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`; both keep the port `Form`.
+Neighbours: `running` drives them, `form_signs` says which one a class wants, `values.rows` and
+`values.frames` make and read what is handed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from types import GeneratorType
+from typing import Any, Protocol
+
+from pyspark.sql.types import Row
+
+from penstock.dataflow.plan import PANDAS
+from penstock.dataflow.schema import Schema
+from penstock_worker.part_size import LOOK_ROWS, Held
+from penstock_worker.state.cache import Key
+from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, WireRow, key_reader
+from penstock_worker.values.wire_values import shown
+
+
+class Form(Protocol):
+    """What stands between wire rows and one processor."""
+
+    def key(self, key: Key) -> Key:
+        """A key of wire values as the processor is given it."""
+
+    def rows(self, rows: Sequence[WireRow]) -> Iterator[Any]:
+        """The rows of one key as the processor is given them."""
+
+    def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
+        """What the processor returned, as wire rows; runs a generator to its end.
+
+        Raises RowMismatch, and TooMuch for more rows than should be held.
+        """
+
+
+def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schema) -> Form:
+    """The form called `name`, PANDAS or ROWS, for an operator's schemas."""
+    key_types = [given.columns[column].type for column in key_columns]
+    if name == PANDAS:
+        # pandas takes its time and its memory: only who uses it pays.
+        from penstock_worker.user_code.frame_form import FrameForm
+
+        return FrameForm(given, [given.columns[column] for column in key_columns], output)
+    return RowForm(given, key_types, output)
+
+
+class RowForm:
+    """pyspark Rows in; rows of any kind out."""
+
+    def __init__(self, given: Schema, key_types: Sequence[str], output: Schema) -> None:
+        self.rows = RowReader(given).rows
+        self._shape = OutputShape(output)
+        self._read_key = key_reader(key_types)
+
+    def key(self, key: Key) -> Key:
+        return key if self._read_key is None else self._read_key(key)
+
+    def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
+        return self._shape.wire_rows(listed_rows(result, held))
+
+
+def listed_rows(result: Any, held: Held) -> list[Any]:
+    """What user code returned, as a list of its rows; runs a generator to its end.
+
+    Raises RowMismatch, and TooMuch for more rows than should be held.
+    """
+    kind = type(result)
+    if kind is GeneratorType:
+        rows = list(islice(result, LOOK_ROWS))
+        return rows if len(rows) < LOOK_ROWS else held.listed(result, rows)
+    if kind is list:
+        if len(result) > LOOK_ROWS:
+            held.check(result)
+        return list(result)
+    # Most of these can be iterated over too, but what comes out would be no rows.
+    is_one = isinstance(result, Row | dict | str | bytes | bytearray) or type(result).__name__ == "DataFrame"
+    if is_one or not isinstance(result, Iterable):
+        raise RowMismatch(
+            f"returned {shown(result)}; return an iterable of rows, such as [row], or yield them"
+        )
+    return held.listed(iter(result), [])

@@ -1,0 +1,239 @@
+"""pandas DataFrames that user code yields -> wire rows, checked column by column.
+
+Columns go by name, as in Spark's `transformWithStateInPandas`: one that is missing is refused, one that
+nobody knows is dropped; a DataFrame whose columns have no names goes by position. NaN, NaT, None and pd.NA
+are null, inside of arrays, maps and structs too. What a column's dtype says at once is not looked at value by
+value; all else goes by `wire_values`, as rows do, with the same refusals. Text in a column of numbers is read
+as Arrow reads it. Neighbours: `frames` (the other way), `rows` (the same of rows).
+"""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import Row
+
+from penstock.dataflow.schema import Schema
+from penstock_worker.values.rows import RowMismatch, list_checker
+from penstock_worker.values.spark_types import spark_type
+from penstock_worker.values.wire_values import Convert, Misfit, nullable, shown, wire_type
+
+_BITS = {spark.ByteType: 8, spark.ShortType: 16, spark.IntegerType: 32, spark.LongType: 64}
+_NO_TIME = np.iinfo(np.int64).min
+_MISSING = (None, pd.NaT, pd.NA)
+
+Quick = Callable[[pd.Series], list[Any] | None]
+"""A column -> its wire values; None where that needs a look at each value."""
+
+
+class FrameShape:
+    """What user code yields for one schema -> wire rows."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._names = list(schema.names)
+        types = [spark_type(column.type) for column in schema.columns]
+        self._columns = [(_one(data_type), _quick(data_type)) for data_type in types]
+
+    def wire_rows(self, frame: Any) -> list[tuple[Any, ...]]:
+        """Rows of wire values, in order. Raises RowMismatch."""
+        if not isinstance(frame, pd.DataFrame):
+            raise RowMismatch(
+                f"yielded {shown(frame)}; a processor of form Pandas yields DataFrames, such as "
+                f"pd.DataFrame({{{self._names[0]!r}: [...]}})"
+            )
+        given = list(frame.columns)
+        if not given:
+            return [(None,) * len(self._names)] * len(frame)
+        by_name = any(isinstance(name, str) for name in given)
+        if by_name:
+            self._check_names(given)
+        elif len(given) < len(self._names):
+            raise RowMismatch(
+                f"a DataFrame has {len(given)} columns without names; {len(self._names)} are wanted: "
+                f"{', '.join(self._names)}"
+            )
+        series = [frame[name] if by_name else frame.iloc[:, i] for i, name in enumerate(self._names)]
+        columns = [self._values(place, one, frame) for place, one in enumerate(series)]
+        return list(zip(*columns, strict=True))
+
+    def _check_names(self, given: list[Any]) -> None:
+        missing = [name for name in self._names if name not in given]
+        twice = [name for name in self._names if given.count(name) > 1]
+        if missing or twice:
+            what = f"lacks {', '.join(map(repr, missing))}" if missing else f"has {twice[0]!r} twice"
+            raise RowMismatch(f"a DataFrame {what}; its columns are {', '.join(map(str, given))}")
+
+    def _values(self, place: int, series: pd.Series, frame: pd.DataFrame) -> list[Any]:
+        to_wire, quick = self._columns[place]
+        values = quick(series)
+        if values is not None:
+            return values
+        values = []
+        for number, value in enumerate(series.tolist()):
+            try:
+                values.append(None if _is_missing(value) else to_wire(value))
+            except Misfit as misfit:
+                where = f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
+                row = shown(frame.iloc[number].to_dict())
+                raise RowMismatch(f"{where} {misfit}; row {number} of the DataFrame is {row}") from None
+        return values
+
+
+def _is_missing(value: Any) -> bool:
+    return any(value is missing for missing in _MISSING) or (isinstance(value, float) and value != value)
+
+
+# --- single values ----------------------------------------------------------------------------------
+
+
+def _one(data_type: spark.DataType) -> Convert:
+    """What is done to a value of which the dtype does not say enough."""
+    column = wire_type(data_type)
+    match data_type:
+        case spark.ArrayType() | spark.MapType() | spark.StructType():
+            return lambda value: column.to_wire(_with_none(value))
+        case spark.DecimalType():
+            return lambda value: column.to_wire(_not_cut(column.name, data_type.scale, value))
+        case spark.DoubleType() | spark.FloatType() | spark.IntegralType():
+            arrow_type = to_arrow_type(data_type)
+            return lambda value: column.to_wire(_number_in(value, arrow_type))
+        case _:
+            return column.to_wire
+
+
+def _with_none(value: Any) -> Any:
+    """A nested value with None for all that pandas takes for missing."""
+    if isinstance(value, np.ndarray):
+        value = value.astype("datetime64[us]").tolist() if value.dtype.kind == "M" else list(value)
+    if isinstance(value, dict):
+        return {key: _with_none(inner) for key, inner in value.items()}
+    if isinstance(value, Row):
+        return value
+    if isinstance(value, list | tuple):
+        return type(value)(map(_with_none, value)) if type(value) in (list, tuple) else value
+    return None if _is_missing(value) else value
+
+
+def _not_cut(name: str, scale: int, value: Any) -> Any:
+    if isinstance(value, decimal.Decimal) and value.is_finite() and value != round(value, scale):
+        raise Misfit(f"expects {name}, got {shown(value)}, which has more digits behind the point; round it")
+    return value
+
+
+def _number_in(value: Any, arrow_type: pa.DataType) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return pa.scalar(value).cast(arrow_type).as_py()
+    except pa.ArrowInvalid:
+        return value
+
+
+# --- columns ----------------------------------------------------------------------------------------
+
+
+def _quick(data_type: spark.DataType) -> Quick:
+    match data_type:
+        case spark.ByteType() | spark.ShortType() | spark.IntegerType() | spark.LongType():
+            return _whole(_BITS[type(data_type)])
+        case spark.DoubleType():
+            return _doubles
+        case spark.FloatType():
+            return _floats
+        case spark.BooleanType():
+            return _flags
+        case spark.TimestampType() | spark.TimestampNTZType():
+            return _times
+        case spark.StringType():
+            return _texts()
+        case _:
+            return _never
+
+
+def _never(_: pd.Series) -> None:
+    """Each value is looked at."""
+
+
+def _kind(series: pd.Series) -> str:
+    """numpy's letter for what is in a column; "" for pandas' own types."""
+    return series.dtype.kind if isinstance(series.dtype, np.dtype) else ""
+
+
+def _whole(bits: int) -> Quick:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def read(series: pd.Series) -> list[Any] | None:
+        if _kind(series) not in ("i", "u", "b"):
+            return None
+        values: list[Any] = list(map(int, series.tolist()))
+        return values if not values or (min(values) >= low and max(values) <= high) else None
+
+    return read
+
+
+def _flags(series: pd.Series) -> list[Any] | None:
+    if _kind(series) not in ("b", "i", "u"):
+        return None
+    values: list[Any] = series.tolist()
+    return list(map(bool, values)) if set(values) <= {0, 1} else None
+
+
+def _doubles(series: pd.Series) -> list[Any] | None:
+    if _kind(series) not in ("f", "i", "u", "b"):
+        return None
+    return _with_nulls(series.to_numpy(dtype=np.float64))
+
+
+def _floats(series: pd.Series) -> list[Any] | None:
+    if _kind(series) not in ("f", "i", "u"):
+        return None
+    given = series.to_numpy(dtype=np.float64)
+    with np.errstate(over="ignore"):
+        rounded = given.astype(np.float32).astype(np.float64)
+    if (np.isinf(rounded) != np.isinf(given)).any():
+        return None  # one is out of range, and is to be named
+    return _with_nulls(rounded)
+
+
+def _with_nulls(array: Any) -> list[Any]:
+    values: list[Any] = array.tolist()
+    if np.isnan(array).any():
+        return [None if value != value else value for value in values]
+    return values
+
+
+def _times(series: pd.Series) -> list[Any] | None:
+    if isinstance(series.dtype, pd.DatetimeTZDtype):
+        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    if _kind(series) != "M" or np.datetime_data(series.dtype)[0] != "ns":
+        return None
+    # Arrow cuts the nanoseconds, before 1970 too.
+    values: list[Any] = series.to_numpy().astype(np.int64).tolist()
+    return [None if value == _NO_TIME else _cut_to_us(value) for value in values]
+
+
+def _cut_to_us(nanoseconds: int) -> int:
+    return nanoseconds // 1000 if nanoseconds >= 0 else -(-nanoseconds // 1000)
+
+
+def _texts() -> Quick:
+    check = list_checker(nullable(str), ())
+
+    def read(series: pd.Series) -> list[Any] | None:
+        if _kind(series) != "O":
+            return None
+        try:
+            values: list[Any] = check(series.tolist())
+        except (msgspec.ValidationError, ValueError):
+            return None
+        return values
+
+    return read
