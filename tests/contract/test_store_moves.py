@@ -41,7 +41,7 @@ from penstock.store.port.moves import (
     Thaw,
 )
 from scenes.move_scene import MoveScene
-from scenes.store_scenario import incarnation, out, payloads
+from scenes.store_scenario import Scene, incarnation, out, payloads
 
 X = "mid/0"
 NOWHERE = Installed(0, b"", complete=False)
