@@ -10,6 +10,8 @@ from typing import Any
 
 from pyspark.sql.streaming import StatefulProcessor
 
+from conformance.dispatch import name_of
+
 CASE = "case"
 """The column that tells the cases of one query apart; it is the first of their input and of their key."""
 
@@ -30,7 +32,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return self.processor.__name__
+        return name_of(self.processor)
 
 
 @dataclass(frozen=True)

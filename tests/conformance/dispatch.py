@@ -15,6 +15,12 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
 
+def name_of(processor: type[StatefulProcessor]) -> str:
+    """What a case and its state are called: two processors may share a name, one after the other."""
+    name: str = getattr(processor, "NAME", processor.__name__)
+    return name
+
+
 class OwnNames:
     """A handle whose state variables carry the name of a case."""
 
@@ -46,7 +52,7 @@ class Dispatcher(StatefulProcessor):
         self._pandas = pandas
 
     def init(self, handle: Any) -> None:
-        self._made = {processor.__name__: processor() for processor in self._processors}
+        self._made = {name_of(processor): processor() for processor in self._processors}
         for name, made in self._made.items():
             made.init(OwnNames(handle, name))
 

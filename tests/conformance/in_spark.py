@@ -31,8 +31,9 @@ SETTINGS = {
 }
 
 
-def in_spark(session: SparkSession, group: Group, folder: Path) -> dict[str, Told]:
-    """Of each case what came out of each batch."""
+def in_spark(session: SparkSession, group: Group, folder: Path, before: int = 0) -> dict[str, Told]:
+    """Of each case what came out of each batch. `before`: so many batches were taken in `folder` by an
+    earlier query, on whose state this one goes on."""
     cases = group.cases
     given = parse_schema(f"{CASE} string, {group.input}")
     outputs = {case.name: parse_schema(case.output) for case in cases}
@@ -43,7 +44,7 @@ def in_spark(session: SparkSession, group: Group, folder: Path) -> dict[str, Tol
         rows = [
             (case.name, *row) for case in cases if number < len(case.batches) for row in case.batches[number]
         ]
-        write_parquet(folder / "input", number, rows, struct_type(given))
+        write_parquet(folder / "input", before + number, rows, struct_type(given))
     for module in {case.processor.__module__ for case in cases} | {Dispatcher.__module__}:
         cloudpickle.register_pickle_by_value(sys.modules[module])
     dispatcher = Dispatcher([case.processor for case in cases], list(merged), pandas=group.form == PANDAS)

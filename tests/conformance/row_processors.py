@@ -297,6 +297,15 @@ class NeverNull(Telling):
             self.list.appendValue((row.n,))
         yield self.value.get()
         yield list(self.list.get())
+        for call in (self.value.update, self.list.appendValue):
+            yield self.taken(call)
+
+    def taken(self, call: Any) -> str:
+        try:
+            call((None, "x") if call == self.value.update else (None,))
+        except Exception as error:  # noqa: BLE001 - each has its own
+            return f"refused, {bool(str(error))}"
+        return "taken"
 
 
 class DeletesWhatNeverWas(Telling):
@@ -393,6 +402,49 @@ class Sessions(StatefulProcessor):
                 session = None
             self.open.updateValue((row.word,), (row.n if session is None else session.first, row.n))
         yield Row(key=key[0], word="closed", first=len(list(self.closed.get())), last=None)
+
+
+class BeforeChange(Telling):
+    """State whose schemas become those of `AfterChange`."""
+
+    NAME = "Changing"
+    SCHEMAS = ("id int, name string, gone double, f float", "n int, word string", "n int")
+
+    def init(self, handle: Any) -> None:
+        value, items, entries = self.SCHEMAS
+        self.value = handle.getValueState("value", value)
+        self.items = handle.getListState("items", items)
+        self.map = handle.getMapState("map", "word string", entries)
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        for row in rows:
+            n = int(row.n)
+            self.value.update((n, row.word, 0.5, 0.25))
+            self.items.appendValue((n, row.word))
+            self.map.updateValue((row.word,), (n,))
+        yield self.value.get()
+
+
+class AfterChange(BeforeChange):
+    """Fields are added, removed, reordered and widened; what is there is told before it is rewritten."""
+
+    SCHEMAS = (
+        "more date, name string, id bigint, f double",
+        "word string, n bigint",
+        "tags array<int>, n double",
+    )
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        yield self.value.get()
+        yield list(self.items.get())
+        yield sorted(map(str, self.map.iterator()))
+        for row in rows:
+            self.value.update((None, row.word, 1 << 40, 0.1))
+            self.items.appendValue((row.word, 1 << 40))
+            self.map.updateValue((row.word,), ([1], 0.5))
+        yield self.value.get()
+        yield list(self.items.get())
+        yield sorted(map(str, self.map.iterator()))
 
 
 class KeysSeen(StatefulProcessor):

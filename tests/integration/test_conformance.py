@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from backends.store_fixtures import RedisBackend
 from conformance.case import Case, Group, Told, differences
-from conformance.groups import GROUPS
+from conformance.groups import CHANGED, GROUPS
 from conformance.in_penstock import SHARDS, in_penstock
 from conformance.in_spark import in_spark
 from conformance.in_tester import in_tester
@@ -69,6 +70,22 @@ def test_a_processor_puts_out_what_it_does_in_pysparks_tester(
     group: Group, case: Case, theirs: Theirs
 ) -> None:
     assert differences(in_tester(group, case), theirs(group, case)) == []
+
+
+def test_state_whose_schema_changes_is_read_as_spark_reads_it(
+    streaming: SparkSession, backend: RedisBackend, tmp_path: Path
+) -> None:
+    """Spark takes a change with its Avro encoding only, and when the query starts again."""
+    backend.empty()
+    scene = Scene(backend.open_store(bounds=Bounds())).set_up(*SHARDS)
+    streaming.conf.set("spark.sql.streaming.stateStore.encodingFormat", "avro")
+    try:
+        for number, group in enumerate(CHANGED):
+            (case,) = group.cases
+            theirs = in_spark(streaming, group, tmp_path, before=number)
+            assert differences(in_penstock(scene, group, case), theirs[case.name]) == []
+    finally:
+        streaming.conf.unset("spark.sql.streaming.stateStore.encodingFormat")
 
 
 def test_the_processors_are_told_apart_by_their_names() -> None:

@@ -10,10 +10,11 @@ from urllib.error import HTTPError
 import pytest
 import redis
 
+from clocks.eventually import eventually
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
 from penstock.store.port import Assignment, Claim, Owner, ReadMetrics, ShardStatus, Topologies, Weigh
 from processes.counting_worker import UID
-from processes.node_processes import AgentProcess, eventually
+from processes.node_processes import AgentProcess
 from scenes.agent_scene import AgentScene
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from backends.fleet_harness import eventually
+from clocks.eventually import eventually
 from processes.live_processes import left_running
 from processes.run_processes import Commands, running_in
 from processes.stand_in_run import expected_names

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from backends.fleet_harness import eventually
+from clocks.eventually import eventually
 from processes.live_processes import command_line, is_sentinel
 
 

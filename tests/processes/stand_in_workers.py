@@ -44,7 +44,7 @@ from penstock.store.port import (
     StoreUnreachable,
 )
 from penstock.store.redis.store import RedisStore
-from penstock_operator.fleet import WorkerState
+from penstock_operator.fleet.port import WorkerState
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 
 KEYED_SHARDS = 8

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backends.schedule_api_server import ScheduleApiServer
+from clocks.eventually import eventually
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
@@ -19,7 +20,7 @@ from penstock.store.port import Measure, ShardCounters, StateSnapshot
 from penstock.store.redis.store import RedisStore
 from processes.counting_worker import UID, CountingWorker, Row, row_of
 from processes.free_ports import free_port
-from processes.node_processes import AgentProcess, Server, eventually
+from processes.node_processes import AgentProcess, Server
 
 
 class AgentScene:

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from backends.schedule_api_server import ScheduleApiServer
+from clocks.eventually import eventually
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
@@ -29,7 +30,7 @@ from processes.counting_process import Settings
 from processes.counting_worker import UID, row_of
 from processes.free_ports import free_port
 from processes.gated_agent import Gate, Step
-from processes.node_processes import AgentProcess, Server, eventually, python_path
+from processes.node_processes import AgentProcess, Server, python_path
 
 NODES = ("a", "b")
 WORKERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}

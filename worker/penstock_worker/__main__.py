@@ -20,12 +20,12 @@ from penstock.api.worker_launch import WorkerLaunch, launch_from
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.redis.store import RedisStore
-from penstock_worker.clock import SystemClock
 from penstock_worker.main_process.control_watch import ControlWatch
 from penstock_worker.main_process.loop import MainProcess, Replaced
 from penstock_worker.main_process.prometheus import WorkerCollector, serve
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
 from penstock_worker.main_process.vitals import Vitals
+from penstock_worker.process.clock import SystemClock
 from penstock_worker.spark.environment import prepare
 
 _LOG = logging.getLogger("penstock_worker")

@@ -41,7 +41,6 @@ from penstock.store.port import (
     WorkerAssignment,
     told_here,
 )
-from penstock_worker.clock import Clock
 from penstock_worker.main_process.control_watch import ControlWatch
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask, TaskStarter
@@ -50,6 +49,7 @@ from penstock_worker.main_process.shard_loads import ShardLoads
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
 from penstock_worker.main_process.vitals import Vitals
 from penstock_worker.main_process.worker_counts import WorkerReading
+from penstock_worker.process.clock import Clock
 from penstock_worker.task.launch import TaskLaunch
 
 _LOG = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from penstock.dataflow.plan import Processor
 from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
-from penstock_worker.clock import Clock, SystemClock
+from penstock_worker.process.clock import Clock, SystemClock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sources import open_reader
 from penstock_worker.spark.places import check_place

@@ -80,22 +80,22 @@ def _names_pandas(tree: ast.AST) -> bool:
 def _shown(tree: ast.AST) -> set[str]:
     """What the source says: ROWS, PANDAS, both or neither. What it gives counts before what it takes, whose
     attributes may be columns."""
-    source = _Source(tree)
+    function = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None)
+    if function is None:  # a lambda, or what an expression made
+        return set()
+    source = _Source(function)
     return set(filter(None, source.of_given())) or set(filter(None, source.of_taken()))
 
 
 class _Source:
     """Reads the source of one `handleInputRows`; what it finds is ROWS, PANDAS, or "" for neither."""
 
-    def __init__(self, tree: ast.AST) -> None:
-        self._tree = tree
-        self._function: ast.FunctionDef = next(
-            node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
-        )
-        arguments = self._function.args.args
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self._function = function
+        arguments = function.args.args
         self._rows = arguments[2].arg if len(arguments) > 2 else "rows"
         self._assigned: dict[str, list[ast.expr]] = {}
-        for node in ast.walk(tree):
+        for node in ast.walk(function):
             if isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
@@ -146,13 +146,13 @@ class _Source:
     def of_taken(self) -> Iterator[str]:
         items = {
             node.target.id
-            for node in ast.walk(self._tree)
+            for node in ast.walk(self._function)
             if isinstance(node, ast.For | ast.comprehension)
             and isinstance(node.target, ast.Name)
             and isinstance(node.iter, ast.Name)
             and node.iter.id == self._rows
         }
-        for node in ast.walk(self._tree):
+        for node in ast.walk(self._function):
             if (
                 isinstance(node, ast.Attribute)
                 and isinstance(node.value, ast.Name)

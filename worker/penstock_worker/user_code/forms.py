@@ -16,8 +16,8 @@ from pyspark.sql.types import Row
 
 from penstock.dataflow.plan import PANDAS
 from penstock.dataflow.schema import Schema
-from penstock_worker.part_size import LOOK_ROWS, Held
 from penstock_worker.state.cache import Key
+from penstock_worker.values.held import LOOK_ROWS, Held
 from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, WireRow, key_reader
 from penstock_worker.values.wire_values import shown
 

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 
 from penstock.dataflow.schema import Column, Schema
-from penstock_worker.part_size import LOOK_ROWS, Held
 from penstock_worker.values.frame_rows import FrameShape
 from penstock_worker.values.frames import FrameKey, FrameReader
+from penstock_worker.values.held import LOOK_ROWS, Held
 from penstock_worker.values.rows import RowMismatch
 from penstock_worker.values.wire_values import shown
 

@@ -24,12 +24,12 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulP
 from penstock.dataflow.plan import NO_TIME
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
-from penstock_worker.part_size import ONE_ROW, Held, TooMuch
 from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.forms import form_for
+from penstock_worker.values.held import ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import RowMismatch
 from penstock_worker.values.wire_values import shown
 

@@ -24,7 +24,15 @@ from pyspark.sql.types import Row
 from penstock.dataflow.schema import Schema
 from penstock_worker.values.rows import RowMismatch, list_checker
 from penstock_worker.values.spark_types import spark_type
-from penstock_worker.values.wire_values import Convert, Misfit, nullable, shown, wire_type
+from penstock_worker.values.wire_values import (
+    Convert,
+    Misfit,
+    items_of,
+    names_of,
+    nullable,
+    shown,
+    wire_type,
+)
 
 _BITS = {spark.ByteType: 8, spark.ShortType: 16, spark.IntegerType: 32, spark.LongType: 64}
 _NO_TIME = np.iinfo(np.int64).min
@@ -112,18 +120,22 @@ def _one(data_type: spark.DataType) -> Convert:
 def _with_none(value: Any) -> Any:
     """A nested value with None for all that pandas takes for missing."""
     if isinstance(value, np.ndarray):
-        value = value.astype("datetime64[us]").tolist() if value.dtype.kind == "M" else list(value)
+        return [_with_none(item) for item in items_of(value)]
+    if isinstance(value, Row) and (names := names_of(value)) is not None:
+        value = dict(zip(names, value, strict=True))
     if isinstance(value, dict):
         return {key: _with_none(inner) for key, inner in value.items()}
-    if isinstance(value, Row):
-        return value
     if isinstance(value, list | tuple):
-        return type(value)(map(_with_none, value)) if type(value) in (list, tuple) else value
+        return [_with_none(item) for item in value]
     return None if _is_missing(value) else value
 
 
 def _not_cut(name: str, scale: int, value: Any) -> Any:
-    if isinstance(value, decimal.Decimal) and value.is_finite() and value != round(value, scale):
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        _, digits, exponent = value.as_tuple()
+        beyond = -int(exponent) - scale
+        if beyond <= 0 or not any(digits[-beyond:]):
+            return value
         raise Misfit(f"expects {name}, got {shown(value)}, which has more digits behind the point; round it")
     return value
 

@@ -101,6 +101,8 @@ def _maker(name: str, data_type: spark.DataType) -> MakeColumn:
             return lambda values: _times(name, values)
         case spark.ArrayType() | spark.MapType() | spark.StructType():
             return _nested(data_type, to_row)
+        case spark.StringType() | spark.BinaryType():
+            return lambda values: np.array(values, dtype=object)
         case _:
             return lambda values: _objects(values, to_row)
 

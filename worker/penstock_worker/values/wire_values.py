@@ -320,13 +320,18 @@ def _of_numpy(value: Any, name: str) -> bool:
     return kind.__module__ == "numpy" and kind.__name__.startswith(name)
 
 
+def items_of(array: Any) -> list[Any]:
+    """The items of a numpy array; its times as datetimes."""
+    return array.astype("datetime64[us]").tolist() if array.dtype.kind == "M" else list(array)
+
+
 # --- nested types -----------------------------------------------------------------------------------
 
 
 def _array(name: str, element: WireType) -> WireType:
     def to_wire(value: Any) -> list[Any]:
         if _of_numpy(value, "ndarray"):
-            value = value.astype("datetime64[us]").tolist() if value.dtype.kind == "M" else list(value)
+            value = items_of(value)
         if not isinstance(value, list | tuple | set | frozenset):
             raise Misfit(f"expects {name}, got {shown(value)}")
         return [_inside(element.to_wire, item, f"element {i}") for i, item in enumerate(value)]

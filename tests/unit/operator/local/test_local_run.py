@@ -13,7 +13,7 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
-from penstock_operator.fleet import WorkerNotStartedError
+from penstock_operator.fleet.port import WorkerNotStartedError
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_placement import first_schedules
@@ -272,7 +272,7 @@ def test_the_status_shows_rates_latencies_and_places() -> None:
     assert count.rate_per_s is not None
     assert count.rate_per_s > 0
     assert count.p99_ms is not None
-    assert (count.workers, count.executors, count.tasks, count.shards) == (2, 2, 2, SHARDS)
+    assert (count.workers, count.executors, count.tasks_ready, count.shards) == (2, 2, 2, SHARDS)
     assert lines["shown"].shards is None
     assert [(w.name, w.state) for w in working.workers] == [("w0", "ready"), ("w1", "ready")]
 
@@ -294,7 +294,7 @@ def test_a_store_that_does_not_answer_is_not_asked_and_its_figures_are_missing()
     assert not set(range(20, 30)) & set(asked)
     away = [line for status in scene.output.statuses if status.store_away for line in status.operators]
     assert away
-    assert {(line.rate_per_s, line.p50_ms, line.p99_ms, line.records, line.tasks) for line in away} == {
+    assert {(line.rate_per_s, line.p50_ms, line.p99_ms, line.records, line.tasks_ready) for line in away} == {
         (None, None, None, None, None)
     }
     assert sorted(scene.printed()) == EXPECTED

@@ -12,6 +12,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.dataflow.plan import PROCESSING_TIME
 from penstock.store.port import ClearFailure, Failures
+from penstock_worker.state.declared import Declaration
+from penstock_worker.state.encoding import pack
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.state.shapes import StateMisuse
 from scenes.owned_state import OwnedState
@@ -118,6 +120,17 @@ def test_the_note_is_written_once_and_again_after_a_batch_that_was_rolled_back()
     with owned.at("a") as variable:
         variable.update((3,))
     assert len(owned.state.take_writes()) == 1
+
+
+def test_a_note_from_before_schemas_could_change_is_read_as_it_was() -> None:
+    noted = pack({"v": (b"v", ("`n` bigint",)), "gone": (b"m", ("`k` string", "`n` int"))})
+    same = Declaration([("v", b"v", ("`n` bigint",))]).standing(noted)
+    assert (same.refusal, same.to_note, same.stored) == ("", None, (None,))
+    wider = Declaration([("v", b"v", ("`n` double",))]).standing(noted)
+    assert wider.refusal == ""
+    assert wider.to_note is not None
+    assert wider.stored != (None,)
+    assert Declaration([], ["gone"]).standing(noted).deleted == (b"m" + pack("gone"),)
 
 
 def test_state_from_before_there_were_notes_is_worked_on_and_noted() -> None:

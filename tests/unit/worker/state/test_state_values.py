@@ -178,6 +178,17 @@ def test_a_rolled_back_batch_leaves_nothing_behind() -> None:
             (datetime.datetime(2020, 1, 2, 4, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),),
             (datetime.datetime(2020, 1, 2, 3),),  # noqa: DTZ001 - as Spark's state hands it out
         ),
+        (
+            "a timestamp_ntz",
+            (datetime.datetime(2020, 1, 2, 4),),  # noqa: DTZ001 - no zone is meant
+            (datetime.datetime(2020, 1, 2, 4),),  # noqa: DTZ001
+        ),
+        ("a long NOT NULL COMMENT 'never', b long", (1, None), (1, None)),
+        (
+            "a array<timestamp_ntz>",
+            (np.array(["2020-01-02T04"], "M8[ns]"),),
+            ([datetime.datetime(2020, 1, 2, 4)],),  # noqa: DTZ001
+        ),
         ("a decimal(10,2)", (decimal.Decimal("1.255"),), (decimal.Decimal("1.26"),)),
         ("a decimal(10,2)", (decimal.Decimal("-0.001"),), (decimal.Decimal("0.00"),)),
         ("a array<int>", ((1, None),), ([1, None],)),
@@ -214,6 +225,13 @@ def test_a_map_that_python_has_no_dict_for_is_refused_where_it_is_declared(type_
     ("schema", "given", "message"),
     [
         ("a long", (1.5,), "column 'a', expects bigint, got float 1.5"),
+        ("a long NOT NULL", (None,), "column 'a', is declared as NOT NULL, got None"),
+        ("a date, b array<int> NOT NULL", (None, None), "column 'b', is declared as NOT NULL, got None"),
+        (
+            "a timestamp_ntz",
+            (datetime.datetime(2020, 1, 2, tzinfo=datetime.UTC),),
+            "which has a zone; give its time there, value.replace(tzinfo=None)",
+        ),
         ("a long", (True,), "column 'a', expects bigint, got bool True"),
         ("a long", (1 << 63,), "-9223372036854775808 to 9223372036854775807"),
         ("a tinyint", (300,), "expects tinyint, -128 to 127, got int 300"),

@@ -60,6 +60,7 @@ def method(*body: str, rows: str = "", returns: str = "") -> str:
         (ROWS, method("yield from ()")),
         (ROWS, method("for row in rows:", "    yield Row(n=row.shape)")),
         (ROWS, "handleInputRows = len"),
+        (ROWS, "handleInputRows = lambda self, key, rows, times: iter([Row(n=1)])"),
     ],
 )
 def test_hints_and_source_say_the_form(tmp_path: Path, expected: str, source: str) -> None:

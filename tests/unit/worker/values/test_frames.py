@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.sql import Row
 
 from penstock.dataflow.ddl import parse_schema
 from penstock_worker.values.frame_rows import FrameShape
@@ -136,6 +137,12 @@ def test_keys_are_as_a_row_of_a_frame_has_them() -> None:
         ),
         ("map<string,double>", [{"a": math.nan}], [[("a", None)]]),
         ("struct<at:timestamp>", [{"at": pd.NaT}], [(None,)]),
+        ("array<struct<a:double,b:int>>", [[Row(b=1, a=math.nan), Row(2.0, 3)]], [[(None, 1), (2.0, 3)]]),
+        (
+            "decimal(38,9)",
+            [decimal.Decimal("12345678901234567890.1230000000")],
+            ["12345678901234567890.123000000"],
+        ),
         ("bigint", ["5", "-7"], [5, -7]),
         ("double", ["1.5", "-inf"], [1.5, -math.inf]),
         ("bigint", [True, False], [1, 0]),

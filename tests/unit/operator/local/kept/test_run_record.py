@@ -13,6 +13,7 @@ import pytest
 
 from penstock.connectors.files import FilesSource
 from penstock.dataflow.identity import identity_of
+from penstock.dataflow.outline import console_targets, outline, sink_files
 from penstock.dataflow.plan import Plan, Tasks
 from penstock_operator.local.kept.run_record import (
     FORMAT,
@@ -24,7 +25,6 @@ from penstock_operator.local.kept.run_record import (
     check_state,
     decide_start,
 )
-from penstock_operator.local.showing.plan_outline import console_targets, outline, sink_files
 from scenes.run_scene import word_count_plan
 
 FOLDER = Path("state")
@@ -217,6 +217,21 @@ def test_a_new_variable_is_recorded_and_one_that_is_gone_stays_so(tmp_path: Path
     before = check_state(record(), TOTAL, set(), tmp_path)
     after = check_state(before, {"count": {"more": "a value of (`n` date)"}}, {"count"}, tmp_path)
     assert after.state == {"count": {**TOTAL["count"], "more": "a value of (`n` date)"}}
+
+
+def test_a_schema_that_became_what_it_may_become_is_recorded(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    wider = {"count": {"total": "a value of (`more` string, `n` double)"}}
+    after = check_state(before, wider, {"count"}, tmp_path)
+    assert after.state == {"count": {**TOTAL["count"], **wider["count"]}}
+    with pytest.raises(StateUnusableError):
+        check_state(after, TOTAL, {"count"}, tmp_path)
+
+
+def test_a_variable_that_is_deleted_is_recorded_no_more(tmp_path: Path) -> None:
+    before = check_state(record(), TOTAL, set(), tmp_path)
+    after = check_state(before, {"count": {"total": "", "never": ""}}, {"count"}, tmp_path)
+    assert after.state == {"count": {"seen": TOTAL["count"]["seen"]}}
 
 
 def test_a_record_from_before_state_was_recorded_can_be_read(tmp_path: Path) -> None:
