@@ -52,6 +52,10 @@ test-integration: setup-tests ## Run the tests on real Redis, real Spark and rea
 $(TIER_TESTS):
 	@tools/tier.sh $(@:test-%=%) $(PYTEST_ARGS)
 
+.PHONY: test-slow
+test-slow: setup-tests ## Run the slow lane, before a change is called done: tests whose promise a quicker one holds too
+	@tools/tier.sh slow $(PYTEST_ARGS)
+
 .PHONY: test-kills
 test-kills: setup-tests ## Kill and stop every component at every step of a move; test-integration takes some
 	PENSTOCK_KILLS=all $(BIN)/pytest -q tests/integration/test_kills.py tests/integration/test_worker_moves.py $(PYTEST_ARGS)

@@ -14,7 +14,7 @@ from penstock.control.baselines.resource_centric import ResourceCentric
 from penstock.control.policy import Policy
 from penstock.sla.decision_record import DecisionKeeper
 from penstock.sla.promise import Promise
-from penstock_operator import cli
+from penstock_operator.cli.main import main
 from penstock_operator.local import run_start
 
 
@@ -31,4 +31,4 @@ def keep(
 
 if __name__ == "__main__":
     run_start.SlaLoop = keep  # type: ignore[assignment, misc]
-    cli.main()
+    main()

@@ -63,29 +63,10 @@ def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
     counting.assert_exact()
 
 
-def test_a_paused_topology_holds_and_goes_on_exactly_where_it_was(
+def test_a_paused_topology_holds_and_goes_on_exactly_also_when_an_operator_gave_its_last_task_back(
     word_count: Callable[..., WordCount],
 ) -> None:
-    counting = word_count("paused", lines=400)
-    counting.wait_rows()
-    before = uids(counting.workers())
-
-    counting.edit({"paused": True})
-    counting.wait_phase("Paused", EDIT_S)
-    held = len(counting.rows())
-    assert counting.faults(complete=False) == []
-    assert uids(counting.workers()) == before
-
-    counting.edit({"paused": False})
-    counting.wait_rows(more_than=held)
-    counting.assert_exact()
-
-
-def test_an_operator_without_input_gives_back_its_last_task_and_takes_it_again(
-    word_count: Callable[..., WordCount],
-) -> None:
-    counting = word_count("idle", lines=400)
-    counting.edit_operator("count", {"tasks": {"min": 0, "max": 4, "initial": 2}})
+    counting = word_count("paused", lines=800)
     counting.wait_rows()
     before = uids(counting.workers())
 
@@ -93,14 +74,25 @@ def test_an_operator_without_input_gives_back_its_last_task_and_takes_it_again(
         (schedule,) = [each for each in counting.schedules() if each["spec"]["operator"] == "count"]
         return sum(int(executor["tasks"]) for executor in schedule["spec"]["executors"])
 
-    counting.edit({"paused": True})
-    counting.wait_phase("Paused", EDIT_S)
-    held = len(counting.rows())
+    def pause() -> int:
+        counting.edit({"paused": True})
+        counting.wait_phase("Paused", EDIT_S)
+        return len(counting.rows())
+
+    def go_on(held: int) -> None:
+        counting.edit({"paused": False})
+        counting.wait_rows(more_than=held, seconds=EDIT_S)
+
+    held = pause()
+    assert counting.faults(complete=False) == []
+    assert uids(counting.workers()) == before
+    go_on(held)
+
+    counting.edit_operator("count", {"tasks": {"min": 0, "max": 4, "initial": 2}})
+    held = pause()
     wait_until("count has no task any more", lambda: tasks() == 0, IDLE_S, every_s=2)
     assert len(counting.rows()) == held, "a topology that is paused put out rows within that minute"
-
-    counting.edit({"paused": False})
-    counting.wait_rows(more_than=held, seconds=EDIT_S)
+    go_on(held)
     assert uids(counting.workers()) == before
     counting.assert_exact()
 

@@ -35,62 +35,38 @@ def test_a_worker_pod_is_deleted_and_then_the_others_processes_are_killed(
 
 
 @pytest.mark.alone
-def test_a_node_store_is_killed_that_topologies_of_both_modes_are_on(
+def test_totals_are_exact_though_a_store_and_leaders_and_agents_die_and_a_leader_stands_still(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
+    """One run of topologies of both modes is struck by all of them, one after the other."""
     both = [
-        word_count(f"store-killed-{mode.lower()}", lines=800, sizes=Sizes(durability=mode))
+        word_count(f"struck-{mode.lower()}", lines=2500, sizes=Sizes(durability=mode))
         for mode in ("Process", "Disk")
     ]
     for counting in both:
         counting.wait_workers(2)
-    more_than = [counting.wait_rows() for counting in both]
-    kill_container(cluster, installation.store_pod(cluster.worker_nodes[0]), "store")
-    for counting, rows in zip(both, more_than, strict=True):
-        counting.wait_rows(rows)
+        counting.wait_rows()
+
+    a_leader_stands_still_past_its_lease(cluster, installation, both[0])
+    nothing_is_counted_wrong(both)
+    a_node_store_is_killed(cluster, installation, both)
+    nothing_is_counted_wrong(both)
+    the_leader_is_killed(cluster, installation)
+    nothing_is_counted_wrong(both)
+    data_flows_on_without_operators_while_the_agents_are_killed(cluster, installation, both)
     for counting in both:
         counting.assert_exact()
 
 
-@pytest.mark.alone
-def test_the_operators_leader_is_killed(
-    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+def nothing_is_counted_wrong(both: list[WordCount]) -> None:
+    for counting in both:
+        assert counting.faults(complete=False) == [], counting.name
+
+
+def a_leader_stands_still_past_its_lease(
+    cluster: Cluster, installation: Installation, counting: WordCount
 ) -> None:
-    counting = word_count("leader-killed", lines=500)
-    counting.wait_rows()
-    leader, term = installation.leader(), installation.term()
-    kill_container(cluster, installation.leading_pod(), "operator")
-    installation.wait_other_leader(leader)
-    assert installation.term() > term
-    counting.assert_exact()
-
-
-@pytest.mark.alone
-def test_data_flows_on_while_there_is_no_operator_and_the_agents_are_killed(
-    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
-) -> None:
-    counting = word_count("no-operator", lines=500)
-    counting.wait_rows()
-    deployment = f"deployment/{RELEASE}-operator"
-    cluster.kubectl("scale", deployment, "--replicas=0")
-    cluster.wait_all("pods", OPERATORS, "no operator is left", lambda pods: not pods, BACK_S)
-    try:
-        for pod in installation.stores():
-            kill_container(cluster, pod, "agent")
-        wait_until("all totals are there", lambda: counting.faults() == [], BACK_S, every_s=1)
-    finally:
-        cluster.kubectl("scale", deployment, "--replicas=2")
-        installation.wait_ready()
-    counting.assert_exact()
-
-
-@pytest.mark.alone
-def test_a_leader_that_stood_still_past_its_lease_writes_no_schedule_afterwards(
-    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
-) -> None:
-    counting = word_count("leader-frozen", lines=700)
-    counting.wait_workers(2)
-    counting.wait_rows()
+    """It writes no Schedule afterwards."""
     leader, term = installation.leader(), installation.term()
     old = installation.leading_pod()
     started = {each["metadata"]["name"]: _starts(each) for each in cluster.all("pods", OPERATORS)}
@@ -115,7 +91,37 @@ def test_a_leader_that_stood_still_past_its_lease_writes_no_schedule_afterwards(
         assert schedule["spec"]["term"] >= before["term"]
         assert schedule["spec"]["term"] in (before["term"], now_term)
         assert schedule["spec"]["version"] >= before["version"]
-    counting.assert_exact()
+
+
+def a_node_store_is_killed(cluster: Cluster, installation: Installation, both: list[WordCount]) -> None:
+    """Rows of both modes come afterwards."""
+    more_than = [len(counting.rows()) for counting in both]
+    kill_container(cluster, installation.store_pod(cluster.worker_nodes[0]), "store")
+    for counting, rows in zip(both, more_than, strict=True):
+        counting.wait_rows(rows)
+
+
+def the_leader_is_killed(cluster: Cluster, installation: Installation) -> None:
+    leader, term = installation.leader(), installation.term()
+    kill_container(cluster, installation.leading_pod(), "operator")
+    installation.wait_other_leader(leader)
+    assert installation.term() > term
+
+
+def data_flows_on_without_operators_while_the_agents_are_killed(
+    cluster: Cluster, installation: Installation, both: list[WordCount]
+) -> None:
+    deployment = f"deployment/{RELEASE}-operator"
+    cluster.kubectl("scale", deployment, "--replicas=0")
+    cluster.wait_all("pods", OPERATORS, "no operator is left", lambda pods: not pods, BACK_S)
+    try:
+        for pod in installation.stores():
+            kill_container(cluster, pod, "agent")
+        for counting in both:
+            wait_until("all totals are there", lambda one=counting: one.faults() == [], BACK_S, every_s=1)
+    finally:
+        cluster.kubectl("scale", deployment, "--replicas=2")
+        installation.wait_ready()
 
 
 def _starts(pod: dict[str, object]) -> str:

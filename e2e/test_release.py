@@ -51,11 +51,8 @@ def test_what_helm_says_after_the_install_is_of_its_values(
     assert [words for words in (*told, *others) if words in said] == list(told)
 
 
-@pytest.mark.alone
-def test_passwords_of_the_stores_are_in_no_log_and_in_no_object_but_their_secret(
-    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
-) -> None:
-    word_count("logging", lines=100).wait_rows()
+def where_passwords_stand(cluster: Cluster) -> list[str]:
+    """Which logs and objects hold a password of the stores, but for the Secret that is made for them."""
     data = cluster.get("secret", f"{RELEASE}-store-auth")["data"]
     passwords = [base64.b64decode(data[f"{user}-password"]).decode() for user in USERS]
     written = {"objects": cluster.kubectl("get", f"{READABLE_KINDS},{KINDS_OF_PENSTOCK}", "--output=yaml")}
@@ -65,15 +62,16 @@ def test_passwords_of_the_stores_are_in_no_log_and_in_no_object_but_their_secret
             for which in [(), ("--previous",)] if status["restartCount"] else [()]:
                 written[" ".join((*asked, *which))] = cluster.kubectl(*asked, *which)
     assert {"agent", "operator", "store", "worker"} <= {name.rpartition("=")[2] for name in written}
-    assert [name for name, text in written.items() for password in passwords if password in text] == []
+    return [name for name, text in written.items() for password in passwords if password in text]
 
 
 @pytest.mark.alone
-def test_uninstall_with_live_topologies_ends_soon_and_leaves_nothing(
+def test_a_release_tells_nobody_its_stores_passwords_and_is_soon_gone_with_its_live_topologies(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
     counting = word_count("uninstalled", lines=5000, lines_per_second=10)
     counting.wait_rows()
+    assert where_passwords_stand(cluster) == []
     started = time.monotonic()
     installation.uninstall()
     took_s = time.monotonic() - started

@@ -85,6 +85,30 @@ def room_imports(imports: Mapping[str, set[str]]) -> tuple[list[str], Edges]:
     return rooms, {room: edges[room] & set(rooms) for room in rooms}
 
 
+def both_ways(imports: Mapping[str, set[str]]) -> list[str]:
+    """Of two folders that import from each other, the imports of the one that has fewer, as "a -> b"."""
+    between: dict[tuple[str, str], set[str]] = {}
+    for module, names in imports.items():
+        for name in names:
+            # A package stands for itself only where none of its modules is meant.
+            if any(other.startswith(f"{name}.") for other in names):
+                continue
+            ends = folder_of(module, imports), folder_of(name, imports)
+            if ends[0] != ends[1]:
+                between.setdefault(ends, set()).add(f"{module} -> {name}")
+    return sorted(
+        found
+        for ends, one_way in between.items()
+        if (len(one_way), ends) < (len(between.get(ends[::-1], ())), ends[::-1])
+        for found in one_way
+    )
+
+
+def folder_of(module: str, modules: Iterable[str]) -> str:
+    """Its package, or the module itself where it is one."""
+    return module if any(name.startswith(f"{module}.") for name in modules) else module.rpartition(".")[0]
+
+
 def without_detours(edges: Edges) -> Edges:
     """Only what nothing else leads to. Raises ValueError where imports go in a circle."""
     below: Edges = {}

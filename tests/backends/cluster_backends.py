@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Protocol
 
 from kubernetes.aio import config as kubernetes_config  # noqa: F401 - fails here when it is not installed
 
+from clocks.eventually import eventually_awaited
 from penstock.api.crds import crd
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.port import ClusterApi, Kind, uid_of
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 
 KUBECONFIG = "PENSTOCK_TEST_KUBECONFIG"
-_DEADLINE_S = 60.0
 
 _NAMESPACES = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
 _CRDS = Kind(
@@ -71,7 +70,7 @@ class KubernetesBackend:
             if await cluster.get(_CRDS, name) is None:
                 await cluster.apply(_CRDS, crd(kind))
                 self._installed.append(name)
-                await eventually(partial(_is_served, cluster, name))
+                await eventually_awaited(partial(_is_served, cluster, name))
 
     async def remove(self) -> None:
         """Take out the CRDs that were put in."""
@@ -88,11 +87,3 @@ class KubernetesBackend:
 async def _is_served(cluster: ClusterApi, name: str) -> bool:
     conditions = ((await cluster.get(_CRDS, name)) or {}).get("status", {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what a cluster does by and by."""
-    deadline_s = time.monotonic() + _DEADLINE_S
-    while not await holds():
-        assert time.monotonic() < deadline_s, "it did not come true"
-        await asyncio.sleep(0.2)

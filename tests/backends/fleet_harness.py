@@ -6,18 +6,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from clocks.eventually import eventually
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
-from penstock_operator.fleet import Fleet, FleetWorker, WorkerState
+from penstock_operator.fleet.port import Fleet, FleetWorker, WorkerState
 from penstock_operator.local.processes.fleet import LocalFleet
 from penstock_simulation.twins.memory_fleet import MemoryFleet
 
 LINES = ("one", "two", "three")
-_WAIT_S = 30.0
 
 _PROGRAM = """
 import signal, subprocess, sys, time
@@ -127,11 +127,3 @@ class LocalHarness:
 
 def by_name(fleet: Fleet) -> dict[str, FleetWorker]:
     return {worker.worker: worker for worker in fleet.workers()}
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Look again and again, for processes tell nobody when they are somewhere."""
-    deadline_s = time.monotonic() + _WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "did not happen in time"
-        time.sleep(0.005)

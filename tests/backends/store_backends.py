@@ -44,17 +44,13 @@ class MemoryBackend:
         self._nodes[node].memory_bytes_max = 0 if full else None
 
 
-class StoreMeanwhile:
-    """A store before whose calls of one kind somebody else does something."""
+class _CallByCall:
+    """A store whose calls all come by `call`, however many are sent together."""
 
-    def __init__(self, store: NodeStore, kind: type, do: Callable[[], object]) -> None:
+    def __init__(self, store: NodeStore) -> None:
         self._store = store
-        self._kind = kind
-        self._do = do
 
     def call(self, call: Request[Any]) -> Any:
-        if isinstance(call, self._kind):
-            self._do()
         return self._store.call(call)
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
@@ -68,11 +64,25 @@ class StoreMeanwhile:
         self._store.close()
 
 
-class LossyStore:
+class StoreMeanwhile(_CallByCall):
+    """A store before whose calls of one kind somebody else does something."""
+
+    def __init__(self, store: NodeStore, kind: type, do: Callable[[], object]) -> None:
+        super().__init__(store)
+        self._kind = kind
+        self._do = do
+
+    def call(self, call: Request[Any]) -> Any:
+        if isinstance(call, self._kind):
+            self._do()
+        return self._store.call(call)
+
+
+class LossyStore(_CallByCall):
     """A store whose call number `fails_at` (from 0) is lost: on its way there, or its reply."""
 
     def __init__(self, store: NodeStore, fails_at: int, *, reply_lost: bool) -> None:
-        self._store = store
+        super().__init__(store)
         self._fails_at = fails_at
         self._reply_lost = reply_lost
         self.calls = 0
@@ -85,13 +95,3 @@ class LossyStore:
         if self._reply_lost:
             self._store.call(call)
         raise StoreUnreachable
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        return [self.call(call) for call in calls]
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        answers = self.pipeline(calls)
-        return lambda: answers
-
-    def close(self) -> None:
-        self._store.close()

@@ -8,6 +8,7 @@ import pytest
 
 from backends.store_backends import Backend, MemoryBackend
 from backends.store_fixtures import RedisBackend
+from scenes.move_scene import MoveScene
 from scenes.store_scenario import Scene
 
 
@@ -33,3 +34,9 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 def scene(backend: Backend) -> Scene:
     """One store without anything."""
     return Scene(backend.open_store())
+
+
+@pytest.fixture
+def moving(backend: Backend) -> MoveScene:
+    """A topology over two stores, to and fro between which shards move."""
+    return MoveScene(backend)

@@ -17,8 +17,8 @@ from backends.cluster_backends import (
     ClusterBackend,
     KubernetesBackend,
     MemoryClusterBackend,
-    eventually,
 )
+from clocks.eventually import eventually_awaited
 from clocks.running import run
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -232,7 +232,7 @@ def test_what_an_object_owns_goes_after_it(backend: ClusterBackend) -> None:
             left = (await cluster.list(SCHEDULES)).items + (await cluster.list(PODS, {"of": "x"})).items
             return not left
 
-        await eventually(gone)
+        await eventually_awaited(gone)
         assert await cluster.get(CONFIG_MAPS, "free") is not None
 
     tell(backend, story)

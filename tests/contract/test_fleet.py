@@ -16,7 +16,7 @@ from backends.fleet_harness import (
     launch_of,
     spark_launch_of,
 )
-from penstock_operator.fleet import WorkerState, WorkerStillThereError
+from penstock_operator.fleet.port import WorkerState, WorkerStillThereError
 
 
 @pytest.fixture(params=["memory", "local"])

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
-from backends.store_backends import Backend
 from penstock.store.moving.progress import MoveStep
 from penstock.store.port import Answer, Assignment, Claimed, Moved, StateSnapshot, StateWrite
 from penstock.store.port.moves import Depart
 from scenes.move_scene import MoveScene
 
 X = "mid/0"
-
-
-@pytest.fixture
-def moving(backend: Backend) -> MoveScene:
-    return MoveScene(backend)
 
 
 def test_a_shard_that_leaves_stays_with_its_executor_until_it_departs(moving: MoveScene) -> None:

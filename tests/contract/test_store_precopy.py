@@ -27,11 +27,6 @@ from scenes.store_scenario import SMALL, out, payloads
 X = "mid/0"
 
 
-@pytest.fixture
-def moving(backend: Backend) -> MoveScene:
-    return MoveScene(backend)
-
-
 def put(moving: MoveScene, count: int, value: bytes = b"v") -> None:
     """Fields k0, k1, ... of the value hash, and of collection c."""
     for first in range(0, count, 10):

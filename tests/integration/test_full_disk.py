@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from backends.fleet_harness import eventually
+from clocks.eventually import eventually
 from penstock.api.inspected_code import InspectedCode
-from penstock_operator import checked_manifest
-from penstock_operator.cli import EXIT_CANNOT_RUN, main
+from penstock_operator.checking import checked_manifest
+from penstock_operator.cli.faults import EXIT_CANNOT_RUN
+from penstock_operator.cli.main import main
+from processes.orders_plan import PROCESS_RECORDS, expected_names
 from processes.run_processes import Commands
-from processes.stand_in_run import expected_names
-from processes.stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +45,7 @@ spec:
 def test_a_file_of_the_state_that_finds_no_room_is_told(
     file: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checked_manifest, "_inspected", lambda path, overrides: InspectedCode())
+    monkeypatch.setattr(checked_manifest, "inspected", lambda path, overrides: InspectedCode())
     (tmp_path / "topology.yaml").write_text(MANIFEST)
     (tmp_path / "a.txt").write_text("a\n")
     state = tmp_path / "state"

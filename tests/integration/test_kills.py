@@ -20,8 +20,8 @@ from typing import Protocol
 
 import pytest
 
+from clocks.eventually import eventually
 from processes.gated_agent import Step
-from processes.node_processes import eventually
 from scenes.kill_scene import NODES, TARGETS, WORKERS, KillScene, let_pass
 
 pytestmark = pytest.mark.integration

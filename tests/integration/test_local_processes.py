@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from backends.fleet_harness import LocalHarness, eventually
-from penstock_operator.fleet import WorkerState
+from backends.fleet_harness import LocalHarness
+from clocks.eventually import eventually
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.processes.marked_processes import MARK, marked
 from penstock_operator.local.processes.sentinel import Sentinel
 

@@ -17,17 +17,19 @@ from pathlib import Path
 import psutil
 import pytest
 
+from clocks.eventually import eventually
 from house import ROOT
 from processes.gap_meter import GapMeter
 from processes.live_processes import (
     command_line,
+    is_another,
     is_child_of,
     is_sentinel,
     left_running,
     process_tree,
     runs_program,
 )
-from processes.run_harness import Run, assert_counted_exactly_once, wait_for, write_texts
+from processes.run_harness import Run, assert_counted_exactly_once, write_texts
 
 EXAMPLE = ROOT / "examples" / "word-count"
 NOTICED_S = 10.0
@@ -57,7 +59,7 @@ def settings(*values: str) -> tuple[str, ...]:
 
 def worker_tree(run: Run) -> list[psutil.Process]:
     """The main process first."""
-    wait_for("a worker that is ready", lambda: run.worker("w0") is not None)
+    eventually(lambda: run.worker("w0") is not None, "a worker that is ready")
     row = run.worker("w0")
     assert row is not None
     return process_tree(row.pid)
@@ -75,7 +77,7 @@ def forker(tree: list[psutil.Process]) -> psutil.Process:
 
 def wait_for_rows(run: Run, meter: GapMeter) -> None:
     now_s = time.monotonic()
-    wait_for("rows in the sink", lambda: meter.rows_since(now_s))
+    eventually(lambda: meter.rows_since(now_s), "rows in the sink")
 
 
 def test_whoever_of_a_workers_tree_is_killed_or_stopped_is_replaced(folder: Path, runs: list[Run]):
@@ -89,12 +91,15 @@ def test_whoever_of_a_workers_tree_is_killed_or_stopped_is_replaced(folder: Path
         (task,) = run.tasks("count")
         os.kill(task.pid, signal.SIGSTOP)
         try:
-            wait_for("another task", lambda: any(row.pid != task.pid for row in run.tasks("count")))
+            eventually(
+                lambda: any(is_another(row, [task.pid]) for row in run.tasks("count")),
+                "another task",
+            )
             wait_for_rows(run, meter)
         finally:
             with suppress(ProcessLookupError):
                 os.kill(task.pid, signal.SIGCONT)
-        wait_for("the end of the one that stood still", lambda: not psutil.pid_exists(task.pid))
+        eventually(lambda: not psutil.pid_exists(task.pid), "the end of the one that stood still")
 
         # Who forks tasks is needed for the next one only.
         tree = worker_tree(run)
@@ -103,19 +108,22 @@ def test_whoever_of_a_workers_tree_is_killed_or_stopped_is_replaced(folder: Path
         wait_for_rows(run, meter)
         (task,) = run.tasks("count")
         os.kill(task.pid, signal.SIGKILL)
-        wait_for("a task after the kill", lambda: any(row.pid != task.pid for row in run.tasks("count")))
+        eventually(
+            lambda: any(is_another(row, [task.pid]) for row in run.tasks("count")),
+            "a task after the kill",
+        )
         wait_for_rows(run, meter)
 
         # Without its JVM a worker is none.
         tree = worker_tree(run)
         jvm(tree).kill()
-        wait_for("the end of the worker", lambda: left_running(tree) == [], NOTICED_S)
+        eventually(lambda: left_running(tree) == [], "the end of the worker", NOTICED_S)
         wait_for_rows(run, meter)
 
         # Killed as it starts again, too.
         last = jvm(worker_tree(run))
         last.kill()
-        wait_for("the next JVM", lambda: kill_next_jvm(run, last))
+        eventually(lambda: kill_next_jvm(run, last), "the next JVM")
         wait_for_rows(run, meter)
     assert run.process is not None
     run.process.send_signal(signal.SIGINT)
@@ -143,7 +151,7 @@ def test_nothing_of_a_worker_outlives_its_main_process_though_nobody_ends_it(fol
     write_texts(folder / "texts", seed=8, files=1, lines=4_000)
     run = start(runs, folder, *settings("lines.source.files.ratePerSecond=20"))
     tree = worker_tree(run)
-    wait_for("tasks", lambda: bool(run.tasks("count")))
+    eventually(lambda: bool(run.tasks("count")), "tasks")
     assert run.process is not None
     beside = [p for p in process_tree(run.process.pid) if p.pid == run.process.pid or is_sentinel(p)]
     assert len(beside) == 2
@@ -154,7 +162,7 @@ def test_nothing_of_a_worker_outlives_its_main_process_though_nobody_ends_it(fol
         # So that nobody tells the tasks, either.
         forker(tree).kill()
         tree[0].kill()
-        wait_for("the end of all", lambda: left_running(tree) == [], NOTICED_S)
+        eventually(lambda: left_running(tree) == [], "the end of all", NOTICED_S)
     finally:
         for process in beside:
             process.resume()
@@ -178,9 +186,19 @@ Count.handleInputRows = _crash
 @pytest.mark.parametrize(
     ("how", "told"),
     [
-        ("import os; os._exit(7)", "ended itself with exit code 7"),
+        pytest.param(
+            "import os; os._exit(7)",
+            "ended itself with exit code 7",
+            marks=pytest.mark.slow(held_by="test_a_crash_is_told_with_what_ended_it_and_where"),
+        ),
         ("import ctypes; ctypes.string_at(0)", "was killed by SIGSEGV"),
-        ("hold = bytearray(4 << 30); hold[::4096] = bytes(1 << 20)", "out of memory: the worker held"),
+        pytest.param(
+            "hold = bytearray(4 << 30); hold[::4096] = bytes(1 << 20)",
+            "out of memory: the worker held",
+            marks=pytest.mark.slow(
+                held_by="test_the_largest_process_of_a_worker_that_holds_too_much_is_killed_and_it_is_said_why"
+            ),
+        ),
     ],
 )
 def test_a_crash_of_user_code_is_told_with_operator_shard_key_and_ending(

@@ -13,6 +13,7 @@ import psutil
 import pytest
 import yaml
 
+from clocks.eventually import eventually
 from house import ROOT
 from penstock.api.spark_worker_launch import spark_secret
 from penstock.metrics.rows import TaskRow
@@ -22,7 +23,6 @@ from processes.run_harness import (
     Run,
     assert_counted_exactly_once,
     kill_with_records_waiting,
-    wait_for,
     write_texts,
 )
 
@@ -162,11 +162,11 @@ def test_remote_tasks_work_survive_the_kill_of_their_spark_worker_and_come_home(
 ) -> None:
     expected = write_gated_text(tmp_path, gates=4)
     run.start()
-    wait_for("the worker", lambda: run.worker("w0") is not None, START_S)
-    wait_for("two remote tasks", lambda: have_two_remote(run), START_S)
+    eventually(lambda: run.worker("w0") is not None, "the worker", START_S)
+    eventually(lambda: have_two_remote(run), "two remote tasks", START_S)
     assert len(run.tasks("count")) == 3
     open_gate(tmp_path, 0)
-    wait_for("both to work", lambda: len([row for row in remote(run) if row.batches]) == 2)
+    eventually(lambda: len([row for row in remote(run) if row.batches]) == 2, "both to work")
 
     first = remote(run)
     (spark_worker,) = spark_workers(run)
@@ -175,11 +175,11 @@ def test_remote_tasks_work_survive_the_kill_of_their_spark_worker_and_come_home(
     kill_with_records_waiting(
         run, [*(row.pid for row in first), spark_worker.pid], lambda: waiting_at(run, first)
     )
-    wait_for("what waited to be counted", lambda: run.waiting("count", SHARDS) == 0)
-    wait_for("two remote tasks in another Spark worker", lambda: have_two_remote(run), START_S)
+    eventually(lambda: run.waiting("count", SHARDS) == 0, "what waited to be counted")
+    eventually(lambda: have_two_remote(run), "two remote tasks in another Spark worker", START_S)
     assert spark_workers(run) not in ([], [spark_worker])
     open_gate(tmp_path, 2)
-    wait_for("both to work", lambda: len([row for row in remote(run) if row.batches]) == 2)
+    eventually(lambda: len([row for row in remote(run) if row.batches]) == 2, "both to work")
 
     second = remote(run)
     assert not {row.pid for row in first} & {row.pid for row in second}
@@ -188,9 +188,9 @@ def test_remote_tasks_work_survive_the_kill_of_their_spark_worker_and_come_home(
     secrets = secrets_of(run)
     stop(second)
     open_gate(tmp_path, 3)
-    wait_for("records for the remote tasks", lambda: waiting_at(run, second) > 0)
+    eventually(lambda: waiting_at(run, second) > 0, "records for the remote tasks")
     take_back(run)
-    wait_for("the tasks at home to count on", lambda: run.waiting("count", SHARDS) == 0)
+    eventually(lambda: run.waiting("count", SHARDS) == 0, "the tasks at home to count on")
 
     assert run.finish(240) == 0, run.output
     assert_counted_exactly_once(tmp_path, expected)

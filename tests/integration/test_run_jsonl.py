@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from clocks.eventually import eventually
 from processes.live_processes import process_tree
-from processes.run_harness import Run, read_rows, wait_for
+from processes.run_harness import Run, read_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -64,7 +65,7 @@ def test_a_killed_worker_reads_on_and_writes_no_row_twice(
     tmp_path: Path, orders: list[dict[str, object]], runs: list[Run]
 ) -> None:
     run = started(tmp_path, runs)
-    wait_for("some rows", lambda: sum(1 for _ in read_rows(tmp_path / "out")) > 100)
+    eventually(lambda: sum(1 for _ in read_rows(tmp_path / "out")) > 100, "some rows")
     row = run.worker("w0")
     assert row is not None
     for process in process_tree(row.pid):

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from clocks.eventually import eventually
 from house import ROOT
-from processes.run_harness import Run, read_rows, wait_for
+from processes.run_harness import Run, read_rows
 
 BENCH = ROOT / "bench"
 RECORDS = 3_600
@@ -89,13 +90,14 @@ def test_a_load_above_one_tasks_rate_scales_out_without_a_loss(folder: Path, run
     assert records[0]["brought"]["stuck"] == ""
 
 
+@pytest.mark.slow(held_by="test_killed_workers_lose_nothing_and_count_nothing_twice")
 def test_a_worker_killed_while_load_is_followed_costs_no_record(folder: Path, runs: list[Run]) -> None:
     arguments = ("--sla", str(folder / "sla.yaml"), "--workers", "2", "--set", "wait.tasks.initial=2")
     run = Run(folder / "topology.yaml", folder / "state", arguments)
     runs.append(run)
     run.start()
-    wait_for("both workers", lambda: run.worker("w0") is not None and run.worker("w1") is not None)
-    wait_for("records at w1", lambda: run.waiting("wait", 64) > 0)
+    eventually(lambda: run.worker("w0") is not None and run.worker("w1") is not None, "both workers")
+    eventually(lambda: run.waiting("wait", 64) > 0, "records at w1")
     victim = run.worker("w1")
     assert victim is not None
     os.kill(victim.pid, signal.SIGKILL)

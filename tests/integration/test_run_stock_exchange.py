@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from clocks.eventually import eventually
 from house import ROOT
 from processes.live_processes import process_tree
-from processes.run_harness import Run, kill_with_records_waiting, tasks_held, wait_for
+from processes.run_harness import Run, kill_with_records_waiting, tasks_held
 
 EXAMPLE = ROOT / "examples" / "stock-exchange"
 SHARDS = 64
@@ -46,8 +47,8 @@ def test_every_trade_is_made_and_told_of_exactly_once_while_a_worker_is_killed(
     runs.append(run)
     run.start()
     with tasks_held(run, "lines"):
-        wait_for("a second worker", lambda: run.worker("w1") is not None)
-    wait_for("orders that it has worked on", lambda: run.completed("auction", SHARDS, "w1") > 0)
+        eventually(lambda: run.worker("w1") is not None, "a second worker")
+    eventually(lambda: run.completed("auction", SHARDS, "w1") > 0, "orders that it has worked on")
     row = run.worker("w1")
     assert row is not None
     pids = [process.pid for process in process_tree(row.pid)]

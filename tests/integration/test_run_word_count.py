@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from clocks.eventually import eventually
 from house import ROOT
-from penstock.metrics.rows import TaskRow, WorkerRow
-from processes.live_processes import left_running, process_tree
+from penstock.metrics.rows import TaskRow
+from processes.live_processes import is_another, left_running, process_tree
 from processes.run_harness import (
     Run,
     assert_counted_exactly_once,
@@ -21,7 +22,6 @@ from processes.run_harness import (
     kill_with_records_waiting,
     read_rows,
     tasks_held,
-    wait_for,
     write_texts,
 )
 
@@ -49,21 +49,16 @@ def paced(lines_per_s: int) -> tuple[str, str]:
     return ("--set", f"lines.source.files.ratePerSecond={lines_per_s}")
 
 
-def is_another(worker: WorkerRow | None, killed: list[int]) -> bool:
-    """What was killed is there as before until the run has seen it."""
-    return worker is not None and worker.pid not in killed
-
-
 def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=1, files=5, lines=2_400)
     # Both workers read, so that records go on arriving for the one that is stopped.
     run = start(runs, folder, "--workers", "2", "--set", "lines.tasks.initial=2", *paced(400))
     killed: list[int] = []
     for victim in ("w1", "w0", "w1"):
-        wait_for(f"worker {victim} ready", lambda name=victim: is_another(run.worker(name), killed))
-        wait_for(
-            f"shards at worker {victim}",
+        eventually(lambda name=victim: is_another(run.worker(name), killed), f"worker {victim} ready")
+        eventually(
             lambda name=victim: any(c.executor.endswith(name) for c in run.counters("count", SHARDS)),
+            f"shards at worker {victim}",
         )
         row = run.worker(victim)
         assert row is not None
@@ -74,7 +69,7 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
         assert run.process is not None
         assert run.process.poll() is None, "the input ended before the kill"
     with tasks_held(run, "lines"):
-        wait_for("the last victim again", lambda: is_another(run.worker("w1"), killed))
+        eventually(lambda: is_another(run.worker("w1"), killed), "the last victim again")
     assert run.finish() == 0, run.output
     assert_counted_exactly_once(folder, expected)
     assert_figures_are_right(folder, run.summary, expected)
@@ -91,19 +86,19 @@ def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path
 
         def living(name: str = operator) -> list[TaskRow]:
             # A killed one may still be seen, though another task counts on already.
-            return [row for row in run.tasks(name) if row.pid not in killed]
+            return [row for row in run.tasks(name) if is_another(row, killed)]
 
-        wait_for(f"a task of {operator}", lambda seen=living: bool(seen()))
+        eventually(lambda seen=living: bool(seen()), f"a task of {operator}")
         task = generator.choice(living())
         if operator == "count":
             kill_with_records_waiting(run, [task.pid], lambda: run.waiting("count", SHARDS))
         else:
             with tasks_held(run, "count"):
-                wait_for("words in the inboxes", lambda: run.waiting("count", SHARDS) > 0)
+                eventually(lambda: run.waiting("count", SHARDS) > 0, "words in the inboxes")
                 os.kill(task.pid, signal.SIGKILL)
         killed.add(task.pid)
         before = run.completed("count", SHARDS)
-        wait_for("the count to go on", lambda seen=before: run.completed("count", SHARDS) > seen)
+        eventually(lambda seen=before: run.completed("count", SHARDS) > seen, "the count to go on")
     assert run.finish() == 0, run.output
     assert len(killed) == 5
     assert_counted_exactly_once(folder, expected)
@@ -117,23 +112,24 @@ def test_a_killed_store_and_a_killed_run_lose_nothing_and_count_nothing_twice(fo
     killed: set[int] = set()
     for kill in range(2):
         with tasks_held(run, "count"):
-            wait_for("words in the inboxes", lambda: run.waiting("count", SHARDS) > 0)
+            eventually(lambda: run.waiting("count", SHARDS) > 0, "words in the inboxes")
             killed.add(run.store_pid())
             os.kill(run.store_pid(), signal.SIGKILL)
-        wait_for("a store that answers again", lambda: bool(run.counters("count", SHARDS)))
+        eventually(lambda: bool(run.counters("count", SHARDS)), "a store that answers again")
         before = run.completed("count", SHARDS)
-        wait_for(
-            f"the count to go on after kill {kill}", lambda seen=before: run.completed("count", SHARDS) > seen
+        eventually(
+            lambda seen=before: run.completed("count", SHARDS) > seen,
+            f"the count to go on after kill {kill}",
         )
     assert len(killed) == 2
     assert run.store_pid() not in killed
     assert run.process is not None
     everything = process_tree(run.process.pid)
     with tasks_held(run, "count"):
-        wait_for("words in the inboxes", lambda: run.waiting("count", SHARDS) > 0)
+        eventually(lambda: run.waiting("count", SHARDS) > 0, "words in the inboxes")
         run.process.kill()
     assert run.finish() == -signal.SIGKILL
-    wait_for("nothing outlives the run", lambda: left_running(everything) == [])
+    eventually(lambda: left_running(everything) == [], "nothing outlives the run")
     some = sum(1 for _ in read_rows(folder / "out"))
 
     second = start(runs, folder, "--workers", "1")
@@ -146,13 +142,13 @@ def test_a_killed_store_and_a_killed_run_lose_nothing_and_count_nothing_twice(fo
 def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=4, files=2, lines=2_000)
     first = start(runs, folder, "--workers", "1", *paced(300))
-    wait_for("records counted", lambda: first.completed("count", SHARDS) > 100)
+    eventually(lambda: first.completed("count", SHARDS) > 100, "records counted")
     assert first.process is not None
     everything = process_tree(first.process.pid)
     assert {"java", "redis-server"} <= {process.name() for process in everything}
     first.process.send_signal(signal.SIGINT)
     assert first.finish() == 0, first.output
-    wait_for("nothing runs any more", lambda: left_running(everything) == [], seconds=5)
+    eventually(lambda: left_running(everything) == [], "nothing runs any more", 5)
     some = sum(1 for _ in read_rows(folder / "out"))
     assert 0 < some < sum(expected.values())
 

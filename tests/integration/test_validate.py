@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from house import ROOT
-from penstock_operator.cli import EXIT_INVALID, main
+from penstock_operator.cli.faults import EXIT_INVALID
+from penstock_operator.cli.main import main
 
 EXAMPLE = ROOT / "examples" / "word-count"
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from backends.store_fixtures import private_store
+from clocks.eventually import eventually
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.dataflow.partitions import shards_of
@@ -23,9 +24,8 @@ from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import PartitionsRow, TaskRow, WorkerRow, unpack
 from penstock.store.port import Answer, Create, Publish, ReadMetrics
 from penstock.store.redis.store import RedisStore
-from penstock_operator.local.showing.plan_outline import is_source
 from processes.free_ports import free_port
-from processes.run_harness import read_rows, wait_for, write_texts
+from processes.run_harness import read_rows, write_texts
 
 pytestmark = pytest.mark.integration
 
@@ -164,7 +164,7 @@ def publish(store: RedisStore, plan: Plan, folder: Path) -> None:
     for stage in plan.stages:
         name = f"{stage.operator}-words-w0"
         shards = shards_of(stage, folder)
-        store.pipeline([Create(shard, source=is_source(stage)) for shard in shards])
+        store.pipeline([Create(shard, source=stage.is_source) for shard in shards])
         answer = store.call(
             Publish(
                 operator=stage.operator,
@@ -187,23 +187,23 @@ def test_a_worker_in_a_pod_announces_its_sources_and_runs_what_is_scheduled_then
     store = RedisStore(pod.env["PENSTOCK_STORE_URL"], "t1")
     plan = compile_topology(load_topology(pod.folder / "topology.yaml", runtime="cluster"), "cluster")
     pod.start()
-    wait_for("the probes' server", lambda: pod.get("/healthz")[0] == 200)
+    eventually(lambda: pod.get("/healthz")[0] == 200, "the probes' server")
     assert pod.get("/ready")[0] == 503
-    wait_for("readiness", lambda: pod.get("/ready")[0] == 200)
+    eventually(lambda: pod.get("/ready")[0] == 200, "readiness")
 
     def row_of(name: str) -> object:
         data = store.call(ReadMetrics()).get(name)
         return None if data is None else unpack(name, data)
 
-    wait_for("the worker's row", lambda: row_of("worker:words-w0") is not None)
+    eventually(lambda: row_of("worker:words-w0") is not None, "the worker's row")
     partitions = row_of("partitions:lines")
     assert isinstance(partitions, PartitionsRow)
     assert partitions.shards == ("lines/texts/text 0.txt", "lines/texts/text 1.txt")
     assert partitions.uid == "pod-1"
 
     publish(store, plan, pod.folder)
-    wait_for("the totals of all words", lambda: totals(pod.folder / "out") == dict(expected))
-    wait_for("all executors in the worker's row", lambda: len(tasks_of(row_of("worker:words-w0"))) == 2)
+    eventually(lambda: totals(pod.folder / "out") == dict(expected), "the totals of all words")
+    eventually(lambda: len(tasks_of(row_of("worker:words-w0"))) == 2, "all executors in the worker's row")
     row = row_of("worker:words-w0")
     assert isinstance(row, WorkerRow)
     assert (row.uid, row.state, row.sources) == ("pod-1", "ready", ("lines",))
@@ -236,14 +236,14 @@ def test_a_crash_loop_of_one_operators_code_holds_up_no_other_operator_of_the_wo
         return {row.pid for row in rows if isinstance(row, TaskRow) and row.operator == "count"}
 
     pod.start()
-    wait_for("readiness", lambda: pod.get("/ready")[0] == 200)
-    wait_for("the worker's row", lambda: "worker:words-w0" in store.call(ReadMetrics()))
+    eventually(lambda: pod.get("/ready")[0] == 200, "readiness")
+    eventually(lambda: "worker:words-w0" in store.call(ReadMetrics()), "the worker's row")
     publish(store, plan, pod.folder)
-    wait_for("the first crash", lambda: crashes() > 0)
-    wait_for("a process of count", lambda: len(processes()) == 1)
+    eventually(lambda: crashes() > 0, "the first crash")
+    eventually(lambda: len(processes()) == 1, "a process of count")
     first = processes()
-    wait_for("the totals of all words", lambda: totals(pod.folder / "out") == dict(expected))
-    wait_for("a crash loop", lambda: crashes() >= 6)
+    eventually(lambda: totals(pod.folder / "out") == dict(expected), "the totals of all words")
+    eventually(lambda: crashes() >= 6, "a crash loop")
     assert processes() == first
     row = unpack("worker:words-w0", store.call(ReadMetrics())["worker:words-w0"])
     assert isinstance(row, WorkerRow)
@@ -258,7 +258,7 @@ def test_a_crash_loop_of_one_operators_code_holds_up_no_other_operator_of_the_wo
 def test_a_worker_ends_at_once_when_it_is_told_to_while_spark_starts(pod: Pod) -> None:
     (pod.folder / "texts").mkdir()
     pod.start()
-    wait_for("the probes' server", lambda: pod.get("/healthz")[0] == 200)
+    eventually(lambda: pod.get("/healthz")[0] == 200, "the probes' server")
     assert pod.stop() == 0
 
 

@@ -19,12 +19,13 @@ import psutil
 import pytest
 from bench.two_nodes import Nodes
 
+from clocks.eventually import eventually
 from house import ROOT
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.schedule.record import ExecutorPlace
 from penstock.store.port import ReadMetrics
 from processes.live_processes import process_tree
-from processes.run_harness import read_rows, wait_for, write_texts
+from processes.run_harness import read_rows, write_texts
 from scenes.kill_scene import let_pass
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -106,7 +107,7 @@ def assert_exact(nodes: Nodes, expected: Counter[str]) -> None:
             found.setdefault(str(row["word"]), []).append(int(str(row["total"])))
         return found
 
-    wait_for("all words are counted", lambda: sum(map(max, totals().values())) >= expected.total(), 120)
+    eventually(lambda: sum(map(max, totals().values())) >= expected.total(), "all words are counted")
     assert {word: max(found) for word, found in totals().items()} == dict(expected)
     for word, found in totals().items():
         assert found == sorted(set(found)), f"{word}: rows out of order or twice"
@@ -149,9 +150,7 @@ def test_a_worker_that_is_killed_while_shards_change_nodes_loses_and_doubles_not
                         os.kill(process.pid, signal.SIGKILL)
                 worker.wait_stopped()
                 worker.start()
-                wait_for(
-                    "the worker is there again", lambda pid=killed: worker_pid(nodes, victim) != pid, 120
-                )
+                eventually(lambda pid=killed: worker_pid(nodes, victim) != pid, "the worker is there again")
                 nodes.wait_running([LINES, OLD, NEW])
         nodes.wait_moved()
         nodes.wait_committed(all_to(executor), 60, f"{executor.name} counts")

@@ -4,7 +4,9 @@ reaped yet, is answered as of nothing. Tests that kill look at process trees thr
 
 from __future__ import annotations
 
+from collections.abc import Container
 from contextlib import suppress
+from typing import Protocol
 
 import psutil
 
@@ -42,6 +44,18 @@ def lives(pid: int) -> bool:
     with suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     return False
+
+
+class Seen(Protocol):
+    """A row that a process wrote of itself."""
+
+    @property
+    def pid(self) -> int: ...
+
+
+def is_another(seen: Seen | None, ended: Container[int]) -> bool:
+    """Whether it is there, and none of those that were ended: their rows stand until somebody has noticed."""
+    return seen is not None and seen.pid not in ended
 
 
 def left_running(processes: list[psutil.Process]) -> list[psutil.Process]:

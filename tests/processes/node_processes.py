@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -17,15 +16,7 @@ import penstock
 import penstock_operator
 from processes.free_ports import free_port
 
-DEADLINE_S = 60.0
-
-
-def eventually(holds: Callable[[], object], what: str = "", seconds: float = DEADLINE_S) -> None:
-    """Wait for what processes do by and by."""
-    deadline_s = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline_s, f"it did not come true: {what}"
-        time.sleep(0.01)
+_END_S = 60.0
 
 
 def python_path() -> str:
@@ -100,7 +91,7 @@ class AgentProcess:
     def wait(self) -> int:
         """Its exit code, once it ends by itself."""
         assert self._process is not None
-        return self._process.wait(DEADLINE_S)
+        return self._process.wait(_END_S)
 
     def log(self) -> str:
         return self._log.read_text()

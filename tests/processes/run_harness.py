@@ -12,7 +12,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,12 +21,12 @@ from typing import Any
 
 import psutil
 
+from clocks.eventually import eventually
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.store.port import Measure, ReadMetrics, ShardCounters, StoreUnreachable
 from penstock.store.redis.store import RedisStore
 from processes.live_processes import lives, runs_program
 
-STEP_S = 0.02
 """Between two looks at what only polling shows."""
 WORDS = ("river", "stone", "lamp", "Größe", "sea", "night", "door", "glass", "north", "wheel", "ash", "tide")
 
@@ -70,14 +69,6 @@ def assert_figures_are_right(folder: Path, summary: dict[str, Any], expected: Co
     told = {name: known["records"] for name, known in summary["operators"].items()}
     words, rows = sum(expected.values()), sum(1 for _ in read_rows(folder / "out"))
     assert told == {"lines": lines, "words": words, "count": words, "totals": rows}
-
-
-def wait_for(what: str, found: Callable[[], bool], seconds: float = 120) -> None:
-    """Poll for a state that no event announces; fails with its name when it does not come."""
-    deadline = time.monotonic() + seconds
-    while not found():
-        assert time.monotonic() < deadline, f"waited {seconds} s for: {what}"
-        time.sleep(STEP_S)
 
 
 @dataclass
@@ -214,7 +205,7 @@ def tasks_held(run: Run, operator: str) -> Iterator[None]:
     """The tasks that now run an operator stand still meanwhile, and their workers' main processes, which
     would start others. Of a source: input is left, however long the machine takes for what is awaited, and a
     paced one gives all that fell due by then at once."""
-    wait_for(f"a task of {operator}", lambda: bool(run.tasks(operator)))
+    eventually(lambda: bool(run.tasks(operator)), f"a task of {operator}")
     tasks = [row.pid for row in run.tasks(operator)]
     pids = [*main_processes(run, tasks), *tasks]
     for pid in pids:
@@ -239,7 +230,7 @@ def kill_with_records_waiting(run: Run, pids: list[int], waiting: Callable[[], i
         return seen > 0
 
     try:
-        wait_for("records in the inboxes of what is about to be killed", some_wait)
+        eventually(some_wait, "records in the inboxes of what is about to be killed")
     finally:
         for pid in pids:
             # The run may have noticed the first death and be ending the rest already.

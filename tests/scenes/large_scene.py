@@ -33,10 +33,10 @@ from penstock.store.port import (
     SetTasks,
     StateSnapshot,
 )
-from penstock_worker.part_size import PartSize
 from penstock_worker.sinks import delivery as sink_delivery
 from penstock_worker.spark.task_entry import assemble
 from penstock_worker.stages import keyed_stage
+from penstock_worker.stages.part_size import PartSize
 from penstock_worker.state import encoding
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import TaskLoop

@@ -12,7 +12,7 @@ from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, St
 from penstock.dataflow.schema import Column, Schema
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
-from penstock_operator.fleet import FleetWorker, WorkerState
+from penstock_operator.fleet.port import FleetWorker, WorkerState
 from penstock_operator.local.run_decisions import begin, decide
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (

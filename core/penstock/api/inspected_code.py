@@ -1,6 +1,7 @@
 """What the worker's inspection of user code answers: the form that it is printed and read in.
 
-Neighbours: `penstock_worker.inspect_code` prints it, `penstock_operator.checked_manifest` reads it.
+Neighbours: `penstock_worker.user_code.inspect_code` prints it, `penstock_operator.checking.code_inspection`
+reads it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
@@ -28,6 +28,8 @@ from penstock.manifest.document import API_VERSION
 from penstock.manifest.faults import Fault, InvalidManifest, listed, nearest, schema_faults, shown
 
 _KINDS: Mapping[str, type[Topology] | type[LatencySLA]] = {"Topology": Topology, "LatencySLA": LatencySLA}
+
+KindT = TypeVar("KindT", Topology, LatencySLA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +102,20 @@ def parse_manifest(
 def read_topology(document: Mapping[str, Any]) -> Topology:
     """The Topology in an object as the API server has it. Its status is left out, and so is the metadata that
     says nothing of what to compute. Raises InvalidManifest with all faults."""
-    metadata = document["metadata"]
-    metadata = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
-    head = {key: document[key] for key in ("apiVersion", "kind", "spec") if key in document}
-    found = _read({**head, "metadata": metadata}, "cluster", None)
-    if not isinstance(found.object, Topology) or found.faults:
-        raise InvalidManifest(found.faults)
-    return found.object
+    return _read_object(document, Topology)
 
 
 def read_latency_sla(document: Mapping[str, Any]) -> LatencySLA:
     """The same for a LatencySLA."""
+    return _read_object(document, LatencySLA)
+
+
+def _read_object(document: Mapping[str, Any], kind: type[KindT]) -> KindT:
     metadata = document["metadata"]
     metadata = {key: metadata[key] for key in ("name", "namespace") if key in metadata}
     head = {key: document[key] for key in ("apiVersion", "kind", "spec") if key in document}
     found = _read({**head, "metadata": metadata}, "cluster", None)
-    if not isinstance(found.object, LatencySLA) or found.faults:
+    if not isinstance(found.object, kind) or found.faults:
         raise InvalidManifest(found.faults)
     return found.object
 

@@ -27,7 +27,7 @@ _NEEDED = (ENV_SPARK_MASTER, ENV_NODE, ENV_HOST, ENV_KEY_FILE, ENV_HOME_UID)
 
 
 class SparkWorkerLaunch(BaseModel):
-    """`python -m penstock_worker.spark_worker LAUNCH.json` reads one of these; without a file, from the
+    """`python -m penstock_worker.spark.spark_worker LAUNCH.json` reads one of these; without a file, from the
     environment.
 
     `worker`, `uid` and `attempt` name this process in the fleet; `home_uid` is the uid of the worker whose

@@ -2,7 +2,7 @@
 
 That happens when somebody edits `tasks.min` or `tasks.max`, or starts with another number. Policies keep
 within bounds, and from outside most of them see no reason to come back: latency is good, or they may not take
-one step that is still outside. Neighbours: `guard` asks, `baselines.static` has the moves.
+one step that is still outside. Neighbours: `guard` asks, `resizing` has the moves.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from penstock.control.baselines.static import resize
 from penstock.control.decision import Action, AssignCores
 from penstock.control.executor_names import NameExecutor
+from penstock.control.resizing import resize
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot
 from penstock.control.target import TaskLimits
 

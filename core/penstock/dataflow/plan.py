@@ -102,6 +102,10 @@ class Stage:
     out: Fanout
     """`out.schema` is the operator's own output schema."""
 
+    @property
+    def is_source(self) -> bool:
+        return not isinstance(self.head, Processor)
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerRange:

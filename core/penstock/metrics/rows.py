@@ -11,6 +11,9 @@ import msgspec
 
 from penstock.metrics.latency import LatencyHistogram
 
+ROW_AGE_US_MAX = 5_000_000
+"""Tasks and workers write theirs at least once a second; one that is older tells nothing about now."""
+
 
 class ShardRow(msgspec.Struct, frozen=True, array_like=True):
     """What a task did for one shard under one epoch. Times in microseconds.

@@ -34,18 +34,18 @@ def _relocate(draft: Draft, executor: ExecutorPlace) -> None:
 
 def take_over(draft: Draft) -> None:
     """Shards go to the operator's living executors, and only they move; tasks go along as far as there is
-    room. Where no executor lives, hosts with room take the operator on; where none has any, shards stay and
-    wait for their worker's return."""
+    room. Where none lives that may be given something, hosts with room take the operator on; where none has
+    any, shards stay and wait for their worker's return."""
     gone = draft.leaving()
     if not gone:
         return
     tasks = sum(executor.tasks for executor in gone)
-    if len(gone) == len(draft.executors):
+    if not draft.movable():
         able = [name for name, room in draft.room.items() if room > 0]
         hosts = sorted(able, key=lambda name: (-draft.room[name], name))
         for host in hosts[: min(tasks, len(draft.runs))]:
             draft.add(host, 0)
-        if len(gone) == len(draft.executors):
+        if not draft.movable():
             return
     names = {executor.name for executor in gone}
     draft.drop(names)

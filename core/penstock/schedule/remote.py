@@ -1,6 +1,6 @@
 """Which tasks of a topology's executors run on other nodes than their workers', as a value beside schedules.
 
-Pure. Neighbours: `penstock.control.remote_tasks` decides which do, `book` puts them into what is written.
+Pure. Neighbours: `control.elasticutor.remote_tasks` decides which do, `book` puts them into what is written.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """How an SLA stands at one moment, and what it came to over a run, as values.
 
-Pure. Neighbours: `account` makes them, `penstock_operator.sla_words` has the words for people.
+Pure. Neighbours: `account` makes them, `penstock_operator.words.sla_words` has the words for people.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from penstock_operator import http_endpoint
 from penstock_operator.agent.node_agent import AgentView
+from penstock_operator.probes import http_endpoint
 
 View = Callable[[], AgentView]
 

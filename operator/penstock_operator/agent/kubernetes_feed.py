@@ -1,4 +1,4 @@
-"""The feed over the API server, by `kubernetes_json`: list, then watch from there; list again when in doubt.
+"""The feed over the API server: list, then watch from there; list again when in doubt.
 
 In doubt means: the watch was told 410 or ended badly, a minute went by, or somebody asked. Neighbours:
 `schedule_feed` is the port, `memory_feed` the twin.
@@ -19,8 +19,8 @@ from penstock.errors import PermanentError
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.applied_status import applied_entry, field_manager
 from penstock_operator.agent.schedule_feed import FeedAway, Object, ScheduleCache, SeenSchedule, Snapshot
-from penstock_operator.kubernetes_json import APPLY, CONNECT_TIMEOUT_S, KubernetesJson, parsed
-from penstock_operator.kubernetes_login import api_client
+from penstock_operator.kubernetes_client.json_requests import APPLY, CONNECT_TIMEOUT_S, KubernetesJson, parsed
+from penstock_operator.kubernetes_client.login import api_client
 
 _LOG = logging.getLogger(__name__)
 

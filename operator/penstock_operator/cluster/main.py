@@ -42,7 +42,8 @@ from penstock_operator.cluster.kubernetes_api.port import (
 )
 from penstock_operator.cluster.kubernetes_api.watches import Watches
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
-from penstock_operator.cluster.reconcile import STALLED_S, Clocks, Leadership, Readers, Reconciler
+from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
+from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers
 
 _LOG = logging.getLogger(__name__)
 

@@ -3,9 +3,8 @@
 A turn looks at everything (mirror and stores), asks the pure decision, and carries it out. It runs when
 something that it looks at has changed, when the decision said so, and every few seconds anyway; nothing rests
 on an event. Each loop is a task of its own, so that one whose stores hang holds up no other. What a turn
-learned is in `_Work`; it may be lost at any time. Neighbours: `mirror` wakes, `cluster_picture`, `observe`
-and `store_reader` look, `decide` and `node_stores` decide, `apply` and `topology_status` write, `health`
-watches the watchman.
+learned is in `Work`; it may be lost at any time. Neighbours: `mirror` wakes, `turns` has what each loop does
+in a turn, `health` watches the watchman.
 """
 
 from __future__ import annotations
@@ -13,31 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError, SkipTickError
-from penstock.schedule.record import StorePlace
 from penstock_operator.cluster.carrying_out.apply import Applier
-from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
-from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatusWriter
 from penstock_operator.cluster.carrying_out.topology_schedules import TopologySchedules
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
-from penstock_operator.cluster.decisions.actions import Decision, Event, StoresDecision
-from penstock_operator.cluster.decisions.decide import decide
-from penstock_operator.cluster.decisions.identity import state_identity
-from penstock_operator.cluster.decisions.remembered import Memory
-from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
-from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
-    DISRUPTION_BUDGETS,
-    EVENTS,
     LATENCY_SLAS,
     NODES,
     SCHEDULES,
@@ -49,27 +34,16 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
     uid_of,
 )
-from penstock_operator.cluster.observing.cluster_picture import ClusterPicture, TopologyLook, code_map
+from penstock_operator.cluster.observing.cluster_picture import ClusterPicture, code_map
 from penstock_operator.cluster.observing.core_budget import CoreBudget
-from penstock_operator.cluster.observing.observe import (
-    disruption_budget_min,
-    is_of,
-    is_store,
-)
-from penstock_operator.cluster.observing.observed import (
-    Need,
-    Observed,
-    ObservedSchedule,
-    ObservedTopology,
-    Refused,
-    SlaControl,
-    StoreReading,
-)
-from penstock_operator.cluster.observing.store_reader import StoreReader
+from penstock_operator.cluster.observing.observe import is_of, is_store
+from penstock_operator.cluster.observing.observed import SlaControl
 from penstock_operator.cluster.sla.keeper import SlaKeeper
-from penstock_operator.cluster.sla.objects import AskedOfTopology, ObservedSla, observe_sla, topology_of
-from penstock_operator.cluster.stores.node_stores import decide_stores
-from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
+from penstock_operator.cluster.sla.objects import topology_of
+from penstock_operator.cluster.turns.stores_turn import StoresTurns
+from penstock_operator.cluster.turns.topology_for_slas import TopologyForSlas
+from penstock_operator.cluster.turns.topology_turn import TopologyTurns
+from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers, Work
 
 _LOG = logging.getLogger(__name__)
 
@@ -84,105 +58,6 @@ _BACKOFF_S_MAX = 15.0
 _STORES = "stores"
 _TOPOLOGY = "topology"
 _SLA = "sla"
-_LEEWAY_AGE_S = 15.0
-"""What a topology's loop has left to its SLAs holds no longer without another turn."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clocks:
-    """`monotonic_s` is what decisions reckon with, `wall_s` what people read."""
-
-    monotonic_s: Callable[[], float]
-    wall_s: Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
-class Leadership:
-    """What this process leads by: its term, and its name in events."""
-
-    term: int
-    reporter: str
-
-
-@dataclass(slots=True)
-class _Work:
-    """One loop, and what its last turn left. All but `task` may be lost."""
-
-    wake: asyncio.Event
-    turned_s: float
-    task: asyncio.Task[None] | None = None
-    keeper: SlaKeeper | None = None
-    """Of a loop that keeps the LatencySLAs of a topology."""
-    leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
-    memory: Memory = field(default_factory=Memory)
-    status: StatusWriter | None = None
-    schedules: ScheduleStatusWriter | None = None
-    look: TopologyLook = field(default_factory=TopologyLook)
-    refused: dict[str, Refused] = field(default_factory=dict)
-    need: Need | None = None
-    phase: str = "Pending"
-    refusal: str = ""
-    """What the API server said to the last turn's write that it will never take."""
-
-
-@dataclass(slots=True)
-class _OwnLoop:
-    """A topology's own loop, as its SLAs know it (`TopologyLoop`). `loops` are those of all topologies."""
-
-    name: str
-    loops: Mapping[str, _Work]
-    picture: ClusterPicture
-    mirror: Mirror
-    monotonic_s: Callable[[], float]
-    metrics: OperatorMetrics
-    read: dict[str, tuple[str, ObservedSla]] = field(default_factory=dict)
-    """LatencySLA's uid -> (generation, what it means)."""
-
-    def asked(self) -> AskedOfTopology:
-        work, manifest = self.loops.get(self.name), self.mirror.get(TOPOLOGIES, self.name)
-        slas = [one for one in self.mirror.all(LATENCY_SLAS) if topology_of(one) == self.name]
-        read: dict[str, tuple[str, ObservedSla]] = {}
-        for one in slas:
-            version, known = str(one["metadata"].get("generation", 0)), self.read.get(uid_of(one))
-            meaning = known[1] if known is not None and known[0] == version else observe_sla(one)
-            read[uid_of(one)] = (version, replace(meaning, manifest=one))
-        self.read = read
-        return AskedOfTopology(
-            topology=self.picture.parse(work.look, manifest) if work and manifest else None,
-            names=tuple(self.loops),
-            slas=tuple(meaning for _, meaning in read.values()),
-        )
-
-    def leeway(self) -> SlaLeeway:
-        work = self.loops.get(self.name)
-        if work is None:
-            return SlaLeeway()
-        if self.monotonic_s() - work.turned_s > _LEEWAY_AGE_S:
-            return SlaLeeway(held="the operator has not looked at the topology for a while")
-        return work.leeway
-
-    def ready_stores(self) -> Mapping[str, StorePlace]:
-        return {
-            store.node: StorePlace(store.id, store.node, store.address)
-            for store in self.picture.stores()
-            if store.ready
-        }
-
-    def unread(self, store: str) -> None:
-        self.metrics.unread(store)
-
-    def wake(self) -> None:
-        work = self.loops.get(self.name)
-        if work is not None:
-            work.wake.set()
-
-
-@dataclass(frozen=True, slots=True)
-class Readers:
-    """Who reads the stores: for the topologies' loops, and, apart and often, `samples` for their SLAs."""
-
-    stores: StoreReader
-    samples: StoreReader
 
 
 class Reconciler:
@@ -208,13 +83,36 @@ class Reconciler:
         self._budget = CoreBudget(config.cores_max, self.mirror)
         self._picture = ClusterPicture(cluster, self.mirror, config)
         self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
-        self._topologies: dict[str, _Work] = {}
-        self._slas: dict[str, _Work] = {}
+        self._topologies: dict[str, Work] = {}
+        self._slas: dict[str, Work] = {}
         """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
-        self._renewal = RenewalMemory()
-        self._told: dict[str, Event] = {}
         self._names_changed = asyncio.Event()
+        self._stores_turns = StoresTurns(
+            cluster,
+            self.mirror,
+            self._picture,
+            self._applier,
+            config,
+            leadership,
+            clocks,
+            wake_topologies=self._wake_all,
+        )
+        self._topology_turns = TopologyTurns(
+            cluster,
+            self.mirror,
+            self._picture,
+            readers.stores,
+            self._applier,
+            config,
+            leadership,
+            clocks,
+            metrics,
+            self._topologies,
+            control=self._sla_control,
+            renewing=lambda: self._stores_turns.renewing,
+            wake_all=self._wake_all,
+        )
 
     async def run(self) -> None:
         """Raises LeaseLost, PermanentError when the cluster cannot be looked at (in an ExceptionGroup)."""
@@ -269,9 +167,7 @@ class Reconciler:
             work = self._topologies[name] = self._new_work()
             work.task = group.create_task(self._loop(_TOPOLOGY, name, work))
         for name in self._topologies.keys() - there:
-            work = self._topologies.pop(name)
-            if work.task is not None:
-                work.task.cancel()
+            self._topologies.pop(name).end()
             self._wake_all()  # there may be room now
         uids = self._picture.topology_uids() | {uid_of(one) for one in self.mirror.all(TOPOLOGIES)}
         for reader in (self._readers.stores, self._readers.samples):
@@ -285,12 +181,10 @@ class Reconciler:
             work.keeper = self._new_keeper(name)
             work.task = group.create_task(self._loop(_SLA, name, work))
         for name in self._slas.keys() - named:
-            work = self._slas.pop(name)
-            if work.task is not None:
-                work.task.cancel()
+            self._slas.pop(name).end()
             self._wake(name)
 
-    async def _loop(self, loop: str, name: str, work: _Work) -> None:
+    async def _loop(self, loop: str, name: str, work: Work) -> None:
         """Turn after turn. Only LeaseLost ends it."""
         failures = 0
         while True:
@@ -317,12 +211,12 @@ class Reconciler:
                 async with asyncio.timeout(min(look_s, _LOOK_S_MAX)):
                     await work.wake.wait()
 
-    async def _one_turn(self, loop: str, name: str, work: _Work) -> float:
+    async def _one_turn(self, loop: str, name: str, work: Work) -> float:
         if loop == _STORES:
-            return await self._turn_stores()
+            return await self._stores_turns.turn()
         if work.keeper is not None:
             return await work.keeper.turn()
-        return await self._turn(name, work)
+        return await self._topology_turns.turn(name, work)
 
     def _tell(self, loop: str, name: str, error: Exception, failures: int) -> None:
         kinds = ((RetryError, "retry"), (PermanentError, "permanent"), (SkipTickError, "skip"))
@@ -333,151 +227,11 @@ class Reconciler:
         elif failures & (failures - 1) == 0:  # the 1st, 2nd, 4th, ... in a row
             _LOG.warning("%s: the turn ended: %s", name, error)
 
-    # --- turns
-
-    async def _turn(self, name: str, work: _Work) -> float:
-        """One look at a topology and what follows; seconds to the next one."""
-        manifest = self.mirror.get(TOPOLOGIES, name)
-        if manifest is None:
-            return _LOOK_S_MAX
-        topology = self._picture.parse(work.look, manifest)
-        code = await self._picture.code(work.look)
-        readings = await self._read(topology)
-        # From here to the writes nothing is awaited: one picture.
-        observed = self._observe(work, topology, code, readings)
-        decision = decide(observed, work.memory, self._clocks.monotonic_s())
-        await self._carry_out(work, manifest, decision)
-        return decision.next_look_s
-
-    async def _carry_out(self, work: _Work, manifest: Object, decision: Decision) -> None:
-        work.memory = decision.memory
-        work.leeway = decision.leeway
-        if work.need != decision.need:
-            work.need = decision.need
-            self._wake_all()
-        work.phase = str(decision.status.get("phase", work.phase))
-        if work.status is None:
-            work.status = StatusWriter(
-                self._cluster, self._clocks.monotonic_s, self._clocks.wall_s, self._leadership.reporter
-            )
-        if work.schedules is None:
-            work.schedules = ScheduleStatusWriter(self._cluster, self.mirror, self._clocks.monotonic_s)
-        try:
-            outcome = await self._applier.carry_out(decision.actions)
-        except PermanentError as error:
-            told = _with_refusal(decision, work, str(error))
-            await work.status.write(manifest, told.status, told.events)
-            raise
-        work.refusal = ""
-        refused = {one.name: one for one in outcome.refused}
-        if outcome.stopped or refused.keys() - work.refused.keys():
-            work.wake.set()
-        # One that was not tried again is not wanted any more, unless the turn has not come to it.
-        kept = work.refused if outcome.stopped else {}
-        work.refused = {name: why for name, why in (kept | refused).items() if name not in outcome.created}
-        await work.status.write(manifest, decision.status, decision.events)
-        if not outcome.stopped:
-            await work.schedules.write(decision.schedules)
-
-    async def _turn_stores(self) -> float:
-        schedules = list(self.mirror.all(SCHEDULES))
-        named = {store for one in schedules for store in _stores_named(one)}
-        decision: StoresDecision = decide_stores(
-            self._config,
-            self._picture.nodes(""),
-            self._picture.stores(),
-            named if self.mirror.is_complete() else None,
-        )
-        await self._applier.carry_out(decision.actions)
-        await self._renew_stores(named if self.mirror.is_complete() else None)
-        return _LOOK_S_MAX
-
-    async def _renew_stores(self, named: set[str] | None) -> None:
-        """Bring stores to their newest template, one after the other."""
-        renewal = decide_renewal(
-            self._picture.nodes(""),
-            self._picture.stores(),
-            named,
-            self._renewal,
-            self._clocks.monotonic_s(),
-        )
-        if renewal.memory.node != self._renewal.node:
-            _LOG.info("the store that is being renewed is %s", renewal.memory.node or "none")
-            self._wake_all()
-        self._renewal = renewal.memory
-        if renewal.restart is not None:
-            await self._applier.carry_out([renewal.restart])
-        for name, event in renewal.notices:
-            held = self.mirror.get(STATEFUL_SETS, name)
-            if held is not None and self._told.get(name) != event:
-                now = datetime.fromtimestamp(self._clocks.wall_s(), UTC)
-                _LOG.info("%s", event.message)
-                regarding = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **held}
-                await self._cluster.create(
-                    EVENTS, event_object(event, regarding, now, self._leadership.reporter)
-                )
-        self._told = dict(renewal.notices)
-
-    # --- looking
-
-    async def _read(self, topology: ObservedTopology) -> dict[str, StoreReading | None]:
-        """A reading of every store that this topology has something in."""
-        schedules = self._picture.schedules_of(topology.name)
-        homes: dict[str, list[str]] = {}
-        wanted: set[str] = set()
-        for one in schedules:
-            wanted |= {store.id for store in one.schedule.stores}
-            for shard, place in one.schedule.shards.items():
-                homes.setdefault(place.home, []).append(shard)
-        wanted |= {pod.node for pod in self._picture.workers_of(topology.name)} | homes.keys()
-        addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
-        readings = await self._readers.stores.read(_state_uid(topology, schedules), addresses, homes)
-        for store, reading in readings.items():
-            if reading is None:
-                self._metrics.unread(store)
-        return readings
-
-    def _observe(
-        self,
-        work: _Work,
-        topology: ObservedTopology,
-        code: Mapping[str, str] | None,
-        readings: Mapping[str, StoreReading | None],
-    ) -> Observed:
-        nodes = as_cordoned(self._picture.nodes(topology.name), self._renewal.node)
-        budget = self.mirror.get(DISRUPTION_BUDGETS, disruption_budget_name(topology.name))
-        return Observed(
-            topology=topology,
-            config=self._config,
-            term=self._leadership.term,
-            wall_time=datetime.fromtimestamp(self._clocks.wall_s(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            pods=self._picture.workers_of(topology.name),
-            schedules=self._picture.schedules_of(topology.name),
-            nodes=nodes,
-            stores=self._picture.stores(),
-            readings=readings,
-            config_maps=tuple(
-                name_of(one) for one in self.mirror.all(CONFIG_MAPS) if is_of(one, topology.name)
-            ),
-            disruption_budget_min=disruption_budget_min(budget),
-            code=code,
-            needs=tuple(
-                one.need
-                for name, one in sorted(self._topologies.items())
-                if name != topology.name and one.need is not None
-            ),
-            refused=tuple(work.refused.values()),
-            sla=sla.keeper.control
-            if (sla := self._slas.get(topology.name)) is not None and sla.keeper is not None
-            else SlaControl(),
-            spark_workers=self._picture.spark_workers_of(topology.name),
-        )
-
     # --- latency SLAs
 
     def _new_keeper(self, name: str) -> SlaKeeper:
         return SlaKeeper(
-            _OwnLoop(
+            TopologyForSlas(
                 name,
                 self._topologies,
                 self._picture,
@@ -502,6 +256,10 @@ class Reconciler:
             ),
             self._now_us,
         )
+
+    def _sla_control(self, topology: str) -> SlaControl:
+        work = self._slas.get(topology)
+        return work.keeper.control if work is not None and work.keeper is not None else SlaControl()
 
     def _now_us(self) -> int:
         """As the wall clock was at first: who sets it starts and ends nothing."""
@@ -539,26 +297,5 @@ class Reconciler:
         for work in self._topologies.values():
             work.wake.set()
 
-    def _new_work(self) -> _Work:
-        return _Work(asyncio.Event(), self._clocks.monotonic_s())
-
-
-def _with_refusal(decision: Decision, work: _Work, message: str) -> Decision:
-    """The status is written all the same, and people are told once."""
-    if message == work.refusal:
-        return decision
-    work.refusal = message
-    return replace(decision, events=(*decision.events, Event("Warning", "WriteRefused", message)))
-
-
-def _state_uid(topology: ObservedTopology, schedules: tuple[ObservedSchedule, ...]) -> str:
-    if topology.plan is None:
-        return topology.uid
-    return state_identity(topology, topology.plan, schedules).uid
-
-
-def _stores_named(schedule: Object) -> set[str]:
-    spec = schedule["spec"]
-    return {str(one["id"]) for one in spec.get("stores") or ()} | {
-        str(one["home"]) for one in spec.get("shards") or ()
-    }
+    def _new_work(self) -> Work:
+        return Work(asyncio.Event(), self._clocks.monotonic_s())

@@ -1,7 +1,7 @@
 """What `penstock run` needs on this machine, looked at before anything starts.
 
 Each lack is one `MissingPrerequisiteError`, whose message is one sentence that says what to do. The
-private store looks for redis-server itself. Neighbour: `cli` turns the error into exit code 3.
+private store looks for redis-server itself. Neighbour: `cli.run` turns the error into exit code 3.
 """
 
 from __future__ import annotations

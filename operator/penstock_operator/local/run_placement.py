@@ -2,7 +2,7 @@
 
 The run knows one node with one store, in which it has made all shards, and no cores: a worker has room for
 what its Spark session admits. Executors stay where they are; only workers that are lost, or back, change what
-runs where. Pure. Neighbours: `run_decisions` knows what has happened, `penstock.schedule.planner` has the
+runs where. Pure. Neighbours: `run_workers` knows who hosts, `penstock.schedule.planner` has the
 rules.
 """
 
@@ -14,8 +14,8 @@ from penstock.dataflow.plan import Plan
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE, Host, Manner, Wish
 from penstock.schedule.planner import plan as plan_schedules
 from penstock.schedule.record import OperatorSchedule, StorePlace, WorkerPlace
+from penstock.supervision.hosts import Hosts
 from penstock_operator.local.run_state import RunState, WorkerCare
-from penstock_operator.local.showing.plan_outline import is_source
 
 
 def first_schedules(
@@ -26,7 +26,7 @@ def first_schedules(
     ValueError without workers, or when two executors would share a name.
     """
     wishes = [
-        Wish(stage.operator, tuple(shards[stage.operator]), stage.tasks.initial, is_source=is_source(stage))
+        Wish(stage.operator, tuple(shards[stage.operator]), stage.tasks.initial, is_source=stage.is_source)
         for stage in plan.stages
     ]
     hosts = [Host(place, _store(place.node), session_tasks(plan)) for place in workers]
@@ -37,19 +37,31 @@ def first_schedules(
     return schedules
 
 
-def without_lost(state: RunState, lost: Collection[str]) -> dict[str, OperatorSchedule]:
-    """The schedules with everything off the workers that are dead now, as far as others can take it."""
-    return _planned(state, lost, tasks={}, returned="")
-
-
-def with_returned(state: RunState, care: WorkerCare, lost: Collection[str]) -> dict[str, OperatorSchedule]:
-    """The schedules with the share of a worker that is back; executors that were announced in it are planned
-    anew. `lost` are dead still: what waits on them is taken over."""
-    tasks = {
-        stage.operator: min(stage.tasks.initial, len(state.schedules[stage.operator].shards))
+def planned_on(state: RunState, hosts: Hosts, takers: Collection[str]) -> dict[str, OperatorSchedule]:
+    """The schedules with everything on `hosts`, as far as these can take it. `takers` are given their share;
+    executors that were announced in them are planned anew."""
+    wishes = [
+        Wish(
+            stage.operator,
+            tuple(state.schedules[stage.operator].shards),
+            min(stage.tasks.initial, len(state.schedules[stage.operator].shards)),
+            is_source=stage.is_source,
+            manner=Manner.TAKE_OVER,
+        )
         for stage in state.plan.stages
-    }
-    return _planned(state, set(lost) - {care.name}, tasks, returned=care.name)
+    ]
+    room = session_tasks(state.plan)
+    places = [
+        Host(
+            place_of(state, state.workers[worker.name]),
+            _store(state.node),
+            room,
+            is_pinned=worker in hosts.pinned,
+            takes_share=worker.name in takers,
+        )
+        for worker in (*hosts.active, *hosts.pinned)
+    ]
+    return plan_schedules(state.schedules, wishes, places, runtime=ONE_MACHINE)
 
 
 def session_tasks(plan: Plan) -> int:
@@ -70,28 +82,6 @@ def spare_tasks(state: RunState, lost: Collection[str]) -> dict[str, int]:
 
 def place_of(state: RunState, care: WorkerCare) -> WorkerPlace:
     return WorkerPlace(care.name, state.node, state.node, care.uid)
-
-
-def _planned(
-    state: RunState, lost: Collection[str], tasks: Mapping[str, int], returned: str
-) -> dict[str, OperatorSchedule]:
-    wishes = [
-        Wish(
-            operator,
-            tuple(schedule.shards),
-            tasks.get(operator, 0),
-            is_source=schedule.is_source,
-            manner=Manner.TAKE_OVER,
-        )
-        for operator, schedule in state.schedules.items()
-    ]
-    room = session_tasks(state.plan)
-    hosts = [
-        Host(place_of(state, care), _store(state.node), room, takes_share=care.name == returned)
-        for care in state.workers.values()
-        if care.name not in lost
-    ]
-    return plan_schedules(state.schedules, wishes, hosts, runtime=ONE_MACHINE)
 
 
 def _store(node: str) -> StorePlace:

@@ -2,7 +2,7 @@
 
 Pure. With remote tasks, what a worker's cores are not worth goes beside it, as on a cluster it would go to
 another node; that is for trying it out, not for more speed: the machine's cores are the same. Neighbours:
-`run_decisions` calls, `penstock.schedule.book` gives versions, `penstock.control.remote_tasks` says which
+`run_decisions` calls, `penstock.schedule.book` gives versions, `elasticutor.remote_tasks` says which
 tasks go, `spark_worker_care` keeps what runs them.
 """
 
@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from penstock.control.remote_tasks import Room, place_remote
+from penstock.control.elasticutor.remote_tasks import Room, place_remote
 from penstock.schedule.book import ScheduleBook, Written
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
-from penstock_operator.local.processes.spark_worker_care import BESIDE
 from penstock_operator.local.run_state import Action, PublishSchedules, RunState
+from penstock_operator.local.spark_worker_care import BESIDE
 
 
 def publish_first(state: RunState) -> tuple[RunState, list[Action]]:

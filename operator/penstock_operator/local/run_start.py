@@ -1,6 +1,6 @@
 """From a checked plan to a run: state directory, private store, shards, first schedules, fleet.
 
-Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli` checks
+Everything that the run starts is ended here again, whatever happens in between. Neighbours: `cli.run` checks
 manifest and machine before, `local_run` is the loop, `run_record` the state directory.
 """
 
@@ -19,6 +19,7 @@ from pathlib import Path
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.identity import identity_of
+from penstock.dataflow.outline import sink_files
 from penstock.dataflow.partitions import part_of, shards_of
 from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
@@ -32,7 +33,6 @@ from penstock.sla.treatment import single_tasks
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
-from penstock_operator import figure_words
 from penstock_operator.local.kept.decision_log import DecisionLog
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.kept.run_record import (
@@ -49,7 +49,6 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.processes.fleet import LocalFleet, worker_command
 from penstock_operator.local.processes.marked_processes import MARK
 from penstock_operator.local.processes.sentinel import Sentinel
-from penstock_operator.local.processes.spark_worker_care import BESIDE
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (
     Result,
@@ -57,15 +56,17 @@ from penstock_operator.local.run_state import (
     StartSparkWorker,
     StartWorker,
     WorkerCare,
+    worker_name,
     worker_uid,
 )
-from penstock_operator.local.showing.plan_outline import is_source, sink_files
 from penstock_operator.local.showing.run_output import RunOutput
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_operator.local.showing.sla_picture import draw
+from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
+from penstock_operator.words import figure_words
 
 NODE = "local"
 STORE_ID = NODE
@@ -286,7 +287,7 @@ def _check_store_kept(store: NodeStore, record: RunRecord, folder: Path) -> None
 def _create_shards(store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[str]]) -> None:
     """Records for shards that have none yet; failures of an earlier run are forgotten."""
     creates = [
-        Create(shard, source=is_source(stage)) for stage in plan.stages for shard in shards[stage.operator]
+        Create(shard, source=stage.is_source) for stage in plan.stages for shard in shards[stage.operator]
     ]
     for first in range(0, len(creates), _CALLS_PER_PIPELINE):
         store.pipeline(creates[first : first + _CALLS_PER_PIPELINE])
@@ -338,7 +339,7 @@ def _first_state(
 ) -> RunState:
     """Versions go on from those that the store has seen. Warm workers start once the others work."""
     plan = _with_workers(_within(request.plan, request.promises), request.workers)
-    names = [f"w{number}" for number in range(request.workers)]
+    names = [worker_name(number) for number in range(request.workers)]
     workers = {name: WorkerCare(name, worker_uid(token, name, 0)) for name in names}
     seen = store.pipeline([TasksOf("", stage.operator) for stage in plan.stages])
     schedules = first_schedules(
@@ -414,7 +415,7 @@ def _beginning(
             files = f" and {removed} sink files" if removed else ""
             return f"starts anew: the state in {folder}{files} of earlier runs were removed"
         case Start.RESUME:
-            sources = [stage.operator for stage in plan.stages if is_source(stage)]
+            sources = [stage.operator for stage in plan.stages if stage.is_source]
             read = sum(measured[name].completed_rows for stage in sources for name in record.shards[stage])
             waiting = sum(known.inbox_entries + known.outbox_entries for known in measured.values())
             return (

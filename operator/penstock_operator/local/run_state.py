@@ -13,7 +13,8 @@ from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import WorkerRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
-from penstock_operator.fleet import FleetWorker
+from penstock.supervision.restarts import Starts
+from penstock_operator.fleet.port import FleetWorker
 
 
 class Phase(StrEnum):
@@ -37,34 +38,37 @@ class Result(StrEnum):
 class WorkerCare:
     """One worker: the start of it that counts, and how its starts went.
 
-    `is_up` holds between ready and death, `restart_at_s` is set between death and the next start. `is_warm`:
-    it has no executor, and is not waited for. `has_worked`: it had one once.
+    `takes_share`: it is back, or new, and is being given its share. `is_warm`: it has no executor, and is not
+    waited for. `has_worked`: it had one once.
     """
 
     name: str
     uid: str
     attempt: int = 0
-    is_up: bool = False
-    up_since_s: float = 0.0
-    restart_at_s: float | None = None
-    early_deaths: int = 0
-    deaths_in_row: int = 0
-    restarts: int = 0
-    warm_until_s: float | None = None
+    starts: Starts = Starts()  # noqa: RUF009 - frozen
+    takes_share: bool = False
     is_warm: bool = False
     has_worked: bool = False
+
+    @property
+    def is_up(self) -> bool:
+        return self.starts.is_up
+
+    @property
+    def is_down(self) -> bool:
+        """It has died, and is to start again."""
+        return self.starts.again_at_s is not None
 
 
 @dataclass(frozen=True, slots=True)
 class SparkWorkerCare:
     """The Spark worker beside one worker: its last start. `home_uid` is the start of the worker that it
-    joined; `ended_at_s` is set once it is over, `idle_since_s` while no task is wanted there."""
+    joined; `ended_at_s` is set once it is over."""
 
     name: str
     attempt: int
     home_uid: str
     is_leaving: bool = False
-    idle_since_s: float | None = None
     ended_at_s: float | None = None
 
 
@@ -90,10 +94,11 @@ class RunState:
 
     `working_since_s` is when the first task ran, and `time_limit_s` counts from there. `message` says why a
     run failed; `log_of` names the worker whose last lines belong to it. `troubles` are the last words of
-    workers about their tasks, as they were told. `wanted_until_s` is until when
-    another worker is wanted, `attempts` the last start of each worker that has left. `schedules` say nothing
-    of remote tasks: these are in `remote`, and go along when schedules are published; `spark_workers` run
-    them, by worker. `version_before` is the last that the store has seen before the run began.
+    workers about their tasks, as they were told. `hosts_wanted` is how many workers are to hold executors,
+    `wanted_until_s` until when another one is wanted, `attempts` the last start of each worker that has left.
+    `since_s` is what has been so, and since when. `schedules` say nothing of remote tasks: these are in
+    `remote`, and go along when schedules are published; `spark_workers` run them, by worker.
+    `version_before` is the last that the store has seen before the run began.
     """
 
     plan: Plan
@@ -112,7 +117,9 @@ class RunState:
     message: str = ""
     log_of: str = ""
     troubles: Mapping[str, str] = field(default_factory=dict)
+    hosts_wanted: int = 0
     wanted_until_s: float = 0.0
+    since_s: Mapping[str, float] = field(default_factory=dict)
     attempts: Mapping[str, int] = field(default_factory=dict)
     remote: Remote = field(default_factory=dict)
     spark_workers: Mapping[str, SparkWorkerCare] = field(default_factory=dict)
@@ -181,6 +188,14 @@ class Decision:
 
     state: RunState
     actions: tuple[Action, ...] = ()
+
+
+def worker_name(number: int) -> str:
+    return f"w{number}"
+
+
+def worker_number(worker: str) -> int:
+    return int(worker.removeprefix("w"))
 
 
 def worker_uid(token: str, worker: str, attempt: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock_operator.fleet import FleetWorker, Launch, WorkerState, WorkerStillThereError
+from penstock_operator.fleet.port import FleetWorker, Launch, WorkerState, WorkerStillThereError
 
 
 @dataclass

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import pytest
-from tools.floors import DOCUMENT, picture, room_imports, with_picture, without_detours
+from tools.floors import (
+    DOCUMENT,
+    both_ways,
+    module_imports,
+    picture,
+    room_imports,
+    with_picture,
+    without_detours,
+)
 
 
 def test_the_picture_of_the_floors_is_current() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     assert text == with_picture(text, picture()), "make floors"
+
+
+def test_no_two_folders_import_from_each_other() -> None:
+    assert both_ways(module_imports()) == []
+
+
+def test_of_two_folders_that_import_from_each_other_those_of_the_fewer_are_named() -> None:
+    down = {"p.high.x": {"p.low.z"}, "p.high.y": {"p.low", "p.low.z"}, "p.high": set(), "p.low": set()}
+    assert both_ways({**down, "p.low.z": set()}) == []
+    assert both_ways({**down, "p.low.z": {"p.high.x"}}) == ["p.low.z -> p.high.x"]
 
 
 def test_an_arrow_that_others_lead_around_is_left_out() -> None:

@@ -62,6 +62,23 @@ def test_every_make_target_says_what_it_does() -> None:
     assert [target for target, rest in make_targets().items() if not re.search(r"## \S", rest)] == []
 
 
+def test_what_is_left_to_the_slow_lane_is_held_by_a_test_that_is_not() -> None:
+    """A test of which only some cases are slow holds its promise by the others."""
+    tests: set[str] = set()
+    wholly_slow: set[str] = set()
+    held_by: set[str] = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        source = path.read_text(encoding="utf-8")
+        tests |= set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))
+        wholly_slow |= set(
+            re.findall(r"^@pytest\.mark\.slow\([^)]*\)\n(?:@.*\n)*def (\w+)", source, re.MULTILINE)
+        )
+        held_by |= set(re.findall(r'\bpytest\.mark\.slow\(\s*held_by="(\w+)"', source))
+    assert held_by
+    assert held_by - tests == set()
+    assert held_by & wholly_slow == set()
+
+
 def test_ci_runs_the_two_test_commands_of_the_readme_and_shows_their_last_lines() -> None:
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     commands = re.findall(r"^ *(make [a-z0-9]+)$", script, re.MULTILINE)

@@ -19,7 +19,7 @@ from penstock.errors import PenstockError, PermanentError
 from penstock.manifest.document import SHARDS_MAX
 from penstock.metrics.rows import PartitionsRow, pack, partitions_row_name
 from penstock.store.port import NodeStore, PutMetrics
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 

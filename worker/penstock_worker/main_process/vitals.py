@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
 
 START_US_MAX = 300_000_000
 """Spark and user's images may be slow to start; longer than this and it hangs."""

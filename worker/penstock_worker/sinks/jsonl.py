@@ -29,7 +29,7 @@ from penstock.dataflow.sink_files import sink_file_name
 from penstock.dataflow.sink_folder import FolderOwner, claim_folder, owner_of, sync_folder
 from penstock.errors import PermanentError, RetryError
 from penstock.store.codec import decode_batch
-from penstock_worker.open_files import OpenFile, OpenFiles
+from penstock_worker.process.open_files import OpenFile, OpenFiles
 from penstock_worker.sinks.writer import SinkPlace
 
 OPEN_MAX = 256

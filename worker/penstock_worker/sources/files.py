@@ -22,7 +22,7 @@ from penstock.dataflow.json_lines import BadLine
 from penstock.dataflow.partitions import part_of, shard_name
 from penstock.errors import PermanentError
 from penstock.store.port import Bounds
-from penstock_worker.open_files import OpenFile, OpenFiles
+from penstock_worker.process.open_files import OpenFile, OpenFiles
 from penstock_worker.sources.file_changes import FileChanges
 from penstock_worker.sources.line_formats import Rows, format_of
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of

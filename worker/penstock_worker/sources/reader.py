@@ -29,7 +29,7 @@ class SourceBatch:
 
 class SourceReader(Protocol):
     """Reads the partitions of one operator, by shard name. All times are of the node's steady clock, in
-    microseconds (`penstock_worker.clock`): a wall clock that is set neither hurries nor stops a pace."""
+    microseconds (`process.clock`): a wall clock that is set neither hurries nor stops a pace."""
 
     @property
     def paced(self) -> bool:

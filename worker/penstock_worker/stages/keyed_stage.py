@@ -22,16 +22,17 @@ from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite
-from penstock_worker import within
-from penstock_worker.clock import Clock
-from penstock_worker.part_size import Held, PartSize, TooMuch, fill_of
+from penstock_worker.process.clock import Clock
+from penstock_worker.stages import within
 from penstock_worker.stages.due import NOTHING_DUE, Due, due_of, hashable
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
+from penstock_worker.values.held import Held, TooMuch
 
 Key = tuple[Any, ...]
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]

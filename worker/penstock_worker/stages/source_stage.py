@@ -8,13 +8,14 @@ from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output
-from penstock_worker.clock import Clock
-from penstock_worker.part_size import Held, PartSize, TooMuch, fill_of
+from penstock_worker.process.clock import Clock
 from penstock_worker.sources import SourceBatch, SourceReader
 from penstock_worker.stages.flush_pace import FlushPace
+from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.user_code.running import UserCodeError
+from penstock_worker.values.held import Held, TooMuch
 
 READ_ROWS_MAX = 1024
 READ_BYTES_MAX = 256 << 10

@@ -21,13 +21,13 @@ from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
-from penstock_worker.part_size import Held, TooMuch
 from penstock_worker.user_code.running import (
     UserCodeMissing,
     listed_rows,
     load_attribute,
     raised,
 )
+from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.values.wire_values import shown
 

@@ -22,10 +22,10 @@ import msgspec
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Bounds, Commit, Load, NodeStore, Output, StateWrite, TimerWrite
-from penstock_worker import within
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
+from penstock_worker.stages import within
+from penstock_worker.stages.within import Decided, Written
 from penstock_worker.state.encoding import LARGE_COMMIT, chunk_field
-from penstock_worker.within import Decided, Written
 
 CHUNK_BYTES = 256 << 10
 CHUNK_WRITES = 1024

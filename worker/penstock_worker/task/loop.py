@@ -3,7 +3,8 @@
 One round trip sends the commits of the last batches and fetches the next ones; the only other
 calls are loads of state that the cache lacks, and claims when the assignment changed. When nothing waits,
 the task blocks on its ready list. After any doubt (store away, FENCED) ownership is dropped and
-claimed again (`penstock.store.ownership`).
+claimed again (`penstock.store.ownership`). Neighbours: `task_map` says whose a shard is, `arrivals`
+what is fresh, `post_pace` when work is sent; `written_outputs` brings outputs to their sinks.
 
 Life of a task: it starts, looks at the executor's task map until it is named there, claims, works, waits
 while it is named without a shard, and retires by itself once the map names it no longer or names another
@@ -24,7 +25,6 @@ from penstock.errors import RetryError
 from penstock.store.failure_names import failure_name
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
-    Acknowledge,
     Answer,
     Claim,
     Claimed,
@@ -38,16 +38,21 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock.store.stranding import StrandingWatch
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.task.arrivals import without_stale
 from penstock_worker.task.large_commit import LargeCommits, Placed
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import TaskMetrics
 from penstock_worker.task.next_fetch import NextFetch
+from penstock_worker.task.post_pace import PostPace
 from penstock_worker.task.posted import Posted
+from penstock_worker.task.state_loads import load_state
 from penstock_worker.task.store_pressure import REST_US, StorePressure
+from penstock_worker.task.task_map import lingering, told_of
 from penstock_worker.task.tellings import Tellings
+from penstock_worker.task.written_outputs import WrittenOutputs
 from penstock_worker.user_code.recent_output import RecentOutput
 
 _LOG = logging.getLogger(__name__)
@@ -63,20 +68,9 @@ NAMED_WITHIN_US = 600_000_000
 RECLAIM_US = 50_000
 AWAITED_MAX = 16
 """So many shards that are on their way here are claimed along with a fetch."""
-LINGER_US = 900_000
-"""A shard that another task is to run is worked on until that one claims it, at most so long."""
 AWAY_US = 50_000
 AWAY_TOLD_US = 5_000_000
 """A store that stays away is logged so often; it is tried every `AWAY_US`."""
-POST_COMMITS = 4
-"""So many commits are sent together, while work on the other fetched shards goes on."""
-POSTS_AHEAD = 2
-"""So many posts are on their way before the first of them is settled: by then its answers have come."""
-HELD_US_MAX = 5_000
-"""Work is sent, and what was sent is settled, after so long also where less has gathered: what the first
-shards put out does not wait for user code that takes its time over the others."""
-POST_COMMITS_DURABLE = 64
-"""In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
 
 
 class TaskLoop:
@@ -104,7 +98,7 @@ class TaskLoop:
         self._clock = clock
         self._large = LargeCommits(store, launch.bounds, clock)
         self._next_fetch = NextFetch(launch, clock)
-        self._post_commits = POST_COMMITS_DURABLE if launch.durable else POST_COMMITS
+        self._pace = PostPace(durable=launch.durable)
         self._owned: dict[str, OwnedShard] = {}
         is_source = not isinstance(launch.stage.head, Processor)
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
@@ -115,6 +109,7 @@ class TaskLoop:
         """Owned shards that others are to run, and until when they are worked on here."""
         self._resting: dict[str, tuple[FetchedShard, int]] = {}
         self._tellings = Tellings(sinks, metrics)
+        self._outputs = WrittenOutputs(sinks, self._tellings, metrics, clock)
         self._unchecked: list[str] = []
         self._is_token_kept = False
         self._refresh_us = 0
@@ -208,10 +203,10 @@ class TaskLoop:
             if worked is not None:
                 done.append((owned, worked))
             now_us = self._clock.monotonic_us()
-            if len(done) >= self._post_commits or (done and now_us - sent_us >= HELD_US_MAX):
+            if self._pace.is_due(len(done), now_us - sent_us):
                 posted.append(self._post(done))
                 done, sent_us = [], now_us
-            while posted and (len(posted) > POSTS_AHEAD or now_us - posted[0].sent_us >= HELD_US_MAX):
+            while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
         self._next_fetch.worked(work, self._clock.monotonic_us() - began_us)
         last = self._post(done, fetch=not self._halted)
@@ -225,20 +220,9 @@ class TaskLoop:
 
     def _load(self, work: list[FetchedShard]) -> None:
         """Fill the caches for all of `work` in one round trip, when they lack something."""
-        wanted = []
-        for fetched in work:
-            owned = self._owned.get(fetched.shard)
-            load = None if owned is None else self._stage.wanted(owned, fetched)
-            if load is not None and owned is not None:
-                wanted.append((owned, load))
-        if not wanted:
-            return
-        answers = self._store.pipeline([load for _, load in wanted])
-        for (owned, load), answer in zip(wanted, answers, strict=True):
-            try:
-                self._stage.loaded(owned, load, answer)
-            except OwnershipLost:
-                self._lost(owned.shard)
+        mine = [(self._owned[of.shard], of) for of in work if of.shard in self._owned]
+        for shard in load_state(self._store, self._stage, mine):
+            self._lost(shard)
 
     def _work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | None:
         try:
@@ -277,7 +261,7 @@ class TaskLoop:
         self._fetched(posted, fetched)
         has_more = self._take_up(claims, answers)
         if claims:
-            fetched = replace(fetched, shards=self._without_stale(fetched.shards, claims, answers))
+            fetched = replace(fetched, shards=without_stale(fetched.shards, claims, answers, self._owned))
         if has_more and fetched.shards and fetched.control:
             # The token told of them, most likely: the map is read when their first batch is done.
             self._is_token_kept = True
@@ -340,9 +324,7 @@ class TaskLoop:
         if not placed:
             return
         try:
-            for acknowledge, payloads in self._sinks.write(owned, placed):
-                self._tellings.written(acknowledge)
-                self._count_written(acknowledge, payloads)
+            self._outputs.write(owned, placed)
         except WorkFailed as error:
             self._failed(owned, str(error))
 
@@ -363,10 +345,6 @@ class TaskLoop:
             if owned.finished and self._stage.grew(owned):
                 owned.finished = False
                 self._store.call(Reopen(shard))
-
-    def _count_written(self, acknowledge: Acknowledge, payloads: list[bytes]) -> None:
-        stamps = self._sinks.timestamps(payloads)
-        self._metrics.written(acknowledge.target, stamps, self._clock.now_us())
 
     def _send_told(self) -> None:
         told = self._tellings.take(self._clock.now_us())
@@ -429,44 +407,32 @@ class TaskLoop:
         """
         now_us = self._clock.monotonic_us()
         self._refresh_us = now_us + REFRESH_US
-        shards = tuple(self._owned)
+        owner, shards = self._launch.owner, tuple(self._owned)
         answer, counters = self._store.pipeline(
             [Tasks(self._launch.executor, self._operator), Measure(shards)]
         )
-        ready = self._launch.owner.ready
-        is_current = answer.incarnation == self._launch.owner.incarnation
-        mapping = answer.mapping if is_current else {}
-        mine = {shard for shard, owner in mapping.items() if owner == ready}
-        is_named = bool(mine) or (is_current and ready in answer.idle)
-        # One that nobody is named for, while this task has to go, is to be left alone.
-        given = {shard for shard in shards if shard not in mine and (is_named or shard in mapping)}
-        self._linger(set() if self._halted else given, now_us)
-        if not is_named and not self._leaving:
-            replaced = answer.incarnation not in ("", self._launch.owner.incarnation)
-            if self._named or replaced or now_us - self._started_us > NAMED_WITHIN_US:
+        told = told_of(answer, owner)
+        given = () if self._halted else told.given_away(shards)
+        self._leaving = lingering(self._leaving, given, now_us)
+        if not told.is_named and not self._leaving:
+            if self._named or told.is_replaced or now_us - self._started_us > NAMED_WITHIN_US:
                 self._retire()
             return False
         self._named = True
         for shard, seen in zip(shards, counters, strict=True):
             held = shard in in_hand or shard in self._resting or self._pressure.holds_source
-            is_ours = shard in mine or shard in self._leaving
+            is_ours = shard in told.mine or shard in self._leaving
             if not is_ours or self._stranding.is_stranded(
                 self._owned[shard], seen, now_us, in_hand=held, pressed=self._pressure.is_on
             ):
                 self._release(shard)
-        if not is_named and not self._leaving:
+        if not told.is_named and not self._leaving:
             self._retire()
             return False
         if self._halted:
             return False
-        owner = self._launch.owner
-        claims = [Claim(shard, owner, answer.version) for shard in sorted(mine - self._owned.keys())]
+        claims = [Claim(shard, owner, answer.version) for shard in sorted(told.mine - self._owned.keys())]
         return self._take_up(claims, self._store.pipeline(claims))
-
-    def _linger(self, given: Collection[str], now_us: int) -> None:
-        """Note since when owned shards are others'; forget those that have waited long enough."""
-        until_us = {shard: self._leaving.get(shard, now_us + LINGER_US) for shard in given}
-        self._leaving = {shard: at_us for shard, at_us in until_us.items() if at_us > now_us}
 
     def _take_up(self, claims: Sequence[Claim], answers: Sequence[Any]) -> bool:
         """Adopt what was granted; True when something was."""
@@ -481,28 +447,12 @@ class TaskLoop:
                 self._awaited.append(claim)
         return any(isinstance(answer, Claimed) for answer in answers)
 
-    def _without_stale(
-        self, shards: Sequence[FetchedShard], claims: Sequence[Claim], answers: Sequence[Any]
-    ) -> tuple[FetchedShard, ...]:
-        """Without those that were handed out along with their claim, and then went on with what their last
-        owner had left: that may be in the batch, and its commits have listed them anew."""
-        granted = [(claim.shard, answer) for claim, answer in zip(claims, answers, strict=True)]
-        began = {shard: answer.commit for shard, answer in granted if isinstance(answer, Claimed)}
-
-        def is_fresh(shard: str) -> bool:
-            owned = self._owned.get(shard)
-            return owned is None or shard not in began or owned.number == began[shard]
-
-        return tuple(fetched for fetched in shards if is_fresh(fetched.shard))
-
     def _adopt(self, owned: OwnedShard) -> None:
         self._metrics.adopted(owned, self._clock.now_us())
         self._owned[owned.shard] = owned
         try:
-            for target in owned.unwritten():
-                for payloads in self._sinks.catch_up(owned, target, self._store):
-                    self._metrics.written(target, self._sinks.timestamps(payloads), self._clock.now_us())
             number = owned.number
+            self._outputs.catch_up(owned, self._store)
             if self._write_all(owned, self._large.finish(owned)):
                 self._stage.adopt(owned)
             if owned.number != number:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from penstock.dataflow.plan import Processor
 from penstock.store.port import Fetch, Fetched, FetchedShard
-from penstock_worker.clock import Clock
+from penstock_worker.process.clock import Clock
 from penstock_worker.task.batch_size import BatchSize
 from penstock_worker.task.launch import TaskLaunch
 

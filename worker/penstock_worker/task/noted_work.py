@@ -11,11 +11,11 @@ from typing import Any
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import FetchedShard, Load
-from penstock_worker.part_size import ONE_ROW, Held
 from penstock_worker.stages.work import Rest, StageWork, Work
 from penstock_worker.state.cache import Key, ShardState
 from penstock_worker.task.note import TaskNote
 from penstock_worker.user_code.running import ProcessorRunner
+from penstock_worker.values.held import ONE_ROW, Held
 from penstock_worker.values.wire_values import shown
 
 

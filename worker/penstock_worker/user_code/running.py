@@ -26,10 +26,10 @@ from pyspark.sql.types import Row
 from penstock.dataflow.plan import NO_TIME
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
-from penstock_worker.part_size import LOOK_ROWS, ONE_ROW, Held, TooMuch
 from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
+from penstock_worker.values.held import LOOK_ROWS, ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, key_reader
 from penstock_worker.values.wire_values import shown
 

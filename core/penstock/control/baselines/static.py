@@ -9,16 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.control.decision import (
-    Action,
-    AddExecutor,
-    Health,
-    MoveShards,
-    PolicyDecision,
-    RemoveExecutor,
-    Treatment,
-)
+from penstock.control.decision import Action, Health, PolicyDecision, Treatment
 from penstock.control.executor_names import CountingNames, NameExecutor
+from penstock.control.resizing import resize
 from penstock.control.snapshot import OperatorSnapshot, TopologySnapshot
 from penstock.control.target import Scope
 
@@ -73,35 +66,3 @@ class Static:
             health=Health.UNKNOWN,
             actions=actions,
         )
-
-
-def resize(seen: OperatorSnapshot, wanted: int, name_executor: NameExecutor) -> tuple[Action, ...]:
-    """What brings `seen` to `wanted` executors with as many shards each, plus or minus one, by few moves.
-
-    Of too many executors those with the fewest shards go. New executors come first in the actions, executors
-    that go come last.
-    """
-    held: dict[str, list[str]] = {executor.name: [] for executor in seen.executors}
-    for shard, executor in seen.assignment.items():
-        held[executor].append(shard)
-    staying = sorted(held, key=lambda name: -len(held[name]))[:wanted]
-    fresh: list[str] = []
-    while len(staying) + len(fresh) < wanted:
-        fresh.append(name_executor(seen.operator, [*held, *fresh]))
-    going = [name for name in held if name not in staying]
-    share, left_over = divmod(len(seen.assignment), wanted)
-    takers = [*staying, *fresh]
-    # The fullest ones have the shares that are one larger: fewer shards move.
-    quota = {name: share + (number < left_over) for number, name in enumerate(takers)}
-    spare = [(shard, name) for name in going for shard in held[name]]
-    spare += [(shard, name) for name in staying for shard in held[name][quota[name] :]]
-    moves: dict[tuple[str, str], list[str]] = {}
-    for name in takers:
-        for _ in range(quota[name] - min(len(held.get(name, ())), quota[name])):
-            shard, source = spare.pop()
-            moves.setdefault((source, name), []).append(shard)
-    return (
-        *(AddExecutor(name) for name in fresh),
-        *(MoveShards(tuple(shards), source, to) for (source, to), shards in moves.items()),
-        *(RemoveExecutor(name) for name in going),
-    )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from penstock_operator import http_endpoint
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
+from penstock_operator.probes import http_endpoint
 
 
 @dataclass(frozen=True, slots=True)

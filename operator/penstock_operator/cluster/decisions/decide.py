@@ -2,8 +2,8 @@
 
 `decide` is asked again and again, and after any crash; it goes on from whatever it sees. Its parts are
 small modules by role; this one calls them in order: `identity` (whose state), `demand` (what is wanted),
-`turn` (one look, with all of these), `workers` (how they are), `groups` (who hosts, who is made, who goes),
-`schedule_decisions`, `verdict` (how it is), `leeway_for_slas`, `status`.
+`turn` (one look, with all of these and how workers are), `penstock.supervision` (who hosts, who is made, who
+goes), `schedule_decisions`, `verdict` (how it is), `leeway_for_slas`, `status`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from penstock.figures.operators import Look
 from penstock.manifest.document import memory_bytes
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Wish
+from penstock.supervision.hosts import Group, Hosts, choose_hosts, grouped
+from penstock.supervision.numbers import MakeWorker, workers_to_end, workers_to_make
+from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
     ApplyDisruptionBudget,
@@ -25,7 +29,7 @@ from penstock_operator.cluster.decisions.actions import (
     Event,
     ResizePod,
 )
-from penstock_operator.cluster.decisions.figures import with_sample
+from penstock_operator.cluster.decisions.figures import look_at, with_sample
 from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
@@ -36,26 +40,15 @@ from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.decisions.turn import Turn
 from penstock_operator.cluster.decisions.verdict import verdict_of
-from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name
+from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name, worker_name
 from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
 from penstock_operator.cluster.manifests.plan_config_map import plan_config_map
 from penstock_operator.cluster.manifests.worker_pod import WorkerPod, worker_pod
 from penstock_operator.cluster.observing.observed import Need, Observed
-from penstock_operator.cluster.workers.groups import (
-    Group,
-    Hosts,
-    NewPod,
-    choose_hosts,
-    grouped,
-    misplaced,
-    pods_to_delete,
-    pods_to_make,
-    replaced_in_place,
-)
+from penstock_operator.cluster.workers.misplaced_pods import misplaced, replaced_in_place
 from penstock_operator.cluster.workers.node_room import Size
 from penstock_operator.cluster.workers.schedule_decisions import ScheduleChanges
 from penstock_operator.cluster.workers.schedule_figures import rehomed, schedule_figures
-from penstock_operator.cluster.workers.workers import Worker, WorkerState
 
 STORES_PATIENCE_S = 20.0
 """So long the first workers wait for the stores of all nodes that could take some."""
@@ -101,7 +94,7 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
-    status = status_of(observed, verdict, {}, (), former)
+    status = status_of(observed, verdict, Look(), former)
     return Decision(
         replace(memory, status=status),
         (),
@@ -120,7 +113,7 @@ def _keep_plan(turn: Turn) -> None:
         document = plan_config_map(turn.topology, uid, turn.config.namespace, turn.template)
         turn.actions.append(ApplyConfigMap(wanted, document))
     living = sum(pod.deletion_timestamp is None for pod in turn.observed.pods)
-    guarded = max(living, sum(group.pods_wanted for group in turn.groups))
+    guarded = max(living, sum(group.workers_wanted for group in turn.groups))
     if turn.observed.disruption_budget_min != guarded:
         budget = disruption_budget(name, uid, turn.config.namespace, guarded)
         turn.actions.append(ApplyDisruptionBudget(disruption_budget_name(name), budget))
@@ -138,7 +131,7 @@ def _run_groups(turn: Turn) -> None:
     strangers = [
         worker
         for worker in turn.workers
-        if worker.operator not in by_operator and not worker.executors and not worker.is_leaving
+        if worker.group not in by_operator and not worker.holds_executors and not worker.is_leaving
     ]
     for worker in strangers:
         _delete(turn, worker, "it belongs to no part of the topology any more")
@@ -154,7 +147,7 @@ def _named_by_operator(turn: Turn) -> dict[str, set[str]]:
 
 def _run_group(turn: Turn, group: Group, workers: Sequence[Worker], *, may_start: bool) -> None:
     size = turn.size_for(group)
-    made = pods_to_make(group, workers)
+    made = workers_to_make(group, workers, partial(worker_name, turn.topology.metadata.name, group.operator))
     is_short = _make(turn, group, made)
     has_begun = any(operator in turn.schedules for operator in turn.stages_of(group))
     hosts = Hosts((), ())
@@ -170,10 +163,10 @@ def _run_group(turn: Turn, group: Group, workers: Sequence[Worker], *, may_start
         turn.found.is_handing_over |= bool(hosts.leaving)
         if hosts.treatment and (is_changing or hosts.reason != "ScalingOut"):
             turn.found.treatments.append((hosts.reason, hosts.treatment))
-    gone = pods_to_delete(group, workers, hosts, is_settled=turn.settled.may_change)
-    gone += misplaced(group, workers, turn.rooms, size, turn.since)
+    gone = workers_to_end(group, workers, hosts.staying, is_settled=turn.settled.may_change)
+    gone += misplaced(group, workers, turn.pods, turn.rooms, size, turn.since)
     if is_short and turn.settled.may_change:
-        gone += replaced_in_place(hosts, turn.rooms, size)
+        gone += replaced_in_place(hosts, turn.pods, turn.rooms, size)
     for entry in gone:
         _delete(turn, entry.worker, entry.reason)
 
@@ -203,7 +196,7 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
     return True
 
 
-def _make(turn: Turn, group: Group, pods: Sequence[NewPod]) -> bool:
+def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
     """Create what is missing where there is room; whether something had none."""
     if not pods or turn.code_missing:
         return False
@@ -311,10 +304,10 @@ def _resize(turn: Turn) -> None:
     if turn.is_finished or len(turn.schedules) < len(turn.plan.stages):
         return
     for worker in turn.workers:
-        pod = worker.pod
+        pod = turn.pods.get(worker.name)
         if pod is None or worker.is_leaving or worker.state is not WorkerState.READY:
             continue
-        wish = turn.request_millis(worker.tasks - worker.remote_tasks)
+        wish = turn.request_millis(worker.holding.tasks - worker.holding.remote_tasks)
         if (pod.cpu_request_millis, pod.cpu_limit_millis) == (wish, turn.limit_millis):
             continue
         more = Size(max(0, wish - pod.cpu_request_millis), 0)
@@ -335,20 +328,22 @@ def _tidy(turn: Turn) -> None:
 
 def _end_all(turn: Turn, reason: str) -> None:
     for worker in turn.workers:
-        if worker.pod is not None and worker.pod.deletion_timestamp is None:
+        if worker.is_there and not worker.is_told_to_go:
             _delete(turn, worker, reason)
 
 
 def _delete(turn: Turn, worker: Worker, reason: str) -> None:
-    if worker.pod is None or any(action.name == worker.name for action in turn.deletions):
+    if not worker.is_there or any(action.name == worker.name for action in turn.deletions):
         return
-    turn.deletions.append(DeletePod(worker.name, worker.pod.uid, reason))
+    turn.deletions.append(DeletePod(worker.name, worker.uid, reason))
     turn.events.append(Event("Normal", "WorkerRemoved", f"worker {worker.name} is removed: {reason}"))
 
 
 def _decision(turn: Turn) -> Decision:
     samples = with_sample(turn.memory.samples, turn.observed, turn.schedules.values(), turn.now_s)
-    status = status_of(turn.observed, verdict_of(turn), turn.schedules, samples, turn.former)
+    status = status_of(
+        turn.observed, verdict_of(turn), look_at(turn.observed, turn.schedules, samples), turn.former
+    )
     fingerprint = turn.backlog.fingerprint if turn.backlog is not None else None
     memory = Memory(turn.since.after, samples, status, fingerprint)
     # A resize that is refused must hold up nothing else: it comes last.

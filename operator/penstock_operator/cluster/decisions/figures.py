@@ -1,22 +1,24 @@
-"""A topology's samples: what all of its stores counted, and what its tasks told.
+"""What all stores of a topology counted, and what its tasks told, for the figures of its operators.
 
-Pure. Neighbours: `penstock.figures` makes rates and latencies of them, `remembered` keeps them, `status`
-shows the figures.
+Pure. Neighbours: `penstock.figures` makes the figures, `remembered` keeps the samples, `status` shows them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from penstock.figures.operators import Look
 from penstock.figures.samples import Samples, next_sample, operators_told, sampled, within_window
+from penstock.metrics.rows import ROW_AGE_US_MAX
 from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.remote import with_remote
 from penstock_operator.cluster.observing.observed import Observed
+from penstock_operator.cluster.workers.demand import counters_of
+from penstock_operator.cluster.workers.schedule_figures import running_in
 
 WINDOW_S = 10.0
 INTERVAL_S = 1.0
 """Samples are at least so far apart."""
-ROW_AGE_US_MAX = 5_000_000
-"""A task writes its row at least once a second; an older one tells nothing about now."""
 
 
 def with_sample(
@@ -42,3 +44,15 @@ def with_sample(
     )
     before = samples[-1] if samples else None
     return within_window((*samples, next_sample(before, now_s, shards, rows, heard)), WINDOW_S)
+
+
+def look_at(observed: Observed, schedules: Mapping[str, OperatorSchedule], samples: Samples) -> Look:
+    """What this look saw of all operators that have a schedule."""
+    remote = {executor: nodes for seen in observed.schedules for executor, nodes in seen.remote.items()}
+    return Look(
+        samples,
+        {name: tuple(schedule.shards) for name, schedule in schedules.items()},
+        {name: counters_of(observed, schedule) for name, schedule in schedules.items()},
+        {name: with_remote(schedule, remote) for name, schedule in schedules.items()},
+        running_in(observed),
+    )

@@ -5,12 +5,10 @@ Pure. Neighbours: `turn` is the look, `sla_leeway` is what comes out.
 
 from __future__ import annotations
 
+from penstock.supervision.settled import held_back
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.turn import Turn
 from penstock_operator.cluster.decisions.verdict import away
-from penstock_operator.cluster.workers.workers import (
-    WorkerState,
-)
 
 
 def leeway_for_slas(turn: Turn) -> SlaLeeway:
@@ -25,11 +23,8 @@ def _held(turn: Turn) -> str:
         return "the topology is paused"
     if len(turn.schedules) < len(turn.plan.stages):
         return turn.found.waits_for or "workers are starting"
-    down = [w.name for w in turn.workers if w.executors and w.state is not WorkerState.READY]
-    if down:
-        return f"worker {', '.join(down)} is not ready"
     waiting = away(turn)
-    return waiting[0] if waiting else ""
+    return held_back(turn.workers) or (waiting[0] if waiting else "")
 
 
 def _busy(turn: Turn) -> str:

@@ -11,14 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.dataflow.plan import Fanout, Plan, Stage
-from penstock.figures.rates import Figures, figures_of_fused, figures_of_stage
-from penstock.figures.samples import Samples
-from penstock.schedule.record import OperatorSchedule
+from penstock.dataflow.outline import outline
+from penstock.dataflow.plan import Plan
+from penstock.figures.operators import Look, OperatorFigures, operator_figures
 from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.observing.observed import Observed, SlaMet
-from penstock_operator.cluster.workers.demand import counters_of, inbox_entries, is_source
-from penstock_operator.cluster.workers.schedule_figures import tasks_ready
 
 _MESSAGE_LENGTH_MAX = 1024
 _QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady", "WithinQuota")
@@ -56,13 +53,13 @@ class Verdict:
 def status_of(
     observed: Observed,
     verdict: Verdict,
-    schedules: Mapping[str, OperatorSchedule],
-    samples: Samples,
+    look: Look,
     former: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The whole status document. `former` is the one before."""
-    plan = observed.topology.plan
-    operators = _operators(observed, plan, verdict, schedules, samples) if plan is not None else []
+    """The whole status document. `look` is of its operators, `former` the status before."""
+    plan, topology = observed.topology.plan, observed.topology.topology
+    order = [operator.name for operator in topology.spec.operators] if topology is not None else []
+    operators = _operators(plan, verdict, look, order) if plan is not None else []
     status: dict[str, Any] = {
         "observedGeneration": observed.topology.generation,
         "phase": verdict.phase,
@@ -79,10 +76,11 @@ def status_of(
         ready = sum(entry["tasksReady"] for entry in operators)
         status["tasks"] = f"{ready}/{sum(entry['tasksDesired'] for entry in operators)}"
         by_name = {entry["name"]: entry for entry in operators}
-        rates = [by_name[stage.operator].get("ratePerSecond") for stage in plan.stages if is_source(stage)]
+        rates = [by_name[stage.operator].get("ratePerSecond") for stage in plan.stages if stage.is_source]
         if rates and None not in rates:
             status["rate"] = f"{sum(rate for rate in rates if rate is not None):.0f}/s"
-        ends = [by_name[name].get("latencyP99Ms") for name in _sinks(plan)]
+        sinks = [operator.name for operator in outline(plan) if operator.kind == "sink"]
+        ends = [by_name[name].get("latencyP99Ms") for name in sinks]
         known = [latency for latency in ends if latency is not None]
         if known:
             status["latency"] = _latency_text(max(known))
@@ -168,70 +166,26 @@ def _sla_met(slas: Sequence[SlaMet]) -> Finding:
 # --- operators ----------------------------------------------------------------------------------
 
 
-def _operators(
-    observed: Observed,
-    plan: Plan,
-    verdict: Verdict,
-    schedules: Mapping[str, OperatorSchedule],
-    samples: Samples,
-) -> list[dict[str, Any]]:
-    """In the order of the Topology."""
-    topology = observed.topology.topology
-    names = [operator.name for operator in topology.spec.operators] if topology is not None else []
-    stages = {stage.operator: stage for stage in plan.stages}
-    entries = []
-    for name in names:
-        if name in stages:
-            schedule = schedules.get(name)
-            entries.append(_stage(observed, stages[name], verdict, schedule, samples))
-        else:
-            entry: dict[str, Any] = {
-                "name": name,
-                "tasksDesired": 0,
-                "tasksReady": 0,
-                "shards": 0,
-                "shardsMoving": 0,
-            }
-            behind = [schedules.get(stage.operator) for stage in plan.stages if name in stage.out.fused]
-            if all(schedule is not None for schedule in behind):
-                shards = [shard for schedule in behind if schedule is not None for shard in schedule.shards]
-                entry.update(_shown(figures_of_fused(samples, name, shards)))
-            entries.append(entry)
-    return entries
+def _operators(plan: Plan, verdict: Verdict, look: Look, order: Sequence[str]) -> list[dict[str, Any]]:
+    """In the `order` of the Topology."""
+    outlined = {operator.name: operator for operator in outline(plan)}
+    return [_entry(operator_figures(outlined[name], look), verdict) for name in order if name in outlined]
 
 
-def _stage(
-    observed: Observed,
-    stage: Stage,
-    verdict: Verdict,
-    schedule: OperatorSchedule | None,
-    samples: Samples,
-) -> dict[str, Any]:
-    name = stage.operator
-    entry: dict[str, Any] = {
-        "name": name,
-        "tasksDesired": schedule.tasks if schedule is not None else verdict.tasks_wanted.get(name, 0),
-        "tasksReady": 0,
-        "shards": len(schedule.shards) if schedule is not None else 0,
-        "shardsMoving": verdict.shards_moving.get(name, 0),
-    }
-    if schedule is None:
-        return entry
-    entry["tasksReady"] = tasks_ready(observed, schedule)
-    if remote := sum(seen.remote_tasks for seen in observed.schedules if seen.schedule.operator == name):
-        entry["tasksRemote"] = remote
-    entry.update(_shown(figures_of_stage(samples, name, schedule.shards)))
-    waiting = inbox_entries(counters_of(observed, schedule))
-    if waiting is not None and not is_source(stage):
-        entry["backlog"] = waiting
-    return entry
-
-
-def _shown(figures: Figures) -> dict[str, float]:
-    values = {
+def _entry(figures: OperatorFigures, verdict: Verdict) -> dict[str, Any]:
+    """What is not known is left out, where the API lets it be."""
+    wanted, remote = figures.tasks_wanted, figures.tasks_remote
+    values: dict[str, Any] = {
+        "name": figures.name,
+        "tasksDesired": verdict.tasks_wanted.get(figures.name, 0) if wanted is None else wanted,
+        "tasksReady": figures.tasks_ready or 0,
+        "tasksRemote": remote or None,
+        "shards": figures.shards or 0,
+        "shardsMoving": verdict.shards_moving.get(figures.name, 0),
         "ratePerSecond": round(figures.rate_per_s, 1) if figures.rate_per_s is not None else None,
         "latencyP50Ms": _rounded(figures.p50_ms),
         "latencyP99Ms": _rounded(figures.p99_ms),
+        "backlog": figures.inbox_entries,
     }
     return {name: value for name, value in values.items() if value is not None}
 
@@ -245,16 +199,3 @@ def _latency_text(milliseconds: float) -> str:
     if milliseconds >= 1000:
         return f"{milliseconds / 1000:.1f}s"
     return f"{milliseconds:.0f}ms" if milliseconds >= 10 else f"{milliseconds:.1f}ms"
-
-
-def _sinks(plan: Plan) -> Sequence[str]:
-    names: dict[str, None] = {}
-
-    def walk(fanout: Fanout) -> None:
-        names.update(dict.fromkeys(sink.name for sink in fanout.sinks))
-        for step in fanout.steps:
-            walk(step.out)
-
-    for stage in plan.stages:
-        walk(stage.out)
-    return tuple(names)

@@ -12,6 +12,10 @@ from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
 from penstock.manifest.document import cpu_millis, memory_bytes
 from penstock.schedule.record import OperatorSchedule, StorePlace
+from penstock.supervision.hosts import Group
+from penstock.supervision.settled import Settling
+from penstock.supervision.since_when import SinceWhen
+from penstock.supervision.worker import WorkerState
 from penstock_operator.cluster.decisions.actions import Action, DeleteConfigMap, DeletePod, Event
 from penstock_operator.cluster.decisions.identity import StateIdentity
 from penstock_operator.cluster.decisions.quota import quota_finding
@@ -23,11 +27,11 @@ from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image
 from penstock_operator.cluster.observing.observed import Need, Observed
 from penstock_operator.cluster.workers.demand import backlog, wishes
-from penstock_operator.cluster.workers.groups import Group, avoids
+from penstock_operator.cluster.workers.misplaced_pods import avoids
 from penstock_operator.cluster.workers.node_room import NodeRooms, PlacementRules, Size, served_before
+from penstock_operator.cluster.workers.pods import judge_workers, worker_place
 from penstock_operator.cluster.workers.remote_workers import Cores, RemoteScene, room_beside
-from penstock_operator.cluster.workers.schedule_decisions import Settling, settling
-from penstock_operator.cluster.workers.workers import SinceWhen, WorkerState, judge_workers, worker_place
+from penstock_operator.cluster.workers.schedule_decisions import settling_of
 
 FEWER_WORKERS_AFTER_S = 60.0
 """So long a LatencySLA must have done with fewer workers before one hands over its work."""
@@ -83,10 +87,11 @@ class Turn:
             and observed.code is None
         )
         self.template = template_hash(topology, self.image, observed.code, state.uid)
-        self.settled: Settling = settling(observed, observed.schedules, self.since)
+        self.settled: Settling = settling_of(observed, self.since)
         self.workers = judge_workers(
             observed, observed.schedules, None if self.code_missing else self.template, self.since
         )
+        self.pods = {pod.name: pod for pod in observed.pods}
         self.former = former_status(observed, memory.status)
         self.quota = quota_finding(
             observed, self.schedules.values(), memory_bytes(topology.spec.store_memory), self.former
@@ -137,10 +142,9 @@ class Turn:
     def _groups(self) -> tuple[Group, ...]:
         spec = self.topology.spec.workers
         operators = [""] if spec.isolation == "Topology" else [s.operator for s in self.plan.stages]
-        name = self.topology.metadata.name
         if self.is_finished:
-            return tuple(Group(name, operator, 0, 0) for operator in operators)
-        return tuple(Group(name, operator, self._hosts_wanted(operator), spec.warm) for operator in operators)
+            return tuple(Group(operator, 0, 0) for operator in operators)
+        return tuple(Group(operator, self._hosts_wanted(operator), spec.warm) for operator in operators)
 
     def _hosts_wanted(self, group: str) -> int:
         """As the Topology says; with a LatencySLA as many as its tasks need, or have been found to need."""
@@ -209,6 +213,7 @@ class Turn:
             tuple(schedules),
             self.book.remote,
             self.workers,
+            self.pods,
             self.observed.spark_workers,
             self.rooms,
             Cores(
@@ -229,12 +234,13 @@ class Turn:
             if node.schedulable and not self.rooms.is_reserved
         }
         for worker in self.workers:
-            store, pod = stores.get(worker.node), worker.pod
+            store, pod = stores.get(worker.node), self.pods.get(worker.name)
             is_able = worker.state is WorkerState.READY and not worker.must_go and not worker.is_leaving
             if store is None or pod is None or not is_able:
                 continue
-            most = room = max(0, self.tasks_per_worker - worker.tasks)
-            at_home, more = worker.tasks - worker.remote_tasks, free.get(worker.node, 0)
+            holding = worker.holding
+            most = room = max(0, self.tasks_per_worker - holding.tasks)
+            at_home, more = holding.tasks - holding.remote_tasks, free.get(worker.node, 0)
             while room and self.request_millis(at_home + room) - pod.cpu_request_millis > more:
                 room -= 1
             if self.plan.remote_tasks:
@@ -243,7 +249,7 @@ class Turn:
             yield SlaHost(
                 worker_place(worker, self.observed.schedules),
                 StorePlace(store.id, store.node, store.address),
-                worker.operator,
-                worker.tasks,
+                worker.group,
+                holding.tasks,
                 room,
             )

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.store.failure_names import failures_of
+from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.decisions.status import Finding, Verdict
 from penstock_operator.cluster.decisions.turn import Turn
-from penstock_operator.cluster.workers.workers import Worker, WorkerState
 
 _FAILURE_LINES_MAX = 4
 
@@ -28,7 +28,7 @@ def verdict_of(turn: Turn) -> Verdict:
         metrics_unavailable=_metrics_finding(turn),
         quota=turn.quota,
         state_uid=turn.state.uid,
-        workers_desired=sum(group.pods_wanted for group in turn.groups),
+        workers_desired=sum(group.workers_wanted for group in turn.groups),
         workers_ready=sum(
             worker.state is WorkerState.READY and not worker.is_leaving for worker in turn.workers
         ),
@@ -67,7 +67,8 @@ def _before_start(turn: Turn, store: Finding) -> tuple[str, Finding]:
         return "Pending", Finding(False, "PodRefused", f"pod {first.name} is refused: {first.message}")
     if turn.found.missing_room and not any(w.state is WorkerState.READY for w in turn.workers):
         return "Pending", Finding(False, "InsufficientResources", turn.found.missing_room)
-    stuck = [w.pod for w in turn.workers if w.pod is not None and not w.pod.ready and w.pod.reason]
+    pods = [turn.pods[worker.name] for worker in turn.workers if worker.is_there]
+    stuck = [pod for pod in pods if not pod.ready and pod.reason]
     if stuck:
         told = f"worker {stuck[0].name}: {stuck[0].reason} {stuck[0].message}".strip()
         return "Starting", Finding(False, "WorkersStarting", told)
@@ -77,25 +78,26 @@ def _before_start(turn: Turn, store: Finding) -> tuple[str, Finding]:
 def _running(turn: Turn, store: Finding) -> tuple[str, Finding]:
     if not store.holds:
         return "Running", store
-    holders = [worker for worker in turn.workers if worker.executors]
+    holders = [worker for worker in turn.workers if worker.holds_executors]
     if holders and not any(worker.state is WorkerState.READY for worker in holders):
-        return "Starting", Finding(False, "WorkersStarting", _waiting(holders))
+        return "Starting", Finding(False, "WorkersStarting", _waiting(turn, holders))
     failed = _failed_workers(turn)
     if failed:
         return "Running", Finding(False, "WorkerFailed", failed)
     waiting = [worker for worker in holders if worker.state is not WorkerState.READY]
     if waiting:
-        return "Running", Finding(False, "WorkersMissing", _waiting(waiting))
+        return "Running", Finding(False, "WorkersMissing", _waiting(turn, waiting))
     if turn.quota.holds:
         return "Running", replace(turn.quota, holds=False)
     return "Running", Finding(True, "Running", "every shard has a worker")
 
 
-def _waiting(workers: Sequence[Worker]) -> str:
+def _waiting(turn: Turn, workers: Sequence[Worker]) -> str:
     parts = []
     for worker in workers:
-        reason = f" ({worker.pod.reason})" if worker.pod is not None and worker.pod.reason else ""
-        parts.append(f"{worker.shards} shards wait for worker {worker.name}{reason}")
+        pod = turn.pods.get(worker.name)
+        reason = f" ({pod.reason})" if pod is not None and pod.reason else ""
+        parts.append(f"{worker.holding.shards} shards wait for worker {worker.name}{reason}")
     return "; ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""The Kubernetes API behind the port `kubernetes_api.port`, by `kubernetes_json`: JSON in, JSON out.
+"""The Kubernetes API behind the port `kubernetes_api.port`, by `kubernetes_client`: JSON in, JSON out.
 
 What an answer means is `_outcome` and `_error`.
 """
@@ -26,8 +26,8 @@ from penstock_operator.cluster.kubernetes_api.port import (
     Why,
     name_of,
 )
-from penstock_operator.kubernetes_json import APPLY, JSON, KubernetesJson
-from penstock_operator.kubernetes_login import api_client
+from penstock_operator.kubernetes_client.json_requests import APPLY, JSON, KubernetesJson
+from penstock_operator.kubernetes_client.login import api_client
 
 _PAGE = 500
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"

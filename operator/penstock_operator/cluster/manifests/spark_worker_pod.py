@@ -60,7 +60,7 @@ def spark_worker_pod(
         LABEL_HOME_UID: home.uid,
     }
     (container,) = document["spec"]["containers"]
-    container["args"] = ["python", "-m", "penstock_worker.spark_worker"]
+    container["args"] = ["python", "-m", "penstock_worker.spark.spark_worker"]
     own = {
         ENV_SPARK_MASTER: f"spark://{home.host}:{MASTER_PORT}",
         ENV_HOME_UID: home.uid,

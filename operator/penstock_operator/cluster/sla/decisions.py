@@ -16,7 +16,7 @@ import msgspec
 from penstock.api.latency_sla import ACTIONS_SHOWN, DECISIONS_SHOWN
 from penstock.control.decision import PolicyDecision, Treatment
 from penstock.sla.decision_record import Brought, DecisionRecord, record_of
-from penstock_operator.sla_words import brought_words, predicted_words
+from penstock_operator.words.sla_words import brought_words, predicted_words
 
 _LOG = logging.getLogger(__name__)
 

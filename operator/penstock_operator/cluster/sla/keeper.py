@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from penstock.api.topology import WORKERS_MAX
 from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock.sla.promise import Promise, keyed_edges
+from penstock.supervision.settled import TREATMENT_DEADLINE_S
 from penstock_operator.cluster.carrying_out.topology_schedules import TopologySchedules
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.identity import state_identity
@@ -33,7 +34,6 @@ from penstock_operator.cluster.sla.decisions import RecentDecisions
 from penstock_operator.cluster.sla.look import HeardTasks, homes_of, look_of, places_of, silent_stores
 from penstock_operator.cluster.sla.objects import AskedOfTopology, JudgedSla, ObservedSla
 from penstock_operator.cluster.sla.status import SlaMemory, Standing, met_in, sla_status
-from penstock_operator.cluster.workers.schedule_decisions import TREATMENT_DEADLINE_S
 
 if TYPE_CHECKING:
     from penstock.sla.look import SlaLook

@@ -17,7 +17,7 @@ from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.decisions.status import Finding
 from penstock_operator.cluster.observing.observed import SlaMet
 from penstock_operator.cluster.sla.decisions import camel_case, time_text
-from penstock_operator.sla_words import sla_words
+from penstock_operator.words.sla_words import sla_words
 
 MET_AGAIN_US = 5_000_000
 """The bound must have been kept for so long before SLAMet is true again."""

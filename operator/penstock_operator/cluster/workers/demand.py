@@ -2,22 +2,22 @@
 
 Level-based: what the stores count decides, a Schedule that says 0 tasks is the memory of an idle operator.
 A count that is missing is not zero (promise 7): then things stay as they are. Pure. Neighbours:
-`schedule_decisions` carries the wishes out, `groups` the number of workers.
+`schedule_decisions` carries the wishes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.control.target import TaskLimits
 from penstock.dataflow.partitions import shard_name
-from penstock.dataflow.plan import Plan, Processor, Stage
+from penstock.dataflow.plan import Plan, Stage
 from penstock.schedule.hosts_and_wishes import Manner, Wish
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
+from penstock.supervision.since_when import SinceWhen
 from penstock_operator.cluster.observing.observed import Observed
-from penstock_operator.cluster.workers.workers import SinceWhen
 
 IDLE_AFTER_S = 60.0
 """An operator with tasks.min 0 gives back its last task after so long without input."""
@@ -36,10 +36,6 @@ class Backlog:
     @property
     def is_empty(self) -> bool:
         return self.inbox_entries == 0 and self.outbox_entries == 0
-
-
-def is_source(stage: Stage) -> bool:
-    return not isinstance(stage.head, Processor)
 
 
 def counters_of(observed: Observed, schedule: OperatorSchedule) -> list[ShardCounters | None]:
@@ -94,8 +90,8 @@ def wishes(
             operator=stage.operator,
             shards=shards[stage.operator],
             tasks=_tasks(observed, stage, schedule, since),
-            is_held=are_sources_held and is_source(stage),
-            is_source=is_source(stage),
+            is_held=are_sources_held and stage.is_source,
+            is_source=stage.is_source,
             manner=Manner.RELOCATE if stage.operator in observed.sla.limits else Manner.SPREAD,
             is_treated=stage.operator in observed.sla.treated,
         )
@@ -112,7 +108,7 @@ def _tasks(observed: Observed, stage: Stage, schedule: OperatorSchedule | None, 
         return max(wanted, 1)
     counters = counters_of(observed, schedule)
     seen = [counter for counter in counters if counter is not None]
-    if is_source(stage):
+    if stage.is_source:
         is_done = len(seen) == len(counters) and all(counter.finished for counter in seen)
         return 0 if is_done else max(wanted, 1)
     if any(counter.inbox_entries for counter in seen):
@@ -150,11 +146,5 @@ def backlog(observed: Observed, plan: Plan, schedules: Mapping[str, OperatorSche
             outbox += counter.outbox_entries
             commits += counter.commit
             generations += counter.generation
-            finished = finished and (counter.finished or not is_source(stage))
+            finished = finished and (counter.finished or not stage.is_source)
     return Backlog(inbox, outbox, finished, (generations, commits, inbox, outbox))
-
-
-def inbox_entries(counters: Sequence[ShardCounters | None]) -> int | None:
-    """None where a shard was not seen."""
-    seen = [counter.inbox_entries for counter in counters if counter is not None]
-    return sum(seen) if len(seen) == len(counters) else None

@@ -1,6 +1,6 @@
 """Remote tasks of a topology: which of its tasks run on other nodes, and the Spark worker pods that run them.
 
-Only where a worker's node has no cores left: `control.remote_tasks` splits the tasks, here it is told the
+Only where a worker's node has no cores left: `elasticutor.remote_tasks` splits the tasks, here it is told the
 room. A pod is made when a Schedule has remote tasks there, resized with their number, and removed when there
 have been none for a while, or when it cannot run them. Pure. Neighbours: `remote_turn` calls; `node_room` has
 the nodes.
@@ -12,19 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from penstock.control.remote_tasks import Room, place_remote
+from penstock.control.elasticutor.remote_tasks import Room, place_remote
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
+from penstock.supervision.beside import Beside, why_it_leaves
+from penstock.supervision.since_when import SinceWhen
+from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.kubernetes_api.names import LABEL_HOME_UID, LABEL_WORKER, spark_worker_name
 from penstock_operator.cluster.manifests.spark_worker_pod import Home
 from penstock_operator.cluster.observing.observed import ObservedNode, ObservedPod, Resize
-from penstock_operator.cluster.workers.groups import UNSCHEDULABLE_GRACE_S, avoids
+from penstock_operator.cluster.workers.misplaced_pods import UNSCHEDULABLE_GRACE_S, avoids
 from penstock_operator.cluster.workers.node_room import NodeRooms, Size
-from penstock_operator.cluster.workers.workers import SinceWhen, Worker, WorkerState
-
-LINGER_S = 15.0
-"""A Spark worker without tasks stays for so long: its start takes seconds."""
-_ENDED = ("Failed", "Succeeded")
+from penstock_operator.cluster.workers.pods import ENDED, ending_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,13 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class RemoteScene:
-    """What is decided on: Schedules as they will be, the remote tasks that there are (`before`), workers,
-    Spark worker pods, and the room beside all of these."""
+    """What is decided on: Schedules as they will be, the remote tasks that there are (`before`), workers and
+    their pods, Spark worker pods (`pods`), and the room beside all of these."""
 
     schedules: tuple[OperatorSchedule, ...]
     before: Remote
     workers: tuple[Worker, ...]
+    worker_pods: Mapping[str, ObservedPod]
     pods: tuple[ObservedPod, ...]
     rooms: NodeRooms
     cores: Cores
@@ -116,9 +116,10 @@ def _own_room(scene: RemoteScene) -> dict[str, int]:
     own: dict[str, int] = {}
     free = Counter({worker.node: scene.rooms.cpu_free_millis(worker.node) for worker in scene.workers})
     for worker in scene.workers:
-        if worker.pod is None or not may_lend(worker):
+        pod = scene.worker_pods.get(worker.name)
+        if pod is None or not may_lend(worker):
             continue
-        asked = worker.pod.cpu_request_millis
+        asked = pod.cpu_request_millis
         room = scene.cores.tasks_per_worker
         while room > 1 and scene.cores.request_millis(room) - asked > free[worker.node]:
             room -= 1
@@ -131,8 +132,9 @@ def _growth(scene: RemoteScene, own: Mapping[str, int]) -> Counter[str]:
     """Node -> what the workers there will ask for beyond what they do."""
     growth = Counter[str]()
     for worker in scene.workers:
-        if worker.pod is not None and worker.name in own:
-            growth[worker.node] += _more(scene, worker.name, own[worker.name], worker.pod.cpu_request_millis)
+        pod = scene.worker_pods.get(worker.name)
+        if pod is not None and worker.name in own:
+            growth[worker.node] += _more(scene, worker.name, own[worker.name], pod.cpu_request_millis)
     return growth
 
 
@@ -148,7 +150,7 @@ def _beside(scene: RemoteScene, growth: Counter[str]) -> dict[str, int]:
     asked = Counter[str]()
     joined: dict[str, set[str]] = {}
     for pod in scene.pods:
-        if not pod.is_bound or pod.phase in _ENDED:
+        if not pod.is_bound or pod.phase in ENDED:
             continue
         # What one that is on its way out has will be there for the next one.
         asked[pod.node] += pod.cpu_request_millis
@@ -190,14 +192,14 @@ class SparkWorkerPlan:
 
 def spark_workers(scene: RemoteScene, remote: Remote, since: SinceWhen) -> SparkWorkerPlan:
     """The pods for `remote`. Those that are to be made take their room at once."""
-    homes = {w.name: w for w in scene.workers if w.pod is not None and not w.is_leaving}
+    homes = {w.name: w for w in scene.workers if w.is_there and not w.is_leaving}
     wanted = {spark_worker_name(*of): (of, tasks) for of, tasks in scene.tasks(remote).items()}
     resize: list[tuple[ObservedPod, int]] = []
     remove: list[tuple[ObservedPod, str]] = []
     waiting: list[ObservedPod] = []
     for pod in _staying(scene.pods):
         tasks = wanted[pod.name][1] if pod.name in wanted else 0
-        why = _why_gone(pod, homes, since) or _why_idle(pod, tasks, since)
+        why = _why_gone(pod, homes, tasks, since)
         request = scene.cores.of_spark_worker(tasks).cpu_millis
         if why:
             remove.append((pod, why))
@@ -224,24 +226,23 @@ def _made(
 ) -> tuple[NewSparkWorker, ...]:
     made = []
     for name, ((worker, node), tasks) in missing.items():
-        home = homes.get(worker)
-        if home is None or home.pod is None or not home.pod.host or not may_lend(home):
+        home, pod = homes.get(worker), scene.worker_pods.get(worker)
+        if home is None or pod is None or not pod.host or not may_lend(home):
             continue
         size = scene.cores.of_spark_worker(tasks)
         found = scene.rooms.take_on(node, size)
         if found is not None:
-            place_of = Home(worker, home.uid, home.node, home.pod.host)
+            place_of = Home(worker, home.uid, home.node, pod.host)
             made.append(NewSparkWorker(name, found, size.cpu_millis, place_of))
     return tuple(made)
 
 
-def _why_gone(pod: ObservedPod, homes: Mapping[str, Worker], since: SinceWhen) -> str:
-    """Why it can run no tasks; a node that does not take it is avoided for a while."""
+def _why_gone(pod: ObservedPod, homes: Mapping[str, Worker], tasks: int, since: SinceWhen) -> str:
+    """Why it leaves, "" while it stays; a node that does not take it is avoided for a while."""
     home = homes.get(pod.labels.get(LABEL_WORKER, ""))
-    if home is None or home.uid != pod.labels.get(LABEL_HOME_UID):
-        return "the worker whose tasks it ran is gone"
-    if pod.phase in _ENDED:
-        return f"it has ended: {pod.reason or pod.phase}"
+    beside = Beside(pod.uid, pod.labels.get(LABEL_HOME_UID, ""), tasks, ending_of(pod))
+    if why := why_it_leaves(beside, home.uid if home is not None else "", since):
+        return why
     is_refused = not pod.is_bound and pod.reason == "Unschedulable"
     if is_refused and since.lasts_s(f"unschedulable:{pod.uid}") >= UNSCHEDULABLE_GRACE_S:
         since.mark(avoids(pod.node))
@@ -250,9 +251,3 @@ def _why_gone(pod: ObservedPod, homes: Mapping[str, Worker], since: SinceWhen) -
         since.mark(avoids(pod.node))
         return f"node {pod.node} cannot give it the cores of its tasks"
     return ""
-
-
-def _why_idle(pod: ObservedPod, tasks: int, since: SinceWhen) -> str:
-    if tasks or since.lasts_s(f"unused:{pod.uid}") < LINGER_S:
-        return ""
-    return "no remote task is wanted there any more"

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.schedule.record import OperatorSchedule
+from penstock.figures.operators import Running, tasks_running
+from penstock.metrics.rows import ROW_AGE_US_MAX
+from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
-from penstock_operator.cluster.workers.workers import ROW_AGE_US_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,12 @@ class ScheduleFigures:
 def schedule_figures(observed: Observed, begun: Mapping[str, int]) -> tuple[ScheduleFigures, ...]:
     """Of all Schedules that stay. `begun` is operator -> shards that get another home by what is decided now,
     so that a treatment shows all its moves from its beginning."""
+    running = running_in(observed)
     return tuple(
         ScheduleFigures(
             seen.name,
             begun.get(seen.schedule.operator) or _moving(seen),
-            None if _is_unanswered(observed, seen.schedule) else tasks_ready(observed, seen.schedule),
+            None if _is_unanswered(observed, seen.schedule) else tasks_running(seen.schedule, running) or 0,
         )
         for seen in observed.schedules
         if not seen.is_deleting
@@ -54,19 +56,19 @@ def _moving(seen: ObservedSchedule) -> int | None:
     return sum(place.shards_moving for place in seen.applied)
 
 
-def tasks_ready(observed: Observed, schedule: OperatorSchedule) -> int:
-    """Resident tasks that run now, of those scheduled, as the main processes tell."""
-    places = {place.name: place for place in schedule.workers}
-    ready = 0
-    for executor in schedule.executors:
-        place = places[executor.worker]
+def running_in(observed: Observed) -> Running:
+    """What the main processes tell of their tasks; None of a worker whose store does not answer."""
+
+    def running(place: WorkerPlace) -> Mapping[str, int] | None:
         reading = observed.readings.get(place.node)
-        row = reading.workers.get(place.name) if reading is not None else None
-        if reading is None or row is None or row.uid != place.uid:
-            continue
-        if reading.now_us - row.at_us <= ROW_AGE_US_MAX:
-            ready += min(row.tasks.get(executor.name, 0), executor.tasks)
-    return ready
+        if reading is None:
+            return None
+        row = reading.workers.get(place.name)
+        if row is None or row.uid != place.uid or reading.now_us - row.at_us > ROW_AGE_US_MAX:
+            return {}
+        return row.tasks
+
+    return running
 
 
 def _is_unanswered(observed: Observed, schedule: OperatorSchedule) -> bool:

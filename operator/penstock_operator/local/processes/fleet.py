@@ -24,7 +24,7 @@ from pathlib import Path
 from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import EXIT_JVM_GONE, WorkerLaunch
 from penstock.process_look import STOPPED, look_at
-from penstock_operator.fleet import (
+from penstock_operator.fleet.port import (
     FleetWorker,
     Launch,
     WorkerNotStartedError,
@@ -52,7 +52,7 @@ def worker_command(launch_file: Path) -> Sequence[str]:
 
 
 def spark_worker_command(launch_file: Path) -> Sequence[str]:
-    return [sys.executable, "-m", "penstock_worker.spark_worker", str(launch_file)]
+    return [sys.executable, "-m", "penstock_worker.spark.spark_worker", str(launch_file)]
 
 
 @dataclass

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from penstock_operator import figure_words
+from penstock_operator.words import figure_words
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SHARE = re.compile(rb"^Pss_(?:Anon|Shmem):\s+(\d+) kB$", re.MULTILINE)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from penstock.dataflow.json_rows import JsonRows
+from penstock.dataflow.outline import ConsoleTarget
 from penstock.store.codec import decode_batch
 from penstock.store.fragments import Gathering
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox, ShardCounters, StoreUnreachable
-from penstock_operator.local.showing.plan_outline import ConsoleTarget
 
 READ_BYTES_MAX = 256 << 10
 _ROUNDS_MAX = 8

@@ -13,8 +13,8 @@ import msgspec
 
 from penstock.api.load import load_manifest
 from penstock.sla.decision_record import DecisionRecord, SeenExecutor
-from penstock_operator import figure_words
-from penstock_operator.sla_words import brought_words, latency_words, predicted_words
+from penstock_operator.words import figure_words
+from penstock_operator.words.sla_words import brought_words, latency_words, predicted_words
 
 _INDENT = "    "
 

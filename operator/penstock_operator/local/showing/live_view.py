@@ -17,11 +17,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from penstock.figures.operators import OperatorFigures
 from penstock.sla.standing import SlaLine
-from penstock_operator import figure_words
-from penstock_operator.local.showing.progress import OperatorProgress
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
-from penstock_operator.sla_words import share
+from penstock_operator.words import figure_words
+from penstock_operator.words.sla_words import share
 
 _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5
@@ -107,8 +107,8 @@ def _operators(status: RunStatus, width: int) -> Table:
     return table
 
 
-def _line(operator: OperatorProgress, width: int) -> list[RenderableType]:
-    is_stage = operator.name == operator.stage
+def _line(operator: OperatorFigures, width: int) -> list[RenderableType]:
+    is_stage = operator.is_stage
     name = Text(operator.name if is_stage else f"  {operator.name}")
     if not is_stage:
         name.stylize("dim")
@@ -121,7 +121,7 @@ def _line(operator: OperatorProgress, width: int) -> list[RenderableType]:
         figure_words.count(operator.records),
         waiting(operator) if operator.kind == "keyed" else "",
     ]
-    numbers = [operator.tasks, operator.shards]
+    numbers = [operator.tasks_ready, operator.shards]
     if width >= _MIDDLE:
         numbers = [operator.workers, operator.executors, *numbers]
     cells.extend(figure_words.count(number) if is_stage else "" for number in numbers)
@@ -157,7 +157,7 @@ def _expected(milliseconds: float | None) -> str:
     return figure_words.latency(milliseconds)
 
 
-def waiting(operator: OperatorProgress) -> str:
+def waiting(operator: OperatorFigures) -> str:
     """Inbox length: entries, and the rows in them."""
     if operator.inbox_entries is None or operator.inbox_rows is None:
         return figure_words.UNKNOWN

@@ -5,10 +5,10 @@ Events come as lines of their own as they happen. Neighbour: `live_view` is the 
 
 from __future__ import annotations
 
-from penstock_operator import figure_words
-from penstock_operator.local.showing.progress import OperatorProgress
+from penstock.figures.operators import OperatorFigures
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
-from penstock_operator.sla_words import sla_words
+from penstock_operator.words import figure_words
+from penstock_operator.words.sla_words import sla_words
 
 
 def status_line(status: RunStatus) -> str:
@@ -26,7 +26,7 @@ def event_line(event: RunEvent) -> str:
     return f"{figure_words.duration(event.at_s)} {event.text}"
 
 
-def _operator(operator: OperatorProgress) -> str:
+def _operator(operator: OperatorFigures) -> str:
     text = f"{operator.name} {figure_words.rate(operator.rate_per_s)}/s"
     if operator.kind in ("keyed", "sink"):
         text += f" p50 {figure_words.latency(operator.p50_ms)} p99 {figure_words.latency(operator.p99_ms)}"

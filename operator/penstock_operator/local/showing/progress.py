@@ -1,7 +1,7 @@
-"""Reads what workers and store have counted, and turns readings into one frozen `Progress`.
+"""Reads what workers and store have counted since the start of a run, and keeps the samples of its window.
 
-Rates and latencies are those of `penstock.figures`, over the last `WINDOW_S` seconds; here come the totals
-since the start of the run, what waits, and the trend. What is not known is None, never zero (promise 7).
+An operator's figures are those of `penstock.figures`, over the last `WINDOW_S` seconds; here come the totals
+since the start of the run, and the trend. What is not known is None, never zero (promise 7).
 Neighbours: `local_run` takes the readings, `live_view`, `log_lines` and `run_summary` show them,
 `console_delivery` adds what it printed.
 """
@@ -14,27 +14,19 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from penstock.figures.rates import (
-    Figures,
-    figures_of_delivered,
-    figures_of_fused,
-    figures_of_stage,
-    milliseconds,
-    rows_put_out,
-    rows_worked,
-)
+from penstock.dataflow.outline import OutlinedOperator
+from penstock.figures.operators import Look, OperatorFigures, operator_figures, rates_of, shards_behind
+from penstock.figures.rates import milliseconds, rows_put_out, rows_worked
 from penstock.figures.samples import Sample, Samples, next_sample, operators_told, sampled, within_window
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import LatencyHistogram
-from penstock.metrics.rows import TaskRow, WorkerRow, unpack
+from penstock.metrics.rows import ROW_AGE_US_MAX, TaskRow, WorkerRow, unpack
+from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ShardCounters
-from penstock_operator.local.showing.plan_outline import OutlinedOperator
 
 WINDOW_S = 5.0
 TREND_INTERVAL_S = 1.0
 TREND_POINTS = 24
-ROW_AGE_US_MAX = 3_000_000
-"""A task writes its row at least once a second; an older one tells nothing about now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +41,6 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorProgress:
-    """One line of the table. Rates per second, latencies in milliseconds from the source to here.
-
-    `records` are rows committed since the start of this run: worked by a stage, put out by a step, given to a
-    sink. What only a stage has is None for a fused operator.
-    """
-
-    name: str
-    kind: str
-    stage: str
-    rate_per_s: float | None
-    p50_ms: float | None
-    p99_ms: float | None
-    records: int | None
-    inbox_entries: int | None
-    inbox_rows: int | None
-    workers: int | None
-    executors: int | None
-    tasks: int | None
-    shards: int | None
-    trend: tuple[float | None, ...]
-
-
-def unknown(line: OperatorProgress) -> OperatorProgress:
-    """A line of which nothing can be seen now, but what the schedule says."""
-    return replace(
-        line,
-        rate_per_s=None,
-        p50_ms=None,
-        p99_ms=None,
-        records=None,
-        inbox_entries=None,
-        inbox_rows=None,
-        tasks=None,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class OperatorTotal:
     """One operator over the whole run."""
 
@@ -96,14 +50,6 @@ class OperatorTotal:
     p50_ms: float | None
     p99_ms: float | None
     max_ms: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """What the schedule says of one stage: executors by worker, and the number of its shards."""
-
-    executors: Mapping[str, str]
-    shards: int
 
 
 def task_and_worker_rows(
@@ -169,7 +115,8 @@ class ProgressReader:
         if self._trend_due_s is None or reading.at_s >= self._trend_due_s:
             self._trend_due_s = reading.at_s + TREND_INTERVAL_S
             for operator in self._operators:
-                self._trends[operator.name].append(self._figures(operator).rate_per_s)
+                rates = rates_of(operator, self._samples, self._shards)
+                self._trends[operator.name].append(rates.rate_per_s)
 
     def _sample(self, reading: Reading) -> Sample:
         shards = {
@@ -190,9 +137,24 @@ class ProgressReader:
             delivered=dict(self._delivered_rows),
         )
 
-    def progress(self, placements: Mapping[str, Placement]) -> tuple[OperatorProgress, ...]:
-        """The table as it stands, in the plan's order."""
-        return tuple(self._line(operator, placements.get(operator.name)) for operator in self._operators)
+    def progress(self, schedules: Mapping[str, OperatorSchedule]) -> tuple[OperatorFigures, ...]:
+        """The table as it stands, in the plan's order. `schedules` have their remote tasks."""
+        latest = self._latest
+        look = Look(
+            self._samples,
+            self._shards,
+            latest.shards if latest is not None else {},
+            schedules,
+            self._running,
+        )
+        return tuple(
+            replace(
+                operator_figures(operator, look),
+                records=self._records(operator),
+                trend=tuple(self._trends[operator.name]),
+            )
+            for operator in self._operators
+        )
 
     def totals(self) -> tuple[OperatorTotal, ...]:
         """Every operator over the whole run."""
@@ -209,43 +171,13 @@ class ProgressReader:
             for operator in self._operators
         )
 
-    def _line(self, operator: OutlinedOperator, placement: Placement | None) -> OperatorProgress:
-        figures = self._figures(operator)
-        waiting = self._waiting(operator)
-        return OperatorProgress(
-            name=operator.name,
-            kind=operator.kind,
-            stage=operator.stage,
-            rate_per_s=figures.rate_per_s,
-            p50_ms=figures.p50_ms,
-            p99_ms=figures.p99_ms,
-            records=self._records(operator),
-            inbox_entries=waiting[0] if waiting else None,
-            inbox_rows=waiting[1] if waiting else None,
-            workers=len(set(placement.executors.values())) if placement else None,
-            executors=len(placement.executors) if placement else None,
-            tasks=self._tasks(placement) if placement else None,
-            shards=placement.shards if placement else None,
-            trend=tuple(self._trends[operator.name]),
-        )
-
-    def _figures(self, operator: OutlinedOperator) -> Figures:
-        if operator.is_stage:
-            return figures_of_stage(self._samples, operator.name, self._shards.get(operator.name, ()))
-        if operator.name in self._delivered_rows:
-            return figures_of_delivered(self._samples, operator.name)
-        return figures_of_fused(self._samples, operator.name, self._all_shards())
-
-    def _all_shards(self) -> list[str]:
-        return [name for names in self._shards.values() for name in names]
-
     def _count(self, sample: Sample, operator: OutlinedOperator) -> int | None:
         if operator.is_stage:
             names = self._shards.get(operator.name)
             return rows_worked(sample, names) if names is not None else None
         if operator.name in sample.delivered:
             return sample.delivered[operator.name]
-        return rows_put_out(sample, operator.name, self._all_shards())
+        return rows_put_out(sample, operator.name, shards_behind(operator, self._shards))
 
     def _records(self, operator: OutlinedOperator) -> int | None:
         """Since the start of the run; all that the command has delivered is of this run."""
@@ -254,28 +186,11 @@ class ProgressReader:
             return count
         return count - self._first[operator.name]
 
-    def _waiting(self, operator: OutlinedOperator) -> tuple[int, int] | None:
-        """(entries, rows) in a keyed stage's inboxes."""
-        if operator.kind != "keyed" or self._latest is None:
-            return None
-        counters = self._latest.shards.get(operator.name)
-        if counters is None:
-            return None
-        known = [c for c in counters if c is not None]
-        if len(known) != len(counters):
-            return None
-        return sum(c.inbox_entries for c in known), sum(c.arrived_rows - c.completed_rows for c in known)
-
-    def _tasks(self, placement: Placement) -> int | None:
-        """Resident tasks that run now, as the main processes of this stage's workers tell."""
+    def _running(self, place: WorkerPlace) -> Mapping[str, int] | None:
+        """What a worker's main process tells of its tasks."""
         if self._latest is None:
             return None
-        told = [
-            row.tasks.get(executor)
-            for executor, worker in placement.executors.items()
-            for row in self._latest.rows.values()
-            if isinstance(row, WorkerRow)
-            and row.worker == worker
-            and self._latest.now_us - row.at_us <= ROW_AGE_US_MAX
-        ]
-        return sum(count or 0 for count in told) if told else None
+        for row in self._latest.rows.values():
+            if isinstance(row, WorkerRow) and row.worker == place.name and row.uid == place.uid:
+                return row.tasks if self._latest.now_us - row.at_us <= ROW_AGE_US_MAX else {}
+        return {}

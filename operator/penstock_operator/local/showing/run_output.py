@@ -16,7 +16,7 @@ from penstock_operator.local.showing.live_view import LiveView
 from penstock_operator.local.showing.log_lines import event_line, status_line
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
 from penstock_operator.local.showing.run_summary import RunSummary, headline, summary_table
-from penstock_operator.sla_words import summary_words
+from penstock_operator.words.sla_words import summary_words
 
 _REFRESH_S = 0.25
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from penstock.figures.operators import OperatorFigures
 from penstock.sla.standing import SlaLine
-from penstock_operator.local.showing.progress import OperatorProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RunStatus:
     elapsed_s: float
     store_away: bool
     workers: tuple[WorkerLine, ...]
-    operators: tuple[OperatorProgress, ...]
+    operators: tuple[OperatorFigures, ...]
     events: tuple[RunEvent, ...]
     slas: tuple[SlaLine, ...] = ()
 

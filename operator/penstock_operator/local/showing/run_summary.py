@@ -12,10 +12,10 @@ import msgspec
 from rich.table import Table
 
 from penstock.sla.standing import SlaSummary
-from penstock_operator import figure_words
 from penstock_operator.local.showing.progress import OperatorTotal
 from penstock_operator.local.showing.run_status import RunEvent
 from penstock_operator.local.showing.sla_picture import timeline_rows
+from penstock_operator.words import figure_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import importlib.util
 from pathlib import Path
 
 from penstock.sla.standing import SlaSummary, TimelinePoint
-from penstock_operator.sla_words import share
+from penstock_operator.words.sla_words import share
 
 
 def draw(path: Path, summary: SlaSummary) -> bool:

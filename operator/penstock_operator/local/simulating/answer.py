@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.simulation.queueing.model import FloatArray, OperatorRun, Run
-from penstock_operator import figure_words
 from penstock_operator.local.simulating.simulate import Answer, Candidate
+from penstock_operator.words import figure_words
 
 _LINE_POINTS_MIN, _LINE_POINTS_MAX = 8, 56
 _BESIDE_A_LINE = 24

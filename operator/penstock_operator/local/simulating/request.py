@@ -8,7 +8,7 @@ from pathlib import Path
 
 from penstock.dataflow.rate_trace import InvalidRateTrace, read_rate_trace
 from penstock.manifest.document import duration_us
-from penstock_operator.checked_manifest import check_manifest
+from penstock_operator.checking.checked_manifest import check_manifest
 from penstock_operator.local.simulating.simulate import (
     CannotSimulateError,
     SimulationRequest,

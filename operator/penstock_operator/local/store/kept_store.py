@@ -64,7 +64,7 @@ class HungRule:
 
 
 class KeptStore:
-    """Keeps the protocol `StoreKeeper` of `local_run`. A context: the thread runs within it.
+    """Keeps the protocol `StoreKeeper` of `run_ports`. A context: the thread runs within it.
 
     `keep_along` is called every now and then; `disks` are folders whose disks are written to.
     """

@@ -11,7 +11,7 @@ from penstock.api.load import parse_manifest
 from penstock.api.sla_faults import sla_faults
 from penstock.api.topology import Topology
 from penstock.manifest.faults import InvalidManifest
-from penstock_operator.checked_manifest import check_for_cluster
+from penstock_operator.checking.checked_manifest import check_for_cluster
 
 TOPOLOGY = """
 apiVersion: penstock.dev/v1alpha1

@@ -9,7 +9,7 @@ import pytest
 from penstock.api.spark_worker_launch import SparkWorkerLaunch, spark_secret, spark_worker_launch_from
 from penstock.errors import PermanentError
 from penstock_worker.spark.places import ENV_PLACE, Misplaced, check_place
-from penstock_worker.spark_worker import spark_command, spark_environment
+from penstock_worker.spark.spark_worker import spark_command, spark_environment
 
 LAUNCH = SparkWorkerLaunch(
     master="spark://10.0.0.1:7077", node="n2", host="10.0.0.2", key_file="/key", home_uid="u1"

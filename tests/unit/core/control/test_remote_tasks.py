@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.control.remote_tasks import Room, place_remote
+from penstock.control.elasticutor.remote_tasks import Room, place_remote
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 from penstock.schedule.remote import Remote, remote_of, with_remote
 

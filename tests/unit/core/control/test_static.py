@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.baselines.static import Static, resize
+from penstock.control.baselines.static import Static
 from penstock.control.decision import AddExecutor, MoveShards, RemoveExecutor, Treatment
 from penstock.control.executor_names import CountingNames
+from penstock.control.resizing import resize
 from penstock.control.snapshot import ExecutorSeen, OperatorSnapshot, TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 

@@ -209,6 +209,14 @@ def test_an_operator_that_lives_nowhere_is_taken_on_by_workers_with_spare_tasks(
     assert new.executors == (ExecutorPlace("op0-w-2", "w-2", 2),)
 
 
+def test_an_operator_whose_only_other_executor_is_pinned_is_taken_on_by_others() -> None:
+    old = placed((2,), (8,), 2)
+    _, starting, idle = hosts_of(workers_of(3))
+    new = planned(old, [replace(starting, is_pinned=True), idle], {})["op0"]
+    assert counts(new) == {"op0-w-1": 4, "op0-w-2": 4}
+    assert planned(old, [replace(starting, is_pinned=True)], {})["op0"] is old["op0"], "it waits"
+
+
 def test_spare_tasks_are_given_out_once() -> None:
     old = placed((1, 1, 1), (1, 1, 2), 2)
     new = without_lost(old, {"w-0"}, {"w-1": 1})

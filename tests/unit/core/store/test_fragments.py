@@ -11,11 +11,11 @@ import pytest
 
 from backends.store_backends import MemoryBackend
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.outline import ConsoleTarget
 from penstock.store.codec import decode_timestamps, encode_batch
 from penstock.store.fragments import Gathering, decode_fragment, fragments_of, is_fragment
 from penstock.store.port import Answer, Append, Bounds, Measure
 from penstock_operator.local.showing.console_delivery import ConsoleDelivery
-from penstock_operator.local.showing.plan_outline import ConsoleTarget
 from scenes.large_scene import LargeScene
 from scenes.store_scenario import Scene, out
 

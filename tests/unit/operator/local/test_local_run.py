@@ -13,15 +13,16 @@ from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, OpenStore, Request, StoreUnreachable
-from penstock_operator.fleet import WorkerNotStartedError
+from penstock_operator.fleet.port import WorkerNotStartedError
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_simulation.twins.memory_fleet import MemoryFleet
-from processes.stand_in_run import PARTITIONS, expected_names, orders_plan
-from processes.stand_in_workers import KEYED_SHARDS, StandInWorkers
+from processes.orders_code import Count
+from processes.orders_plan import KEYED_SHARDS, PARTITIONS, expected_names, orders_plan
 from scenes.scripted_run import Keeper, Recorder, ScriptedTicks, orders_shards
+from worlds.fleet_workers import FleetWorkers
 
 RECORDS = 40
 SHARDS = KEYED_SHARDS
@@ -55,9 +56,7 @@ class Scene:
         self.shards = orders_shards(self.store)
         self.ticks = ScriptedTicks()
         self.fleet = MemoryFleet(self.ticks.now_s)
-        self.workers = StandInWorkers(
-            self.fleet, MemoryStore(self.node, "t", Bounds()), RECORDS, "count", "shown"
-        )
+        self.workers = FleetWorkers(self.fleet, self.node, self.plan, RECORDS, self.ticks.now_us)
         self.output = Recorder(tick_s=1.0)
         self.keeper = Keeper()
         names = ("w0", "w1")
@@ -90,7 +89,7 @@ class Scene:
     def _at_wait(self, number: int) -> None:
         if number in self.steps:
             self.steps[number]()
-        self.workers.turn(self.ticks.now_us())
+        self.workers.turn()
 
     def printed(self) -> list[str]:
         return [json.loads(line)["name"] for line in self.output.lines]
@@ -185,9 +184,9 @@ def test_the_time_limit_drains_what_was_read() -> None:
     assert len(scene.printed()) == read < len(EXPECTED)
 
 
-def test_a_failure_of_user_code_ends_the_run_with_its_message() -> None:
+def test_a_failure_of_user_code_ends_the_run_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
-    scene.workers.failing = True
+    monkeypatch.setattr(Count, "failing", True)
     summary = scene.run.run()
     assert summary.result is Result.FAILED
     assert summary.message.startswith("Operator count failed.")
@@ -272,7 +271,7 @@ def test_the_status_shows_rates_latencies_and_places() -> None:
     assert count.rate_per_s is not None
     assert count.rate_per_s > 0
     assert count.p99_ms is not None
-    assert (count.workers, count.executors, count.tasks, count.shards) == (2, 2, 2, SHARDS)
+    assert (count.workers, count.executors, count.tasks_ready, count.shards) == (2, 2, 2, SHARDS)
     assert lines["shown"].shards is None
     assert [(w.name, w.state) for w in working.workers] == [("w0", "ready"), ("w1", "ready")]
 
@@ -294,7 +293,7 @@ def test_a_store_that_does_not_answer_is_not_asked_and_its_figures_are_missing()
     assert not set(range(20, 30)) & set(asked)
     away = [line for status in scene.output.statuses if status.store_away for line in status.operators]
     assert away
-    assert {(line.rate_per_s, line.p50_ms, line.p99_ms, line.records, line.tasks) for line in away} == {
+    assert {(line.rate_per_s, line.p50_ms, line.p99_ms, line.records, line.tasks_ready) for line in away} == {
         (None, None, None, None, None)
     }
     assert sorted(scene.printed()) == EXPECTED

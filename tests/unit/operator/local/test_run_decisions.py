@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_operator.local.run_decisions import (
-    DRAIN_S,
-    EARLY_DEATHS_MAX,
-    GRACE_S,
-    STALL_S,
-    STEADY_AFTER_S,
-    WARM_S,
-)
+from penstock.supervision.bringing_up import WARM_S
+from penstock.supervision.restarts import EARLY_DEATHS_MAX, STEADY_AFTER_S
+from penstock_operator.local.run_end import DRAIN_S, STALL_S
 from penstock_operator.local.run_state import Backlog, Phase, Result, StartWorker, StopWorker
+from penstock_operator.local.run_turn import GRACE_S
 from scenes.run_scene import RunScene
 
 DONE = Backlog(generation=1, commits=9, inbox_entries=0, outbox_entries=0, sources_finished=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from penstock_operator.fleet import WorkerState
-from penstock_operator.local.processes.spark_worker_care import AGAIN_AFTER_S, BESIDE, LINGER_S
+from penstock.supervision.beside import LINGER_S
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.run_decisions import adopt
 from penstock_operator.local.run_state import Phase, StartSparkWorker
+from penstock_operator.local.spark_worker_care import AGAIN_AFTER_S, BESIDE
 from scenes.run_scene import RunScene
 
 BESIDE_W0 = f"w0-{BESIDE}"

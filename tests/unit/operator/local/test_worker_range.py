@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
-from penstock.dataflow.plan import WorkerRange
+import pytest
+
+from penstock.dataflow.plan import Tasks, WorkerRange
 from penstock.schedule.executor_names import free_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule
-from penstock_operator.fleet import WorkerState
+from penstock.supervision.restarts import EARLY_DEATHS_MAX
+from penstock_operator.fleet.port import WorkerState
 from penstock_operator.local.run_decisions import (
-    EARLY_DEATHS_MAX,
-    GRACE_S,
     WANTED_S,
     adopt,
     held_back,
@@ -20,6 +22,7 @@ from penstock_operator.local.run_decisions import (
     warm_workers,
 )
 from penstock_operator.local.run_state import Decision, Phase
+from penstock_operator.local.run_turn import GRACE_S
 from scenes.run_scene import RunScene
 
 WORKS = "w0"
@@ -227,3 +230,134 @@ def test_a_warm_worker_takes_over_what_nobody_living_can() -> None:
     scene.turn()
     assert scene.shards_on("w1") == everything
     assert warm_workers(scene.state) == set()
+
+
+def test_a_warm_worker_that_becomes_ready_takes_on_what_waits_for_one_that_is_down() -> None:
+    scene = Scene(warm=1)
+    everything = scene.shards_on(WORKS)
+    scene.fleet.die(WORKS)
+    scene.turn()
+    assert scene.shards_on(WORKS) == everything, "nobody else is up"
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert scene.shards_on("w1") == everything
+    assert scene.said[-2:] == [
+        f"the {len(everything)} shards of worker w0 went to w1",
+        "warm worker w1 joins",
+    ]
+
+
+def test_a_warm_worker_takes_the_share_of_one_that_died_and_that_one_is_warm_once_it_is_back() -> None:
+    scene = Scene(most=3, warm=1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.put_executor("w1")
+    scene.turn(1)
+    scene.ready("w2", tasks=0)
+    scene.turn(1)
+    scene.fleet.die("w1")
+    scene.turn()
+    assert "its 1 shards went to w0" in scene.said[-1]
+    scene.turn(0.1)
+    assert "warm worker w2 joins" in scene.said
+    assert scene.shards_on("w2") == set(), "its tasks are not up"
+    scene.ready("w2")
+    scene.turn(0.1)
+    assert scene.shards_on("w2")
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert warm_workers(scene.state) == {"w1"}
+    assert held_back(scene.state) == ""
+    assert scene.living().keys() == {"w0", "w1", "w2"}
+
+
+def test_a_worker_that_comes_back_and_finds_nothing_to_do_holds_nobody_back() -> None:
+    scene = Scene(least=2, most=2)
+    scene.accept(want_worker(scene.state, scene.now_s))
+    scene.turn(0.1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.drop_executor(scene.put_executor("w1"))
+    scene.fleet.die("w1")
+    scene.turn(WANTED_S + 1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    assert scene.shards_on("w1") == set(), "somebody decided that it has no work"
+    assert held_back(scene.state) == ""
+
+
+def test_of_the_idle_the_warm_one_leaves_and_the_least_number_stays() -> None:
+    scene = Scene(least=2, most=4, warm=1)
+    executors = {}
+    for name in ("w1", "w2"):
+        scene.ready(name, tasks=0)
+        scene.turn(1)
+        executors[name] = scene.put_executor(name)
+        scene.turn(1)
+    scene.ready("w3", tasks=0)
+    scene.turn(1)
+    scene.drop_executor(executors["w1"])
+    scene.turn(1)
+    scene.drop_executor(executors["w2"])
+    scene.turn(1)
+    assert warm_workers(scene.state) == {"w1"}
+    workers = replace(scene.state.plan.workers, warm=0)
+    scene.state = replace(scene.state, plan=replace(scene.state.plan, workers=workers))
+    scene.turn(WANTED_S + 1)
+    assert scene.state.workers.keys() == {"w0", "w2"}
+
+
+def test_a_warm_worker_that_dies_when_none_is_wanted_any_more_is_forgotten() -> None:
+    scene = Scene()
+    scene.accept(want_worker(scene.state, scene.now_s))
+    scene.turn(0.1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    scene.fleet.die("w1")
+    scene.turn(WANTED_S)
+    assert scene.state.workers.keys() == {WORKS}
+    assert scene.uid_of("w1") == set()
+
+
+def test_a_worker_for_which_there_is_nothing_to_do_is_taken_in_no_more() -> None:
+    scene = Scene(warm=1)
+    scene.ready("w1", tasks=0)
+    scene.turn(1)
+    stages = tuple(replace(stage, tasks=Tasks(1, 8, 1)) for stage in scene.state.plan.stages)
+    count = scene.state.schedules["count"]
+    scene.adopt(replace(count, executors=tuple(replace(e, tasks=1) for e in count.executors)))
+    scene.state = replace(scene.state, hosts_wanted=2, plan=replace(scene.state.plan, stages=stages))
+    before = list(scene.said)
+    scene.turn(1)
+    assert (scene.state.hosts_wanted, scene.said) == (1, before)
+    assert held_back(scene.state) == ""
+
+
+@pytest.mark.parametrize("seed", [9, 27, 53, 63, *range(8)])
+def test_whoever_dies_in_whatever_order_all_that_are_wanted_work_in_the_end(seed: int) -> None:
+    draw = random.Random(seed)
+    scene = Scene(least=1, most=draw.choice([2, 3, 4]), warm=draw.choice([0, 1, 2]))
+    everything = scene.shards_on(WORKS)
+    for _ in range(40):
+        name = draw.choice(sorted(scene.state.workers))
+        match draw.randrange(5):
+            case 0 if name in scene.living():
+                scene.fleet.die(name)
+            case 1:
+                scene.accept(want_worker(scene.state, scene.now_s))
+            case 2 if not held_back(scene.state) and name in scene.living():
+                scene.put_executor(name)
+            case _:
+                scene.ready(name, tasks=draw.randrange(2))
+        scene.turn(draw.choice([0.0, 0.1, 1.0, 5.0]))
+        held = [scene.shards_on(worker) for worker in scene.state.workers]
+        assert sum(len(shards) for shards in held) == len(everything)
+        assert len(scene.state.workers) <= scene.state.plan.workers.most
+    for _ in range(60):
+        for name in scene.state.workers:
+            scene.ready(name)
+        scene.turn(1.0)
+    assert scene.state.phase is Phase.RUNNING
+    assert held_back(scene.state) == ""
+    assert set().union(*(scene.shards_on(worker) for worker in scene.living())) == everything
+    assert scene.turn(1.0) == (), "all is as it should be"

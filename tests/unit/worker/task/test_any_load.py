@@ -11,8 +11,8 @@ import pytest
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.store.port import Failures, Measure
-from penstock_worker import part_size
-from penstock_worker.stages import keyed_stage, source_stage
+from penstock_worker.stages import keyed_stage, part_size, source_stage
+from penstock_worker.values import held
 from scenes.task_scene import FILES, MANIFEST, Scene
 
 PAIRS = f"""
@@ -157,20 +157,20 @@ def test_values_elements_and_entries_of_5_mb_are_kept_for_several_keys_at_once(f
 
 def test_what_rows_come_to_is_not_held_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part that grows too far is given up early, and the parts after it are smaller."""
-    monkeypatch.setattr(part_size, "HELD_ROWS_MAX", 1_000)
+    monkeypatch.setattr(held, "HELD_ROWS_MAX", 1_000)
     scene = LoadScene(folder, 'yield from ((key[0], "x") for n in range(300))')
-    held: list[int] = []
-    check = part_size.Held.check
+    looked_at: list[int] = []
+    check = held.Held.check
 
-    def looked(self: part_size.Held, rows: list[object]) -> None:
-        held.append(len(rows))
+    def looked(self: held.Held, rows: list[object]) -> None:
+        looked_at.append(len(rows))
         check(self, rows)
 
-    monkeypatch.setattr(part_size.Held, "check", looked)
+    monkeypatch.setattr(held.Held, "check", looked)
     monkeypatch.setattr(keyed_stage, "LOOK_GROUPS", 1)
     assert scene.work(USERS) == {}
     assert len(scene.out()) == 72_000
-    assert max(held) < 6_000
+    assert max(looked_at) < 6_000
 
 
 def test_state_that_is_read_is_not_held_for_all_keys_at_once(
@@ -201,8 +201,8 @@ def test_state_that_is_read_is_not_held_for_all_keys_at_once(
 def test_a_row_that_puts_out_too_much_is_refused_with_the_figure_at_any_load(
     folder: Path, monkeypatch: pytest.MonkeyPatch, load: int
 ) -> None:
-    monkeypatch.setattr(part_size, "ROWS_OUT_MAX", 5_000)
-    monkeypatch.setattr(part_size, "HELD_ROWS_MAX", 2_000)
+    monkeypatch.setattr(held, "ROWS_OUT_MAX", 5_000)
+    monkeypatch.setattr(held, "HELD_ROWS_MAX", 2_000)
     body = 'yield from ((key[0], "x") for n in range(6_000 if key[0] == "user0000" else 1))'
     scene = LoadScene(folder, body)
     failures = scene.work([*USERS[1:load], USERS[0]])
@@ -226,8 +226,8 @@ def test_a_row_beyond_16_mib_is_refused_with_the_figure_at_any_load(folder: Path
 def test_a_step_behind_a_source_is_refused_alike(
     folder: Path, monkeypatch: pytest.MonkeyPatch, load: int
 ) -> None:
-    monkeypatch.setattr(part_size, "ROWS_OUT_MAX", 5_000)
-    monkeypatch.setattr(part_size, "HELD_ROWS_MAX", 2_000)
+    monkeypatch.setattr(held, "ROWS_OUT_MAX", 5_000)
+    monkeypatch.setattr(held, "HELD_ROWS_MAX", 2_000)
     scene = LoadScene(folder, 'yield (key[0], "x")')
     code = (folder / "loop_code.py").read_text()
     (folder / "loop_code.py").write_text(

@@ -12,11 +12,11 @@ import pytest
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import ClearFailure, Commit, Failures, StateWrite
-from penstock_worker import within
 from penstock_worker.sinks.jsonl import JsonlSinkWriter
+from penstock_worker.stages import within
+from penstock_worker.stages.within import Decided, Rows, Written
 from penstock_worker.state.encoding import LARGE_COMMIT, chunk_field
 from penstock_worker.task.large_commit import Chunk, LargeCommits, Placed
-from penstock_worker.within import Decided, Rows, Written
 from scenes.large_scene import Counted, LargeScene, NotYet
 
 WORDS = "ash sea ash\nash\n"
@@ -286,6 +286,6 @@ def test_a_planted_bug_is_caught(
 
 
 def test_a_row_that_is_worked_on_twice_is_caught(scenes: Scenes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_worker.within.rows_done", lambda note, entry: 0)
+    monkeypatch.setattr("penstock_worker.stages.within.rows_done", lambda note, entry: 0)
     with pytest.raises(AssertionError):
         list(killed_at_each_call(scenes, step=3))

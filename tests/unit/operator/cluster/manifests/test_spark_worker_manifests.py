@@ -50,7 +50,7 @@ def may_reach(
 def test_a_spark_worker_is_a_worker_in_all_but_what_it_runs() -> None:
     home, pod = pods()
     (container,), (workers,) = pod["spec"]["containers"], home["spec"]["containers"]
-    assert container["args"] == ["python", "-m", "penstock_worker.spark_worker"]
+    assert container["args"] == ["python", "-m", "penstock_worker.spark.spark_worker"]
     assert container["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "readOnlyRootFilesystem": True,

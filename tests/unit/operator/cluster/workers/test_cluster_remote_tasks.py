@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock.supervision.beside import LINGER_S
 from penstock_operator.cluster.kubernetes_api.names import LABEL_HOME_UID
 from penstock_operator.cluster.observing.observed import Observed, Refused
-from penstock_operator.cluster.workers.groups import UNSCHEDULABLE_GRACE_S
-from penstock_operator.cluster.workers.remote_workers import LINGER_S
+from penstock_operator.cluster.workers.misplaced_pods import UNSCHEDULABLE_GRACE_S
 from worlds.cluster_world import World, manifest
 from worlds.cluster_world_parts import GIB
 

@@ -20,14 +20,14 @@ from penstock.control.decision import (
     Treatment,
 )
 from penstock.sla.decision_record import Brought, action_words
-from penstock_operator.cli import main
+from penstock_operator.cli.main import main
 from penstock_operator.local.kept.decision_log import (
     FILE,
     KEPT,
     DecisionLog,
     read_decisions,
 )
-from penstock_operator.sla_words import brought_words
+from penstock_operator.words.sla_words import brought_words
 
 SCALE_OUT = PolicyDecision(
     at_us=1_760_000_000_000_000,

@@ -13,6 +13,7 @@ import pytest
 
 from penstock.connectors.files import FilesSource
 from penstock.dataflow.identity import identity_of
+from penstock.dataflow.outline import console_targets, outline, sink_files
 from penstock.dataflow.plan import Plan, Tasks
 from penstock_operator.local.kept.run_record import (
     FORMAT,
@@ -24,7 +25,6 @@ from penstock_operator.local.kept.run_record import (
     check_state,
     decide_start,
 )
-from penstock_operator.local.showing.plan_outline import console_targets, outline, sink_files
 from scenes.run_scene import word_count_plan
 
 FOLDER = Path("state")

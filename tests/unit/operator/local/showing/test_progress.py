@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock.dataflow.outline import OutlinedOperator
+from penstock.figures.operators import OperatorFigures
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import bucket_of
-from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, shard_row_name, worker_row_name
+from penstock.metrics.rows import (
+    ROW_AGE_US_MAX,
+    ShardRow,
+    TaskRow,
+    WorkerRow,
+    pack,
+    shard_row_name,
+    worker_row_name,
+)
+from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 from penstock.store.codec import encode_counts
 from penstock.store.port import ShardCounters
-from penstock_operator.local.showing.plan_outline import OutlinedOperator
 from penstock_operator.local.showing.progress import (
-    ROW_AGE_US_MAX,
     TREND_POINTS,
-    OperatorProgress,
-    Placement,
     ProgressReader,
     Reading,
     task_and_worker_rows,
@@ -60,14 +67,23 @@ def reading(at_s: float, count: ShardCounters | None = NO_SHARD, tasks: tuple[Ta
     return Reading(at_s, int(at_s * 1e6), {"lines": (NO_SHARD,), "count": (count,)}, rows)
 
 
-def line(reader: ProgressReader, name: str) -> OperatorProgress:
-    placements = {"count": Placement({"count-w0": "w0", "count-w1": "w1"}, 8)}
-    return {each.name: each for each in reader.progress(placements)}[name]
+SCHEDULE = OperatorSchedule(
+    "count",
+    1,
+    0,
+    (WorkerPlace("w0", "local", "local", "u0"), WorkerPlace("w1", "local", "local", "u1")),
+    (ExecutorPlace("count-w0", "w0", 2), ExecutorPlace("count-w1", "w1", 2)),
+    {"count/0": ShardPlace("count-w0", "local")},
+)
+
+
+def line(reader: ProgressReader, name: str) -> OperatorFigures:
+    return {each.name: each for each in reader.progress({"count": SCHEDULE})}[name]
 
 
 def test_before_anything_is_read_all_is_unknown() -> None:
     shown = line(ProgressReader(OPERATORS), "count")
-    assert (shown.rate_per_s, shown.p50_ms, shown.records, shown.inbox_rows, shown.tasks) == (None,) * 5
+    assert (shown.rate_per_s, shown.p50_ms, shown.records, shown.inbox_rows, shown.tasks_ready) == (None,) * 5
 
 
 def test_a_stage_is_counted_by_the_store_since_the_start_of_the_run() -> None:
@@ -198,9 +214,10 @@ def test_tasks_are_those_that_their_workers_report_lately() -> None:
         "worker:w0": WorkerRow("w0", "u0", 0, 1, "ready", "", 10_000_000, {"count-w0": 2, "lines-w0": 1}),
         "worker:w1": WorkerRow("w1", "u1", 0, 1, "ready", "", 1_000_000, {"count-w1": 2}),
     }
-    reader.take(Reading(10, 10_000_000, {"lines": (NO_SHARD,), "count": (NO_SHARD,)}, rows))
+    reader.take(Reading(10, 10_000_000, {"lines": (NO_SHARD,), "count": (NO_SHARD,) * 8}, rows))
     shown = line(reader, "count")
-    assert (shown.tasks, shown.executors, shown.workers, shown.shards) == (2, 2, 2, 8)
+    assert (shown.tasks_ready, shown.executors, shown.workers, shown.shards) == (2, 2, 2, 8)
+    assert (shown.tasks_wanted, shown.tasks_remote) == (4, 0)
 
 
 def test_the_trend_has_a_point_a_second_and_forgets_the_oldest() -> None:

@@ -9,28 +9,25 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from penstock.figures.operators import OperatorFigures
 from penstock_operator.local.showing.live_view import LiveView, render
 from penstock_operator.local.showing.log_lines import event_line, status_line
-from penstock_operator.local.showing.progress import OperatorProgress, OperatorTotal
+from penstock_operator.local.showing.progress import OperatorTotal
 from penstock_operator.local.showing.run_output import LiveOutput, PlainOutput
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.local.showing.run_summary import RunSummary, headline, summary_json, summary_table
 
-UNKNOWN = OperatorProgress(
-    "count", "keyed", "count", None, None, None, None, None, None, None, None, None, None, ()
-)
-LINES = OperatorProgress(
-    "lines", "source", "lines", 12000.0, None, None, 60000, None, None, 1, 1, 1, 12, (1.0, 2.0)
-)
-WORDS = OperatorProgress(
-    "words", "step", "lines", 96000.0, None, None, 480000, None, None, None, None, None, None, ()
-)
-COUNT = OperatorProgress(
-    "count", "keyed", "count", 96000.0, 2.31, 8.7, 479000, 12, 1000, 2, 2, 4, 64, (1.0, 2.0)
-)
-TOTALS = OperatorProgress(
-    "totals", "sink", "count", 5.25, 2.9, 1400.0, 479, None, None, None, None, None, None, ()
-)
+UNKNOWN = OperatorFigures("count", "keyed", "count")
+LINES = OperatorFigures(
+    "lines", "source", "lines", 12000.0, records=60000,
+    workers=1, executors=1, tasks_ready=1, shards=12, trend=(1.0, 2.0),
+)  # fmt: skip
+WORDS = OperatorFigures("words", "step", "lines", 96000.0, records=480000)
+COUNT = OperatorFigures(
+    "count", "keyed", "count", 96000.0, 2.31, 8.7, 479000, 12, 1000,
+    workers=2, executors=2, tasks_ready=4, shards=64, trend=(1.0, 2.0),
+)  # fmt: skip
+TOTALS = OperatorFigures("totals", "sink", "count", 5.25, 2.9, 1400.0, 479)
 STATUS = RunStatus(
     topology="word-count",
     durability="Process",

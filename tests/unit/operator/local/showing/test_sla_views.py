@@ -16,7 +16,7 @@ from penstock_operator.local.showing.live_view import render
 from penstock_operator.local.showing.log_lines import status_line
 from penstock_operator.local.showing.run_status import RunStatus
 from penstock_operator.local.showing.sla_picture import draw
-from penstock_operator.sla_words import sla_words, summary_words
+from penstock_operator.words.sla_words import sla_words, summary_words
 
 LINE = SlaLine(
     name="quick",

@@ -16,7 +16,8 @@ from penstock.api.latency_sla import LatencySLA
 from penstock.api.topology import Topology
 from penstock.dataflow.rate_trace import parse_rate_trace
 from penstock.sla.promise import promise_of
-from penstock_operator.cli import EXIT_INVALID, main
+from penstock_operator.cli.faults import EXIT_INVALID
+from penstock_operator.cli.main import main
 from penstock_operator.local.simulating.answer import as_json, draw, show
 from penstock_operator.local.simulating.request import read_request
 from penstock_operator.local.simulating.simulate import (

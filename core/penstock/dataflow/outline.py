@@ -1,0 +1,84 @@
+"""A plan laid out flat: its operators in the order of the data, each with the stage whose tasks run it.
+
+What figures, the console delivery and a fresh start ask of a plan. Neighbour: `plan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from penstock.dataflow.partitions import part_of
+from penstock.dataflow.plan import Fanout, Plan, Stage
+from penstock.dataflow.schema import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class OutlinedOperator:
+    """`kind` is source, step, keyed or sink; `stage` is the operator itself, or the one it is fused behind
+    (the first one, where there are several; `others` are the rest)."""
+
+    name: str
+    kind: str
+    stage: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_stage(self) -> bool:
+        return self.name == self.stage
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Those whose tasks run it."""
+        return (self.stage, *self.others)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleTarget:
+    """A console sink behind a stage: whose outboxes hold its rows, and how to read them."""
+
+    sink: str
+    stage: str
+    schema: Schema
+
+
+def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
+    """All operators once, each after its inputs' stage."""
+    found: dict[str, OutlinedOperator] = {}
+    for stage in plan.stages:
+        kind = "source" if stage.is_source else "keyed"
+        found[stage.operator] = OutlinedOperator(stage.operator, kind, stage.operator)
+        for operator in _fused(stage, stage.out):
+            known = found.setdefault(operator.name, operator)
+            if stage.operator not in known.stages:
+                found[operator.name] = replace(known, others=(*known.others, stage.operator))
+    return tuple(found.values())
+
+
+def console_targets(plan: Plan) -> tuple[ConsoleTarget, ...]:
+    """One for each (stage, console sink)."""
+    return tuple(
+        ConsoleTarget(sink.name, stage.operator, schema)
+        for stage in plan.stages
+        for sink, schema in stage.out.all_sinks()
+        if sink.is_shown
+    )
+
+
+def sink_files(plan: Plan, shards: Mapping[str, Sequence[str]], base_dir: Path) -> list[Path]:
+    """The files that the plan's sinks write behind these shards (stage -> shard names)."""
+    return [
+        file
+        for stage in plan.stages
+        for sink, _ in stage.out.all_sinks()
+        for file in sink.files(stage.operator, map(part_of, shards[stage.operator]), base_dir)
+    ]
+
+
+def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:
+    for step in fanout.steps:
+        yield OutlinedOperator(step.name, "step", stage.operator)
+        yield from _fused(stage, step.out)
+    for sink in fanout.sinks:
+        yield OutlinedOperator(sink.name, "sink", stage.operator)

@@ -1,0 +1,156 @@
+"""All figures of one operator at one moment: the model that everything reads which shows operators.
+
+One for `penstock run` and for a Topology's status. What is not known is None, never zero (promise 7). Pure.
+Neighbours: `samples` and `rates` make rates and latencies, each runtime says what it saw (`Look`); the live
+view, log lines and `status` show what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.dataflow.outline import OutlinedOperator
+from penstock.figures.rates import Figures, figures_of_delivered, figures_of_fused, figures_of_stage
+from penstock.figures.samples import Samples
+from penstock.schedule.record import OperatorSchedule, WorkerPlace
+from penstock.store.port import ShardCounters
+
+Running = Callable[[WorkerPlace], Mapping[str, int] | None]
+"""A start of a worker -> executor -> tasks that it said lately run there; None where it cannot be heard."""
+
+
+def nobody_is_heard(_: WorkerPlace) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """One operator. `kind` is source, step, keyed or sink, `stage` the one it is fused behind, or itself.
+
+    Rates per second, latencies in milliseconds from the source to here. `records` are rows since the start of
+    whoever counts; `inbox_entries`, with `inbox_rows` in them, wait for a keyed stage. `tasks_remote` are
+    among `tasks_wanted`. What only a stage has is None for a fused operator.
+    """
+
+    name: str
+    kind: str
+    stage: str
+    rate_per_s: float | None = None
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    records: int | None = None
+    inbox_entries: int | None = None
+    inbox_rows: int | None = None
+    workers: int | None = None
+    executors: int | None = None
+    tasks_wanted: int | None = None
+    tasks_ready: int | None = None
+    tasks_remote: int | None = None
+    shards: int | None = None
+    trend: tuple[float | None, ...] = ()
+
+    @property
+    def is_stage(self) -> bool:
+        return self.name == self.stage
+
+    def unseen(self) -> OperatorFigures:
+        """The same where nothing can be seen now: what the schedule says, and how it was."""
+        return replace(
+            self,
+            rate_per_s=None,
+            p50_ms=None,
+            p99_ms=None,
+            records=None,
+            inbox_entries=None,
+            inbox_rows=None,
+            tasks_ready=None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look saw. `shards` is stage -> its shards, by the names that `samples` have; `counters` is
+    stage -> theirs, None for one that was not seen. `schedules` have their remote tasks."""
+
+    samples: Samples = ()
+    shards: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    counters: Mapping[str, Sequence[ShardCounters | None]] = field(default_factory=dict)
+    schedules: Mapping[str, OperatorSchedule] = field(default_factory=dict)
+    running: Running = nobody_is_heard
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Of one stage, in all its inboxes."""
+
+    entries: int
+    rows: int
+
+
+def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
+    """All that `look` says of it, but for records and trend, which are of many looks."""
+    rates = rates_of(operator, look.samples, look.shards)
+    if not operator.is_stage:
+        return OperatorFigures(
+            operator.name, operator.kind, operator.stage, rates.rate_per_s, rates.p50_ms, rates.p99_ms
+        )
+    schedule = look.schedules.get(operator.name)
+    waiting = waiting_in(look.counters.get(operator.name)) if operator.kind == "keyed" else None
+    return OperatorFigures(
+        operator.name,
+        operator.kind,
+        operator.stage,
+        rates.rate_per_s,
+        rates.p50_ms,
+        rates.p99_ms,
+        inbox_entries=waiting.entries if waiting else None,
+        inbox_rows=waiting.rows if waiting else None,
+        workers=len({executor.worker for executor in schedule.executors}) if schedule else None,
+        executors=len(schedule.executors) if schedule else None,
+        tasks_wanted=schedule.tasks if schedule else None,
+        tasks_ready=tasks_running(schedule, look.running) if schedule else None,
+        tasks_remote=sum(e.tasks - e.tasks_at_home for e in schedule.executors) if schedule else None,
+        shards=len(look.shards[operator.name]) if schedule and operator.name in look.shards else None,
+    )
+
+
+def rates_of(operator: OutlinedOperator, samples: Samples, shards: Mapping[str, Sequence[str]]) -> Figures:
+    """`shards` is stage -> names; nothing is known where those of a stage that runs it are missing."""
+    if samples and operator.name in samples[-1].delivered:
+        return figures_of_delivered(samples, operator.name)
+    if any(stage not in shards for stage in operator.stages):
+        return Figures()
+    if operator.is_stage:
+        return figures_of_stage(samples, operator.name, shards[operator.name])
+    return figures_of_fused(samples, operator.name, shards_behind(operator, shards))
+
+
+def shards_behind(operator: OutlinedOperator, shards: Mapping[str, Sequence[str]]) -> list[str]:
+    """The shards of all stages that run it."""
+    return [name for stage in operator.stages for name in shards.get(stage, ())]
+
+
+def waiting_in(counters: Iterable[ShardCounters | None] | None) -> Waiting | None:
+    """None where a shard was not seen."""
+    if counters is None:
+        return None
+    entries = rows = 0
+    for seen in counters:
+        if seen is None:
+            return None
+        entries += seen.inbox_entries
+        rows += seen.arrived_rows - seen.completed_rows
+    return Waiting(entries, rows)
+
+
+def tasks_running(schedule: OperatorSchedule, running: Running) -> int | None:
+    """Resident tasks that run now, of those scheduled; None when no worker can be heard."""
+    told = {place.name: running(place) for place in schedule.workers}
+    heard = {worker: tasks for worker, tasks in told.items() if tasks is not None}
+    if not any(executor.worker in heard for executor in schedule.executors):
+        return None
+    return sum(
+        min(heard.get(executor.worker, {}).get(executor.name, 0), executor.tasks)
+        for executor in schedule.executors
+    )

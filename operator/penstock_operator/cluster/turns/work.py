@@ -1,0 +1,72 @@
+"""What a loop of the operator is given, and what its turns leave to the next one. Values, but for `Work`.
+
+Neighbours: `reconcile` runs the loops, the other modules of this room take their turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatusWriter
+from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
+from penstock_operator.cluster.decisions.remembered import Memory
+from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
+from penstock_operator.cluster.observing.cluster_picture import TopologyLook
+from penstock_operator.cluster.observing.observed import Need, Refused
+from penstock_operator.cluster.observing.store_reader import StoreReader
+from penstock_operator.cluster.sla.keeper import SlaKeeper
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """`monotonic_s` is what decisions reckon with, `wall_s` what people read."""
+
+    monotonic_s: Callable[[], float]
+    wall_s: Callable[[], float]
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(self.wall_s(), UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """What this process leads by: its term, and its name in events."""
+
+    term: int
+    reporter: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Who reads the stores: for the topologies' loops, and, apart and often, `samples` for their SLAs."""
+
+    stores: StoreReader
+    samples: StoreReader
+
+
+@dataclass(slots=True)
+class Work:
+    """One loop, and what its last turn left. All but `task` may be lost."""
+
+    wake: asyncio.Event
+    turned_s: float
+    task: asyncio.Task[None] | None = None
+    keeper: SlaKeeper | None = None
+    """Of a loop that keeps the LatencySLAs of a topology."""
+    leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
+    memory: Memory = field(default_factory=Memory)
+    status: StatusWriter | None = None
+    schedules: ScheduleStatusWriter | None = None
+    look: TopologyLook = field(default_factory=TopologyLook)
+    refused: dict[str, Refused] = field(default_factory=dict)
+    need: Need | None = None
+    phase: str = "Pending"
+    refusal: str = ""
+    """What the API server said to the last turn's write that it will never take."""
+
+    def end(self) -> None:
+        if self.task is not None:
+            self.task.cancel()

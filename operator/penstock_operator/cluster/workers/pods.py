@@ -1,0 +1,140 @@
+"""The workers of a topology from its pods and from what Schedules say of them, judged.
+
+A cluster knows of workers what one machine does not: nodes that are away or cordoned, templates that have
+changed, resizes that come to nothing. Pure. Neighbours: `penstock.supervision` judges and decides on what
+comes out, `misplaced_pods` and `node_room` look at nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.metrics.rows import ROW_AGE_US_MAX
+from penstock.schedule.record import WorkerPlace
+from penstock.supervision.judge import PODS, Sight, judge
+from penstock.supervision.since_when import SinceWhen
+from penstock.supervision.worker import Holding, Worker, holdings
+from penstock_operator.cluster.kubernetes_api.names import LABEL_OPERATOR, worker_index
+from penstock_operator.cluster.observing.observed import (
+    Observed,
+    ObservedPod,
+    ObservedSchedule,
+    Resize,
+)
+
+DEFERRED_GRACE_S = 30.0
+"""A node that has not the cores that a pod asks for may have them once another one has left."""
+ENDED = ("Failed", "Succeeded")
+_FAILED = (Resize.INFEASIBLE, Resize.ERROR)
+_STARTING_REASONS = ("", "ContainerCreating", "PodInitializing", "Unschedulable")
+
+
+def judge_workers(
+    observed: Observed,
+    schedules: Sequence[ObservedSchedule],
+    template_hash: str | None,
+    since: SinceWhen,
+) -> tuple[Worker, ...]:
+    """All workers, in the order of their numbers. `template_hash` None: it is not known now, every pod is
+    current."""
+    pods = {pod.name: pod for pod in observed.pods}
+    places = _places(schedules)
+    held = holdings((seen.schedule for seen in schedules), _remote(schedules))
+    within_reach = _nodes_within_reach(observed)
+    cordoned = {node.name for node in observed.nodes if not node.schedulable}
+    workers = []
+    for name in sorted(
+        pods.keys() | places.keys(), key=lambda name: (name.rpartition("-w")[0], worker_index(name))
+    ):
+        pod, place = pods.get(name), places.get(name)
+        node = pod.node if pod is not None else place.node if place is not None else ""
+        holding = held.get(name, Holding())
+        group = pod.labels.get(LABEL_OPERATOR, "") if pod is not None else _group(observed, schedules, name)
+        sight = Sight(
+            name=name,
+            uid=pod.uid if pod is not None else "",
+            is_within_reach=node in within_reach,
+            has_ended=pod is not None and _is_leaving(pod),
+            says_ready=pod is not None
+            and (pod.ready or (holding.executors > 0 and _is_alive(observed, pod))),
+            is_first_start=pod is not None and pod.restarts == 0 and pod.reason in _STARTING_REASONS,
+        )
+        workers.append(
+            Worker(
+                name=name,
+                number=worker_index(name),
+                state=judge(sight, PODS, since),
+                uid=sight.uid,
+                node=node,
+                group=group,
+                ending=ending_of(pod) if pod is not None else "",
+                is_told_to_go=pod is not None and pod.deletion_timestamp is not None,
+                is_current=pod is None
+                or (template_hash in (None, pod.template_hash) and pod.resize not in _FAILED),
+                is_cordoned=node in cordoned,
+                lacks_cores=pod is not None and _lacks_cores(pod, since),
+                holding=holding,
+            )
+        )
+    return tuple(workers)
+
+
+def worker_place(worker: Worker, schedules: Sequence[ObservedSchedule]) -> WorkerPlace:
+    """As a schedule names it: with its present uid, or the one it had while it has no pod."""
+    if worker.is_there:
+        return WorkerPlace(worker.name, worker.node, worker.node, worker.uid)
+    return _places(schedules)[worker.name]
+
+
+def _places(schedules: Sequence[ObservedSchedule]) -> dict[str, WorkerPlace]:
+    return {place.name: place for seen in schedules for place in seen.schedule.workers}
+
+
+def _remote(schedules: Sequence[ObservedSchedule]) -> Mapping[str, tuple[tuple[str, int], ...]]:
+    return {executor: nodes for seen in schedules for executor, nodes in seen.remote.items()}
+
+
+def _nodes_within_reach(observed: Observed) -> set[str]:
+    """Those that are there with their store."""
+    stores = {store.node: store.ready for store in observed.stores}
+    return {node.name for node in observed.nodes if node.ready and stores.get(node.name, False)}
+
+
+def _is_leaving(pod: ObservedPod) -> bool:
+    return pod.deletion_timestamp is not None or pod.phase in ENDED
+
+
+def ending_of(pod: ObservedPod) -> str:
+    """How it has ended, in words; "" while it runs or is to."""
+    return f"it has ended: {pod.reason or pod.phase}" if pod.phase in ENDED else ""
+
+
+def _is_alive(observed: Observed, pod: ObservedPod) -> bool:
+    """A fresh row shows that it lives, whatever its probe says."""
+    reading = observed.readings.get(pod.node)
+    row = reading.workers.get(pod.name) if reading is not None else None
+    return (
+        reading is not None
+        and row is not None
+        and row.uid == pod.uid
+        and row.state == "ready"
+        and reading.now_us - row.at_us <= ROW_AGE_US_MAX
+    )
+
+
+def _lacks_cores(pod: ObservedPod, since: SinceWhen) -> bool:
+    """Whether a resize has come to nothing, or has been put off for too long."""
+    if pod.resize is Resize.DEFERRED:
+        return since.lasts_s(f"deferred:{pod.uid}") >= DEFERRED_GRACE_S
+    return pod.resize in _FAILED
+
+
+def _group(observed: Observed, schedules: Sequence[ObservedSchedule], worker: str) -> str:
+    """Of a worker without pod: with isolation Operator, the one whose Schedule names it."""
+    topology = observed.topology.topology
+    if topology is None or topology.spec.workers.isolation == "Topology":
+        return ""
+    for seen in schedules:
+        if any(place.name == worker for place in seen.schedule.workers):
+            return seen.schedule.operator
+    return ""

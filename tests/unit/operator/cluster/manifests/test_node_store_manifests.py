@@ -1,0 +1,199 @@
+"""The objects of a node's store, as the operator makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.api.operator_config import OperatorConfig
+from penstock_operator.cluster.manifests.node_store import node_store, redis_args
+from worlds.cluster_world import CONFIG
+from worlds.manifest_parts import CONTAINER_SECURITY, PIN_A, POD_SECURITY, STAYS, http, secret
+
+
+def config(**store: Any) -> OperatorConfig:
+    document = CONFIG.model_dump(by_alias=True, exclude_defaults=True, mode="json")
+    document["store"].update(store)
+    return OperatorConfig.model_validate(document)
+
+
+def test_a_node_store_is_this() -> None:
+    document = node_store("node-a", "a", CONFIG)
+    labels = {
+        "app.kubernetes.io/name": "penstock",
+        "app.kubernetes.io/component": "node-store",
+        "app.kubernetes.io/managed-by": "penstock-operator",
+        "penstock.dev/node": "node-a",
+    }
+    template = document["metadata"]["annotations"].pop("penstock.dev/template")
+    assert len(template) == 8
+    assert document == {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "pen-store-node-a",
+            "namespace": "streams",
+            "labels": labels,
+            "annotations": {},
+        },
+        "spec": {
+            "replicas": 1,
+            "serviceName": "pen-stores",
+            "selector": {"matchLabels": labels},
+            "updateStrategy": {"type": "OnDelete"},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {
+                    "affinity": PIN_A,
+                    "automountServiceAccountToken": False,
+                    "containers": [
+                        {
+                            "name": "store",
+                            "image": "pen/store:1",
+                            "imagePullPolicy": "IfNotPresent",
+                            "args": redis_args(CONFIG),
+                            "ports": [{"name": "store", "containerPort": 6379}],
+                            "livenessProbe": {
+                                "tcpSocket": {"port": "store"},
+                                "periodSeconds": 10,
+                                "timeoutSeconds": 5,
+                                "failureThreshold": 6,
+                            },
+                            "resources": {
+                                "requests": {"cpu": "500m", "memory": "1Gi"},
+                                "limits": {"memory": "1Gi"},
+                            },
+                            "securityContext": CONTAINER_SECURITY,
+                            "volumeMounts": [
+                                {"name": "data", "mountPath": "/data"},
+                                {"name": "acl", "mountPath": "/etc/penstock/store", "readOnly": True},
+                                {"name": "store-tmp", "mountPath": "/tmp"},
+                            ],
+                        },
+                        {
+                            "name": "agent",
+                            "image": "pen/operator:1",
+                            "imagePullPolicy": "IfNotPresent",
+                            "args": ["penstock", "agent"],
+                            "env": [
+                                {"name": "PENSTOCK_NODE", "value": "node-a"},
+                                {"name": "PENSTOCK_STORE_ID", "value": "node-a"},
+                                {"name": "PENSTOCK_STORE_URL", "value": "redis://agent@127.0.0.1:6379"},
+                                {
+                                    "name": "PENSTOCK_STORE_PASSWORD_FILE",
+                                    "value": "/etc/penstock/store/agent-password",
+                                },
+                                {"name": "PENSTOCK_STORE_DURABILITY", "value": "Process"},
+                                {"name": "PENSTOCK_AGENT_PORT", "value": "9091"},
+                                *(
+                                    {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+                                    for name, path in [
+                                        ("PENSTOCK_NAMESPACE", "metadata.namespace"),
+                                        ("PENSTOCK_POD_NAME", "metadata.name"),
+                                        ("PENSTOCK_POD_UID", "metadata.uid"),
+                                    ]
+                                ),
+                            ],
+                            "ports": [{"name": "metrics", "containerPort": 9091}],
+                            "startupProbe": http("/livez", 1, 2, 120),
+                            "readinessProbe": http("/healthz", 2, 2, 2),
+                            "livenessProbe": http("/livez", 10, 5, 3),
+                            "resources": {
+                                "requests": {"cpu": "100m", "memory": "256Mi"},
+                                "limits": {"memory": "256Mi"},
+                            },
+                            "securityContext": CONTAINER_SECURITY,
+                            "volumeMounts": [
+                                {
+                                    "name": "agent-password",
+                                    "mountPath": "/etc/penstock/store",
+                                    "readOnly": True,
+                                },
+                                {
+                                    "name": "token",
+                                    "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
+                                    "readOnly": True,
+                                },
+                                {"name": "agent-tmp", "mountPath": "/tmp"},
+                            ],
+                        },
+                    ],
+                    "enableServiceLinks": False,
+                    "securityContext": POD_SECURITY,
+                    "serviceAccountName": "pen-agent",
+                    "terminationGracePeriodSeconds": 30,
+                    "tolerations": [
+                        *STAYS,
+                        {
+                            "key": "node.kubernetes.io/unschedulable",
+                            "operator": "Exists",
+                            "effect": "NoSchedule",
+                        },
+                    ],
+                    "volumes": [
+                        secret("acl", "users.acl"),
+                        secret("agent-password", "agent-password"),
+                        {"name": "store-tmp", "emptyDir": {"sizeLimit": "16Mi"}},
+                        {"name": "agent-tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+                        {
+                            "name": "token",
+                            "projected": {
+                                "defaultMode": 0o440,
+                                "sources": [
+                                    {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
+                                    {
+                                        "configMap": {
+                                            "name": "kube-root-ca.crt",
+                                            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                                        }
+                                    },
+                                    {
+                                        "downwardAPI": {
+                                            "items": [
+                                                {
+                                                    "path": "namespace",
+                                                    "fieldRef": {"fieldPath": "metadata.namespace"},
+                                                }
+                                            ]
+                                        }
+                                    },
+                                ],
+                            },
+                        },
+                        {"name": "data", "emptyDir": {"sizeLimit": "10Gi"}},
+                    ],
+                },
+            },
+        },
+    }
+
+
+def test_redis_keeps_a_log_refuses_when_full_and_knows_only_the_users_of_the_acl() -> None:
+    assert redis_args(CONFIG) == [
+        *("redis-server", "--port", "6379", "--bind", "* -::*", "--protected-mode", "yes"),
+        *("--aclfile", "/etc/penstock/store/users.acl", "--dir", "/data", "--save", ""),
+        *("--appendonly", "yes", "--appendfsync", "no"),
+        *("--maxmemory", str((1 << 30) * 70 // 100), "--maxmemory-policy", "noeviction"),
+    ]
+    disk = redis_args(config(durability="Disk", storageClassName="fast"))
+    assert disk[disk.index("--appendfsync") + 1] == "always"
+
+
+def test_with_a_storage_class_the_store_has_a_claim_that_goes_with_it() -> None:
+    document = node_store("node-a", "a", config(durability="Disk", storageClassName="fast", size="5Gi"))
+    spec = document["spec"]
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    assert spec["volumeClaimTemplates"] == [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "labels": spec["selector"]["matchLabels"]},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "fast",
+                "resources": {"requests": {"storage": "5Gi"}},
+            },
+        }
+    ]
+    assert "data" not in [volume["name"] for volume in spec["template"]["spec"]["volumes"]]
+    other = node_store("node-a", "a", CONFIG)
+    assert document["metadata"]["annotations"] != other["metadata"]["annotations"]

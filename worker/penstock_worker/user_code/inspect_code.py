@@ -1,0 +1,228 @@
+"""`python -m penstock_worker.user_code.inspect_code MANIFEST [--set PATH=VALUE ...]`: is user code right?
+
+Imports the code that a manifest names and calls each processor's `init` with a handle that only notes
+what is asked of it, without a JVM. Prints an `InspectedCode` as JSON; whatever the code itself prints
+goes to stderr. Exit code 0, also with faults; 1 when the manifest cannot be read. Neighbours:
+`penstock.api.load` checks the manifest itself, `handle_use` reads the source of processors,
+`user_code.running` and `state.handle` refuse the same at run time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+from penstock.api.inspected_code import InspectedCode
+from penstock.api.load import load_manifest
+from penstock.api.topology import Topology
+from penstock.dataflow.plan import NO_TIME
+from penstock.errors import PenstockError
+from penstock.manifest.faults import Fault, listed, path_text
+from penstock_worker.state.declared import words
+from penstock_worker.state.handle import TaskHandle, needs_time, not_yet
+from penstock_worker.user_code.handle_use import handle_calls, mentions, works_on_pandas
+from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
+
+_TIMERS = ("registerTimer", "deleteTimer", "listTimers")
+"""Calls on a handle that come with rows."""
+
+
+class _NotingHandle(TaskHandle):
+    """Notes what is not carried yet in `asked`, and goes on, so that all of it is found at once."""
+
+    def __init__(self, asked: list[str], time_mode: str) -> None:
+        super().__init__(time_mode)
+        self._asked = asked
+
+    def refuse(self, call: str, what: str) -> None:
+        self._asked.append(not_yet(call, what))
+
+    def refuse_without_time(self, call: str) -> None:
+        self._asked.append(needs_time(call))
+
+
+class _Findings:
+    """Of one target: what is wrong with it, what is to be said of it, and what state it declares."""
+
+    def __init__(self) -> None:
+        self.faults: list[str] = []
+        self.notes: list[str] = []
+        self.asked: list[str] = []
+        self.calls: set[str] = set()
+        self.state: dict[str, dict[str, str]] = {}
+
+    def fault(self, message: str) -> None:
+        self.faults.append(message)
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode:
+    """What there is to say of the code that the manifest at `path` names. Raises InvalidManifest.
+
+    State is told of a manifest with one Topology only, the one that can be run.
+    """
+    topologies = load_manifest(path, overrides).topologies
+    faults: list[Fault] = []
+    notes: list[str] = []
+    state: dict[str, dict[str, str]] = {}
+    for topology in topologies:
+        prefix = f"Topology {topology.metadata.name}: " if len(topologies) > 1 else ""
+        for at, found in _topology_findings(topology, path.parent):
+            faults += [Fault(prefix + at, message) for message in found.faults]
+            notes += [f"{prefix}{at}: {note}" for note in found.notes]
+            state.update(found.state if len(topologies) == 1 else {})
+    return InspectedCode(faults, notes, state)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place."""
+
+    operator: str
+    role: str
+    path: str
+    target: str
+    time_mode: str
+
+    @property
+    def module(self) -> str:
+        return self.target.partition(":")[0]
+
+
+def _topology_findings(topology: Topology, base_dir: Path) -> Iterator[tuple[str, _Findings]]:
+    """Findings with their paths in the order of the operators; of a module itself once, whoever names it."""
+    targets = list(_targets(topology))
+    problems: dict[str, str | None] = {}
+    for target in targets:
+        module = target.module
+        if module not in problems:
+            problem = problems[module] = _import_problem(module, base_dir)
+            if problem is not None:
+                is_the_codes = topology.spec.code is not None and topology.spec.code.module == module
+                operators = listed(dict.fromkeys(t.operator for t in targets if t.module == module))
+                found = _Findings()
+                found.fault(f"named by {operators}: {problem}")
+                yield "spec.code.module" if is_the_codes else target.path, found
+        if problems[module] is None:
+            yield target.path, _findings(target, base_dir)
+
+
+def _targets(topology: Topology) -> Iterator[_Target]:
+    document = {"spec": {"operators": [{"name": operator.name} for operator in topology.spec.operators]}}
+    for index, operator in enumerate(topology.spec.operators):
+        for role, target in (("map", operator.map), ("processor", operator.processor)):
+            if target is not None:
+                path = path_text(("spec", "operators", index, role), document)
+                yield _Target(operator.name, role, path, str(target), operator.time_mode or NO_TIME)
+
+
+def _import_problem(module: str, base_dir: Path) -> str | None:
+    try:
+        load_module(module, base_dir)
+    except UserCodeMissing as missing:
+        return str(missing)
+    return None
+
+
+def _findings(named: _Target, base_dir: Path) -> _Findings:
+    found = _Findings()
+    target = named.target
+    try:
+        code = load_attribute(target, base_dir)
+    except UserCodeMissing as missing:
+        found.fault(str(missing))
+        return found
+    is_processor = isinstance(code, type) and issubclass(code, StatefulProcessor)
+    if named.role == "processor":
+        if is_processor:
+            _look_at_processor(named, code, found)
+        else:
+            found.fault(f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor")
+    elif is_processor:
+        found.fault(f"{target!r} is a StatefulProcessor; a map is a function, and a processor needs keyBy")
+    elif not callable(code):
+        found.fault(f"{target!r} is {type(code).__name__}, no function; a map takes a row and returns rows")
+    return found
+
+
+def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -> None:
+    target = named.target
+    missing = sorted(processor.__abstractmethods__)
+    if missing:
+        found.fault(f"{target!r} lacks {' and '.join(missing)}")
+        return
+    if works_on_pandas(processor):
+        found.fault(
+            f"{target!r} works on pandas DataFrames: transformWithStateInPandas is not in Penstock yet; "
+            "write handleInputRows for rows"
+        )
+        return
+    _call(named, processor, found)
+    if processor.handleInitialState is not StatefulProcessor.handleInitialState:
+        found.note(
+            f"handleInitialState of {target!r} is never called: there is no initial state in Penstock yet"
+        )
+    handles_timers = processor.handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
+    if handles_timers and named.time_mode == NO_TIME:
+        found.note(f"handleExpiredTimer of {target!r} is never called: the operator has no timeMode")
+    if mentions(processor, "getCurrentWatermarkInMs"):
+        found.note(
+            f"getCurrentWatermarkInMs(), which {target!r} asks, is -1 always: there is no event time yet"
+        )
+
+
+def _call(named: _Target, processor: type[Any], found: _Findings) -> None:
+    """Make an instance and call its `init` and `close`, as a task does."""
+    target = named.target
+    handle = _NotingHandle(found.asked, named.time_mode)
+    step = "__init__"
+    try:
+        made = processor()
+        step = "init"
+        made.init(handle)
+        handle.seal()
+        found.calls |= handle_calls(made, handle, _TIMERS)
+        step = handle.cursor.doing = "close"
+        made.close()
+    except PenstockError as error:
+        found.fault(f"{target!r}, {step}: {error}")
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything: that is the finding
+        found.fault(f"{target!r} raised in {step}:\n{users_traceback(error)}")
+    for asked in found.asked:
+        found.fault(f"{target!r} uses {asked}")
+    for name in _TIMERS if named.time_mode == NO_TIME else ():
+        if name in found.calls:
+            found.fault(f"{target!r} uses {needs_time(name)}")
+    found.state[named.operator] = {v.name: words((v.kind, v.schemas)) for v in handle.variables if v.name}
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m penstock_worker.user_code.inspect_code")
+    parser.add_argument("manifest", type=Path)
+    parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="PATH=VALUE")
+    options = parser.parse_args(arguments)
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        inspected = inspect_manifest(options.manifest, options.overrides)
+    except PenstockError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.flush()
+    with os.fdopen(answer, "wb") as file:
+        file.write(msgspec.json.encode(inspected))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
