@@ -203,8 +203,9 @@ class FiresAgain(PostsAgain):
 class SleepsOn(TaskLoop):
     """A task that waits does not wake for a timer."""
 
-    def _fetched(self, posted: Any, fetched: Fetched) -> None:
-        super()._fetched(posted, replace(fetched, next_due_ms=None))
+    def _wait(self) -> bool:
+        self._next_fetch.forget()
+        return super()._wait()
 
 
 class ForgetsRested(TaskLoop):

@@ -97,12 +97,12 @@ class TaskLoop:
         self._metrics = metrics
         self._clock = clock
         self._large = LargeCommits(store, launch.bounds, clock)
-        self._next_fetch = NextFetch(launch, clock)
         self._pace = PostPace(durable=launch.durable)
         self._owned: dict[str, OwnedShard] = {}
         is_source = not isinstance(launch.stage.head, Processor)
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
+        self._next_fetch = NextFetch(launch, clock, self._pressure)
         self._awaited: list[Claim] = []
         """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
@@ -258,7 +258,7 @@ class TaskLoop:
         posted = self._post([], claims, fetch=True)
         answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
-        self._fetched(posted, fetched)
+        self._next_fetch.answered(posted.fetch, fetched)
         has_more = self._take_up(claims, answers)
         if claims:
             fetched = replace(fetched, shards=without_stale(fetched.shards, claims, answers, self._owned))
@@ -275,7 +275,7 @@ class TaskLoop:
         told = self._tellings.take(self._clock.now_us())
         calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
         sent_us = self._clock.monotonic_us()
-        fetching = self._pressure.fetch(self._next_fetch.call(), sent_us) if fetch else None
+        fetching = self._next_fetch.call(sent_us) if fetch else None
         if fetching is not None:
             calls.append(fetching)
         answers = self._store.post(calls)
@@ -286,16 +286,12 @@ class TaskLoop:
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None
         if fetched is not None:
-            self._fetched(posted, fetched)
+            self._next_fetch.answered(posted.fetch, fetched)
         self._settle(posted.done, answers)
         if fetched is not None and self._is_token_kept:
             self._is_token_kept = False
             return replace(fetched, control=True)
         return fetched
-
-    def _fetched(self, posted: Posted, fetched: Fetched) -> None:
-        self._next_fetch.answered(fetched)
-        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
 
     def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
         now_us = self._clock.now_us()
@@ -388,9 +384,7 @@ class TaskLoop:
         if self._pressure.holds_source:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
-        due_us = self._next_fetch.wait_us(now_us)
-        if due_us is not None:
-            wait_us = min(wait_us, due_us)
+        wait_us = self._next_fetch.wait_us(wait_us, now_us)
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
