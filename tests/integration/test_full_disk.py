@@ -18,9 +18,8 @@ from penstock.api.inspected_code import InspectedCode
 from penstock_operator.checking import checked_manifest
 from penstock_operator.cli.faults import EXIT_CANNOT_RUN
 from penstock_operator.cli.main import main
+from processes.orders_plan import PROCESS_RECORDS, expected_names
 from processes.run_processes import Commands
-from processes.stand_in_run import expected_names
-from processes.stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 

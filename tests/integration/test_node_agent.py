@@ -11,9 +11,10 @@ import pytest
 import redis
 
 from clocks.eventually import eventually
+from penstock.dataflow.routing import Router
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
 from penstock.store.port import Assignment, Claim, Owner, ReadMetrics, ShardStatus, Topologies, Weigh
-from processes.counting_worker import UID
+from processes.counting_plan import UID
 from processes.node_processes import AgentProcess
 from scenes.agent_scene import AgentScene
 
@@ -359,10 +360,7 @@ def test_a_disk_store_syncs_while_a_topology_asks_for_it(tmp_path: Path) -> None
 
 
 def test_a_hanging_store_keeps_back_only_what_goes_there(tmp_path: Path) -> None:
-    scene = AgentScene(tmp_path, nodes=("a", "b", "c"), rows=200)
-    scene.targets = {"mid": ["mid/0", "mid/1"], "end": ["end/0", "end/1"]}
-    for worker in scene.workers.values():
-        worker._targets = scene.targets
+    scene = AgentScene(tmp_path, nodes=("a", "b", "c"), rows=200, shards=2)
     scene.homes = {"src/0": "a", "src/1": "a", "mid/0": "b", "mid/1": "c", "end/0": "b", "end/1": "c"}
     scene.start()
     try:
@@ -371,7 +369,8 @@ def test_a_hanging_store_keeps_back_only_what_goes_there(tmp_path: Path) -> None
         scene.servers["c"].kill(signal.SIGSTOP, wait=False)
         for node in "ab":
             scene.workers[node].start()
-        expected = sum(int(key) % 2 == 0 for rows in scene.rows.values() for _, key, _ in rows)
+        router = Router(["string"], 2)
+        expected = sum(router.route((key,)) == 0 for rows in scene.rows.values() for _, key, _ in rows)
 
         def arrived() -> int:
             counters = scene.counters("end/0")

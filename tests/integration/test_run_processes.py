@@ -13,9 +13,8 @@ import pytest
 
 from clocks.eventually import eventually
 from processes.live_processes import left_running
+from processes.orders_plan import PROCESS_RECORDS, expected_names
 from processes.run_processes import Commands, running_in
-from processes.stand_in_run import expected_names
-from processes.stand_in_workers import PROCESS_RECORDS
 
 pytestmark = pytest.mark.integration
 EXPECTED = expected_names(PROCESS_RECORDS)

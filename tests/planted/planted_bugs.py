@@ -1,7 +1,7 @@
 """Faults of the protocol that the simulation must catch, each a part of a run with one thing done wrong.
 
-`BUGS` names them; those of tasks and of moves have modules of their own. Nothing in the product can be
-switched to behave so.
+`BUGS` names them; those of tasks, of workers and of moves have modules of their own. Nothing in the product
+can be switched to behave so.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.world import Parts
 from planted.planted_move_bugs import MOVE_BUGS
 from planted.planted_task_bugs import TASK_BUGS
+from planted.planted_worker_bugs import WORKER_BUGS
 
 A = TypeVar("A")
 
@@ -194,5 +195,6 @@ BUGS = (
         "timers that a claim forgets": Parts(store=TimersForgottenByClaim),
     }
     | TASK_BUGS
+    | WORKER_BUGS
     | MOVE_BUGS
 )

@@ -1,6 +1,6 @@
-"""Runs over a real store with workers that are stand-ins, as processes: all of `penstock run` but Spark.
+"""Runs over a real store with workers as processes: all of `penstock run` but Spark.
 
-Neighbours: `stand_in_run` is the program; only processes that it has started are ever signalled.
+Neighbours: `orders_run` is the program; only processes that it has started are ever signalled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Command:
         self.stderr = outputs / f"stderr-{number}"
         with self.stdout.open("wb") as stdout, self.stderr.open("wb") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "processes.stand_in_run", str(folder), *arguments],
+                [sys.executable, "-m", "processes.orders_run", str(folder), *arguments],
                 stdout=stdout,
                 stderr=stderr,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -72,7 +72,7 @@ def running_in(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         line = command_line(process)
-        if str(folder) in line and "stand_in_run" not in line:
+        if str(folder) in line and "orders_run" not in line:
             found.append(process)
     return found
 

@@ -1,6 +1,6 @@
 """Nodes for tests of the node agent: real redis-servers, agents as processes, and simple tasks as threads.
 
-Neighbours: `node_processes` has the processes, `counting_worker` says what is computed.
+Neighbours: `node_processes` has the processes, `counting_plan` says what is computed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from clocks.eventually import eventually
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock.store.port import Measure, ShardCounters, StateSnapshot
+from penstock.store.port import Failures, Measure, ShardCounters, StateSnapshot
 from penstock.store.redis.store import RedisStore
-from processes.counting_worker import UID, CountingWorker, Row, row_of
+from processes.counting_plan import UID, Row, counted, row_of
+from processes.counting_worker import CountingWorker
 from processes.free_ports import free_port
 from processes.node_processes import AgentProcess, Server
 
@@ -26,7 +27,9 @@ from processes.node_processes import AgentProcess, Server
 class AgentScene:
     """Two nodes (or more) with their stores, agents and workers, and the API server. `stop` ends all."""
 
-    def __init__(self, folder: Path, nodes: Sequence[str] = ("a", "b"), rows: int = 300) -> None:
+    def __init__(
+        self, folder: Path, nodes: Sequence[str] = ("a", "b"), rows: int = 300, shards: int = 4
+    ) -> None:
         self.folder = folder
         self.api = ScheduleApiServer()
         self.servers = {node: Server(folder, node, free_port()) for node in nodes}
@@ -36,8 +39,8 @@ class AgentScene:
         """Shard -> version that it is fresh since; once they are applied, nobody need say so any more."""
         self.rows = {f"src/{n}": _rows(f"src/{n}", rows) for n in range(2)}
         self.targets = {
-            "mid": [f"mid/{n}" for n in range(4)],
-            "end": [f"end/{n}" for n in range(4)],
+            "mid": [f"mid/{n}" for n in range(shards)],
+            "end": [f"end/{n}" for n in range(shards)],
         }
         self.api.start()
         self.kubeconfig = self.api.kubeconfig(folder)
@@ -45,7 +48,7 @@ class AgentScene:
             node: AgentProcess(folder, server, self.kubeconfig) for node, server in self.servers.items()
         }
         self.workers = {
-            node: CountingWorker(f"worker-{node}", server.url, self.rows, self.targets)
+            node: CountingWorker(f"worker-{node}", server.url, self.rows, shards)
             for node, server in self.servers.items()
         }
         for shard in [*self.rows, *self.targets["mid"], *self.targets["end"]]:
@@ -130,9 +133,7 @@ class AgentScene:
         for shard in self.targets[operator]:
             store = self.store(self.homes[shard])
             try:
-                for (_, name), value in store.call(StateSnapshot(shard)).items():
-                    if name.startswith(b"count "):
-                        counts[name.decode().removeprefix("count ")] += int(value)
+                counts += counted(store.call(StateSnapshot(shard)))
             except PenstockError:
                 return Counter()
             finally:
@@ -149,7 +150,15 @@ class AgentScene:
         eventually(lambda: self.counts("end").total() >= total, "all rows have arrived")
         assert self.counts("mid") == expected
         assert self.counts("end") == expected
-        assert [fault for worker in self.workers.values() for fault in worker.faults] == []
+        assert [self._failures(node) for node in self.servers] == [{}] * len(self.servers)
+
+    def _failures(self, node: str) -> dict[str, str]:
+        """Rows that came when others were due."""
+        store = self.store(node)
+        try:
+            return store.call(Failures())
+        finally:
+            store.close()
 
 
 def _rows(source: str, count: int) -> list[Row]:

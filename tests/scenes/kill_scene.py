@@ -23,11 +23,11 @@ from clocks.eventually import eventually
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock.store.port import Measure, Outgoing, ShardCounters, ShardStatus, StateSnapshot
+from penstock.store.port import Failures, Measure, Outgoing, ShardCounters, ShardStatus, StateSnapshot
 from penstock.store.port.moves import MoveState, ReadMove
 from penstock.store.redis.store import RedisStore
+from processes.counting_plan import KEYS, UID, counted, row_of
 from processes.counting_process import Settings
-from processes.counting_worker import UID, row_of
 from processes.free_ports import free_port
 from processes.gated_agent import Gate, Step
 from processes.node_processes import AgentProcess, Server, python_path
@@ -37,24 +37,19 @@ WORKERS = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
 SOURCES = ["src/0", "src/1"]
 TARGETS = {"mid": [f"mid/{n}" for n in range(4)], "end": [f"end/{n}" for n in range(4)]}
 STEP_S = 0.01
-KEYS = 12
 
 
 class WorkerProcess:
-    """One worker; each start is a new attempt of the same worker."""
+    """One worker, started again and again."""
 
     def __init__(self, folder: Path, name: str, server: Server) -> None:
         self.name = name
         self._folder = folder
         self._server = server
-        self._attempt = -1
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._attempt += 1
-        settings = Settings(
-            str(self._folder), self.name, self._server.url, self._attempt, SOURCES, TARGETS, STEP_S
-        )
+        settings = Settings(str(self._folder), self.name, self._server.url, SOURCES, STEP_S)
         with (self._folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "processes.counting_process", msgspec.json.encode(settings).decode()],
@@ -70,7 +65,7 @@ class WorkerProcess:
                 self._process.wait(10)
 
     def journal(self) -> list[str]:
-        """What went wrong in any attempt: "fault ..." or "loss ...", by lines."""
+        """What was refused in any start: "loss SHARD: ANSWER", by lines."""
         file = self._folder / f"{self.name}.journal"
         return file.read_text().splitlines() if file.exists() else []
 
@@ -251,8 +246,7 @@ class KillScene:
         pause.touch()
         try:
             eventually(self._is_exact, "each row that was read has arrived once")
-            told = [line for worker in self.workers.values() for line in worker.journal()]
-            assert [line for line in told if line.startswith("fault")] == []
+            assert [store.call(Failures()) for store in self._stores.values()] == [{}] * len(NODES)
         finally:
             pause.unlink()
 
@@ -265,13 +259,11 @@ class KillScene:
     def _expected(self) -> Counter[str]:
         expected: Counter[str] = Counter()
         for source in SOURCES:
-            whole, rest = divmod(self._number(source, b"read"), KEYS)
-            expected.update({str(key): whole for key in range(KEYS)} if whole else {})
+            seen = self._look(self.home(source), source)
+            whole, rest = divmod(int(seen.position or b"0") if seen is not None else 0, len(KEYS))
+            expected.update(dict.fromkeys(KEYS, whole) if whole else {})
             expected.update(row_of(source, number)[1] for number in range(1, rest + 1))
         return expected
-
-    def _number(self, shard: str, field: bytes) -> int:
-        return int(self._state(shard).get((b"", field), b"0"))
 
     def _state(self, shard: str) -> dict[tuple[bytes, bytes], bytes]:
         try:
@@ -282,9 +274,7 @@ class KillScene:
     def _counts(self, operator: str) -> Counter[str]:
         counts: Counter[str] = Counter()
         for shard in TARGETS[operator]:
-            for (_, name), value in self._state(shard).items():
-                if name.startswith(b"count "):
-                    counts[name.decode().removeprefix("count ")] += int(value)
+            counts += counted(self._state(shard))
         return counts
 
     def describe(self) -> str:

@@ -1,5 +1,5 @@
 """What a run stands upon in a test: time that passes by waiting, an output that keeps what it is given, a
-keeper of the store. Neighbours: `sla_scene` and the tests of the run's loop use it, `stand_in_workers` work.
+keeper of the store. Neighbours: `sla_scene` and the tests of the run's loop use it, `fleet_workers` work.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from penstock.store.port import Create, NodeStore
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
 from penstock_operator.local.showing.run_summary import RunSummary
-from processes.stand_in_run import PARTITIONS
-from processes.stand_in_workers import KEYED_SHARDS
+from processes.orders_plan import KEYED_SHARDS, PARTITIONS
 
 
 class ScriptedTicks:

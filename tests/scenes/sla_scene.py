@@ -25,9 +25,9 @@ from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_operator.local.showing.run_summary import RunSummary
 from penstock_simulation.twins.memory_fleet import MemoryFleet
-from processes.stand_in_run import expected_names, orders_plan
-from processes.stand_in_workers import StandInWorkers
+from processes.orders_plan import expected_names, orders_plan
 from scenes.scripted_run import Keeper, Recorder, ScriptedTicks, orders_shards
+from worlds.fleet_workers import FleetWorkers
 
 RECORDS = 60
 TARGET = LatencyTarget(latency_us=250_000, window_us=500_000, alert_us=100_000, interval_us=100_000)
@@ -79,7 +79,7 @@ class Scene:
         shards = orders_shards(store)
         self.ticks = ScriptedTicks()
         self.fleet = MemoryFleet(self.ticks.now_s)
-        self.workers = StandInWorkers(self.fleet, MemoryStore(node, "t", Bounds()), RECORDS, "count", "shown")
+        self.workers = FleetWorkers(self.fleet, node, plan, RECORDS, self.ticks.now_us)
         self.ticks.at_wait = self._at_wait
         self.ticks.before_wait = self._before_wait
         self.worker_cycle_s = 0.0
@@ -123,7 +123,7 @@ class Scene:
             self.steps[number]()
         if self.ticks.passed_s - self._turned_s >= self.worker_cycle_s:
             self._turned_s = self.ticks.passed_s
-            self.workers.turn(self.ticks.now_us())
+            self.workers.turn()
 
     def _before_wait(self) -> None:
         self.versions_s.setdefault(self.run._state.schedules["count"].version, self.ticks.passed_s)

@@ -100,6 +100,8 @@ def test_without_faults_nobody_is_fenced_and_nothing_is_claimed_twice() -> None:
     for seed in range(50):
         world = World(seed, Parts(store=Counting))
         world.roughness = replace(world.roughness, rates=CALM, event_rate=0.0)
+        # So slow that all tasks are up when their main process looks again, and no load is balanced.
+        world.pace = 0.01
         world.run()
         assert all(record.epoch == 1 for node in world.nodes.values() for _, record in node.records())
     assert met.keys() == {"OK"}

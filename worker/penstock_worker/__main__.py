@@ -9,6 +9,7 @@ local worker only: in a cluster it waits), 4 its JVM has ended.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from functools import partial
@@ -20,11 +21,12 @@ from penstock.api.worker_launch import WorkerLaunch, launch_from
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.redis.store import RedisStore
-from penstock_worker.main_process.control_watch import ControlWatch
+from penstock_worker.main_process.control_watch import ControlStream, ControlWatch
 from penstock_worker.main_process.loop import MainProcess, Replaced
 from penstock_worker.main_process.prometheus import WorkerCollector, serve
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
 from penstock_worker.main_process.vitals import Vitals
+from penstock_worker.main_process.worker_report import WorkerReport
 from penstock_worker.process.clock import SystemClock
 from penstock_worker.spark.environment import prepare
 
@@ -87,18 +89,22 @@ def _run(launch: WorkerLaunch) -> int:
     jvm_watch.start()
     vitals.resting("it is not enrolled yet")
     store = RedisStore(launch.store_url, launch.topology_uid)
-    watch = ControlWatch(RedisStore(launch.store_url, launch.topology_uid), launch.worker)
+    watch = ControlWatch(ControlStream(RedisStore(launch.store_url, launch.topology_uid), launch.worker))
     memory = MemoryLimit(f"{plan.memory_bytes / (1 << 20):.0f}Mi", launch.kills_file)
     resident = ResidentTasks(session.spark.sparkContext, session.places, watch.wake, ends=ends, memory=memory)
     spark_master = session.master.url if session.master is not None else ""
-    process = MainProcess(
-        launch, plan, store, resident, watch, collector, clock, vitals, announcer, spark_master
-    )
+    report = WorkerReport(launch, store, collector, clock, os.getpid(), spark_master)
+    process = MainProcess(launch, plan, store, resident, report, clock, vitals, announcer)
+
+    def stop(*_: object) -> None:
+        process.request_stop()
+        watch.wake()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.request_stop())
+        signal.signal(number, stop)
     watch.start()
     try:
-        process.run()
+        process.run(watch.wait)
     finally:
         jvm_watch.dismiss()
         resident.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -12,10 +11,10 @@ from penstock_simulation.protocol.layout import OPERATORS
 
 if TYPE_CHECKING:
     from penstock_simulation.protocol.hosted_task import HostedTask
-    from penstock_simulation.protocol.worker import SimulatedWorker
     from penstock_simulation.protocol.world import World
 
 PAUSE_TURNS_MAX = 70
+FOREVER = 1 << 60
 
 
 class Chaos:
@@ -26,15 +25,17 @@ class Chaos:
         self._events: tuple[tuple[float, Callable[[], None]], ...] = (
             (0.30, self._late_call_arrives),
             (0.08, self._task_stops_for_a_while),
+            (0.04, self._task_stops_for_good),
             (0.40, self._owner_is_late),
             (0.08, self._task_dies),
             (0.04, self._worker_dies),
             (0.06, self._worker_is_replaced_while_it_runs),
             (0.06, self._store_restarts),
             (0.08, self._shard_moves),
-            (0.08, self._worker_rebalances),
+            (0.04, self._worker_is_stopped),
+            (0.08, self._shard_becomes_hot),
             (0.04, self._executor_goes),
-            (0.04, self._executor_is_resized),
+            (0.12, self._executor_is_resized),
         )
         if world.moves:
             self._events += (
@@ -67,9 +68,17 @@ class Chaos:
             self._world.trace.calls("somebody late", node.name, (call,), [answer])
 
     def _task_stops_for_a_while(self) -> None:
-        tasks = self._world.tasks()
+        tasks = self._world.workers.tasks()
         if tasks:
             self._stop(tasks[self._pick(len(tasks))])
+
+    def _task_stops_for_good(self) -> None:
+        tasks = [task for task in self._world.workers.tasks() if not task.is_in_turn]
+        if tasks:
+            task = tasks[self._pick(len(tasks))]
+            task.link.stops_until = FOREVER
+            self._world.trace.event(task.name, "stops for good")
+            self._believed_standing({task.name})
 
     def _stop(self, task: HostedTask) -> None:
         until = self._world.turn + 1 + self._pick(PAUSE_TURNS_MAX)
@@ -79,7 +88,7 @@ class Chaos:
     def _owner_is_late(self) -> None:
         """A task stops in the middle of its work, and the shard is given to another one meanwhile."""
         world = self._world
-        busy = [task for task in world.tasks() if task.unfinished()]
+        busy = [task for task in world.workers.tasks() if task.unfinished()]
         if not busy:
             return
         task = busy[self._pick(len(busy))]
@@ -88,32 +97,29 @@ class Chaos:
         if world.rng.random() < 0.3:
             self._move(shards[self._pick(len(shards))])
         else:
-            worker = next(worker for worker in world.running if task.name in worker.tasks)
-            worker.given_up.add(task.name)
-            world.hurry.append(partial(world.step_worker, worker))
+            self._believed_standing({task.name})
 
     def _task_dies(self) -> None:
         world = self._world
-        tasks = world.tasks()
+        tasks = world.workers.tasks()
         if tasks:
             task = tasks[self._pick(len(tasks))]
             task.die()
-            for worker in world.running:
-                worker.tasks.pop(task.name, None)
+            world.workers.task_is_over(task, crashed=True)
             world.trace.event(task.name, "dies")
 
     def _worker_dies(self) -> None:
         world = self._world
-        worker = world.running.pop(self._pick(len(world.running)))
-        worker.die()
-        world.trace.event(worker.name, "dies with its tasks")
-        world.replace(worker)
+        worker = world.workers.running[self._pick(len(world.workers.running))]
+        alone = world.rng.random() < 0.5
+        world.workers.kill(worker, alone=alone)
+        world.trace.event(worker.name, "dies, and its tasks go on" if alone else "dies with its tasks")
 
     def _worker_is_replaced_while_it_runs(self) -> None:
         world = self._world
-        worker = world.running[self._pick(len(world.running))]
+        worker = world.workers.running[self._pick(len(world.workers.running))]
         world.trace.event(worker.name, "is taken for dead")
-        world.replace(worker)
+        world.workers.replace(worker)
 
     def _store_restarts(self) -> None:
         world = self._world
@@ -170,17 +176,27 @@ class Chaos:
             for _, record in node.records()
             if record.owner is not None and record.note is not None and record.note.noted
         }
-        busy = [worker for worker in self._world.running if worker.tasks.keys() & copied]
-        if busy:
-            worker = busy[self._pick(len(busy))]
-            worker.given_up |= copied
-            self._world.hurry.appendleft(partial(self._world.step_worker, worker))
-            self._world.trace.event(worker.name, "gives shards that are being copied to other tasks")
+        self._believed_standing(copied)
 
-    def _worker_rebalances(self) -> None:
-        self._rebalance(self._world.running[self._pick(len(self._world.running))])
+    def _believed_standing(self, tasks: set[str]) -> None:
+        """Their main processes give their shards to others."""
+        for worker in self._world.workers.running:
+            if standing := worker.tasks.running.keys() & tasks:
+                worker.tasks.standing |= standing
+                worker.wake()
+                self._world.trace.event(worker.name, f"takes {sorted(standing)} for standing still")
 
-    def _rebalance(self, worker: SimulatedWorker) -> None:
-        worker.rebalance_due = True
-        self._world.hurry.append(partial(self._world.step_worker, worker))
-        self._world.trace.event(worker.name, "spreads its shards anew")
+    def _shard_becomes_hot(self) -> None:
+        """User code takes its time over it, and executors with several tasks spread their shards anew."""
+        shards = list(self._world.schedules.homes)
+        self._world.hot_shard = shards[self._pick(len(shards))]
+        for worker in self._world.workers.running:
+            worker.wake()
+        self._world.trace.event(self._world.hot_shard, "becomes hot")
+
+    def _worker_is_stopped(self) -> None:
+        """As whoever runs it does: it has its tasks retire, leaves, and is started again."""
+        worker = self._world.workers.running[self._pick(len(self._world.workers.running))]
+        worker.process.request_stop()
+        worker.wake()
+        self._world.trace.event(worker.name, "is to leave")

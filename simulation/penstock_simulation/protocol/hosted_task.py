@@ -2,7 +2,7 @@
 
 The loop runs a turn when its host lets it: when it is woken, or what it sleeps for is over. The host sees
 what the loop asks and is told, and holds that against the promises. Neighbours: `stages` has what the loop
-works with, `link` how its calls travel, `worker` starts tasks.
+works with, `link` how its calls travel, `simulated_tasks` starts tasks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from penstock.store.port import (
     Load,
     Measure,
     NodeStore,
-    Owner,
     ReadOutbox,
     ReportFailure,
     Request,
@@ -36,14 +35,8 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock_simulation.protocol.link import ActorGone
-from penstock_simulation.protocol.node import BOUNDS, TOPOLOGY_UID
 from penstock_simulation.protocol.promises import PromiseBroken
-from penstock_simulation.protocol.stages import (
-    FANOUTS,
-    STAGES,
-    HostedStage,
-    PartitionReader,
-)
+from penstock_simulation.protocol.stages import FANOUTS, HostedStage, PartitionReader
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.work import StageWork
@@ -85,17 +78,17 @@ class TaskClock:
 
 
 class HostedTask:
-    """`owner.ready` is new for every start of a task."""
+    """As its main process launched it."""
 
-    def __init__(self, world: World, owner: Owner, operator: str, node: str) -> None:
+    def __init__(self, world: World, launch: TaskLaunch, node: str) -> None:
         rng = world.rng
-        self.name = owner.ready
-        self.link = world.link(owner.ready, node, watcher=self)
+        self.name = launch.owner.ready
+        self.link = world.link(self.name, node, watcher=self)
         self.is_in_turn = False
         self.in_hand: dict[str, FetchedShard] = {}
         """What it was handed out and has no answer for yet."""
         self._world = world
-        self._is_source = operator == "src"
+        self._is_source = not isinstance(launch.stage.head, Processor)
         self._starts = self.link.node.starts
         self.wakes_us = 0
         self._is_asleep = False
@@ -107,29 +100,26 @@ class HostedTask:
         """Epochs under which it was told in this turn that it commits no more."""
         clock = TaskClock(world.now_us, int((rng.random() - 0.5) * 2 * SKEW_US_MAX), self._sleep)
         self.clock = clock
-        launch = TaskLaunch(
-            TOPOLOGY_UID, "", owner.executor, owner, 0, STAGES[operator], "", durable=False, bounds=BOUNDS
-        )
-        self._stage = HostedStage(self._made(operator, clock, rng), rng, world.take_time)
+        self._stage = HostedStage(self._made(launch, clock, rng), rng, world.take_time, world.is_hot)
         self.loop = world.parts.loop(
             launch,
             self.link,
             cast("NodeStore", self),
             NotedStage(self._stage, TaskNote(None)),
-            world.parts.sinks(STAGES[operator], world.promises.write_sink),
+            world.parts.sinks(launch.stage, world.promises.write_sink),
             TaskMetrics(launch, 1),
             clock,
         )
 
-    def _made(self, operator: str, clock: TaskClock, rng: random.Random) -> StageWork:
-        world, stage = self._world, STAGES[operator]
-        head = stage.head
+    def _made(self, launch: TaskLaunch, clock: TaskClock, rng: random.Random) -> StageWork:
+        world, stage = self._world, launch.stage
+        operator, head = stage.operator, stage.head
         if not isinstance(head, Processor):
             reader = PartitionReader(world.partitions, rng, paced=world.paced)
-            return SourceStage(stage, reader, FANOUTS[operator], BOUNDS, clock)
+            return SourceStage(stage, reader, FANOUTS[operator], launch.bounds, clock)
         runner = world.runners.lend(operator)
         cache = world.parts.cache(runner.variables, runner.key_types, self.link.call)
-        return KeyedStage(operator, head, runner, cache, FANOUTS[operator], BOUNDS, clock)
+        return KeyedStage(operator, head, runner, cache, FANOUTS[operator], launch.bounds, clock)
 
     # --- its host
 

@@ -18,6 +18,7 @@ from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
     Assignment,
     Bounds,
+    Failures,
     Fetch,
     Load,
     Measure,
@@ -25,12 +26,14 @@ from penstock.store.port import (
     Outgoing,
     Publish,
     PutMetrics,
+    ReadMetrics,
     ReadOutbox,
     Request,
     Scan,
     StoreFull,
     StoreUnreachable,
     Tasks,
+    WaitControl,
     Wake,
 )
 from penstock.store.port.moves import ReadMove
@@ -53,6 +56,7 @@ BOUNDS = Bounds(
 
 _LEAVE_QUEUES = frozenset(
     {Assignment, Fetch, Load, Measure, Outgoing, PutMetrics, ReadMove, ReadOutbox, Scan, Tasks, Wake}
+    | {Failures, ReadMetrics, WaitControl}
 )
 """Calls after which every inbox, every outbox and every shard's home is as it was."""
 

@@ -16,12 +16,14 @@ TASKS_MAX = 3
 
 
 class Schedules:
-    """`newest` is operator -> its schedule, `homes` shard -> store. `moves`: shards change their home too."""
+    """`newest` is operator -> its schedule, `homes` shard -> store. `moves`: shards change their home too;
+    `names_all`: a worker without executors is named all the same."""
 
-    def __init__(self, rng: random.Random, *, moves: bool) -> None:
+    def __init__(self, rng: random.Random, *, moves: bool, names_all: bool) -> None:
         self.homes = dict(HOMES)
         self._rng = rng
         self._moves = moves
+        self._names_all = names_all
         spread = rng.random() < 0.5
         self._places = {
             shard: _workers_of(home)[int(rng.random() * (2 if spread else 1))]
@@ -77,11 +79,12 @@ class Schedules:
 
     def _schedule(self, operator: str, version: int) -> Publish:
         workers = [worker for worker in WORKERS if (operator, worker) not in self._dropped]
+        named = WORKERS if self._names_all else workers
         return Publish(
             operator=operator,
             version=version,
             term=1,
-            workers=tuple((w, WORKERS[w], WORKERS[w], f"uid-{w}") for w in workers),
+            workers=tuple((w, WORKERS[w], WORKERS[w], f"uid-{w}") for w in named),
             executors=tuple((f"{operator}@{w}", w, self._tasks[operator, w]) for w in workers),
             shards=tuple(
                 (shard, f"{operator}@{self._places[shard]}", self.homes[shard])

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.zipf import ZipfSource
-from penstock.dataflow.plan import PROCESSING_TIME, Fanout, KeyedEdge, Processor, Stage, Tasks
+from penstock.dataflow.plan import PROCESSING_TIME, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
@@ -47,22 +47,29 @@ def _fanout(*, sinks: tuple[ConsoleSink, ...] = (), edges: tuple[KeyedEdge, ...]
     return Fanout(_ROWS, (), sinks, edges)
 
 
-STAGES = {
-    "src": Stage("src", _NO_SOURCE, _TASKS, _fanout(edges=(KeyedEdge("mid", (0,), len(SHARDS.mid)),))),
-    "mid": Stage(
-        "mid",
-        Processor(f"{user_code.__name__}:Mid", _ROWS, (0,), len(SHARDS.mid), time_mode=PROCESSING_TIME),
-        _TASKS,
-        _fanout(edges=(KeyedEdge("end", (0,), len(SHARDS.end)),)),
+PLAN = Plan(
+    "simulated",
+    user_code.__name__,
+    "Process",
+    workers_initial=4,
+    memory_bytes=0,
+    stages=(
+        Stage("src", _NO_SOURCE, _TASKS, _fanout(edges=(KeyedEdge("mid", (0,), len(SHARDS.mid)),))),
+        Stage(
+            "mid",
+            Processor(f"{user_code.__name__}:Mid", _ROWS, (0,), len(SHARDS.mid), time_mode=PROCESSING_TIME),
+            _TASKS,
+            _fanout(edges=(KeyedEdge("end", (0,), len(SHARDS.end)),)),
+        ),
+        Stage(
+            "end",
+            Processor(f"{user_code.__name__}:End", _ROWS, (0,), len(SHARDS.end), time_mode=PROCESSING_TIME),
+            _TASKS,
+            _fanout(sinks=(ConsoleSink(SINK),)),
+        ),
     ),
-    "end": Stage(
-        "end",
-        Processor(f"{user_code.__name__}:End", _ROWS, (0,), len(SHARDS.end), time_mode=PROCESSING_TIME),
-        _TASKS,
-        _fanout(sinks=(ConsoleSink(SINK),)),
-    ),
-}
-FANOUTS = {operator: FanoutRunner(stage.out, Path()) for operator, stage in STAGES.items()}
+)
+FANOUTS = {stage.operator: FanoutRunner(stage.out, Path()) for stage in PLAN.stages}
 _PROCESSORS = {"mid": user_code.Mid, "end": user_code.End}
 
 
@@ -162,8 +169,15 @@ class HostedStage:
     """Around a product's stage: user code takes its time, and `resting` says until when handed out shards are
     kept. Keeps the port `StageWork`."""
 
-    def __init__(self, stage: StageWork, rng: random.Random, take_time: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        stage: StageWork,
+        rng: random.Random,
+        take_time: Callable[[int], None],
+        is_hot: Callable[[str], bool],
+    ) -> None:
         self._stage = stage
+        self._is_hot = is_hot
         self._rng = rng
         self._take_time = take_time
         self.resting: dict[str, int] = {}
@@ -183,7 +197,9 @@ class HostedStage:
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         self.resting.pop(owned.shard, None)
         worked = self._stage.work(owned, fetched)
-        if self._rng.random() < 0.25:
+        if self._is_hot(owned.shard):
+            self._take_time(USER_CODE_US_MAX)
+        elif self._rng.random() < 0.25:
             self._take_time(int(self._rng.random() * USER_CODE_US_MAX))
         if isinstance(worked, Rest):
             self.resting[owned.shard] = worked.until_us

@@ -11,6 +11,7 @@ The tasks are the product's (`hosted_task`). While one actor waits for an answer
 
 from __future__ import annotations
 
+import gc
 import logging
 import random
 from collections import deque
@@ -25,7 +26,6 @@ from penstock.store.moving.mover import moves_due
 from penstock.store.port import (
     Assignment,
     NodeStore,
-    Owner,
     Publish,
     ShardStatus,
     StoreUnreachable,
@@ -34,6 +34,7 @@ from penstock.store.sender import deliver_once
 from penstock_simulation.protocol.agent import Agent
 from penstock_simulation.protocol.chaos import Chaos
 from penstock_simulation.protocol.hosted_task import HostedTask
+from penstock_simulation.protocol.hosted_worker import PACE_MAX, PACE_MIN
 from penstock_simulation.protocol.layout import NODES, WORKERS
 from penstock_simulation.protocol.link import Link, Watcher
 from penstock_simulation.protocol.moving import DRIVE, Drive, MovingAgent
@@ -47,8 +48,9 @@ from penstock_simulation.protocol.promises import PromiseBroken, Promises
 from penstock_simulation.protocol.scheduling import Schedules
 from penstock_simulation.protocol.stages import Runners, SimulatedSinks
 from penstock_simulation.protocol.trace import Trace
-from penstock_simulation.protocol.worker import SimulatedWorker
+from penstock_simulation.protocol.workers import Workers
 from penstock_simulation.protocol.workload import make_partitions
+from penstock_worker.main_process.loop import MainProcess
 from penstock_worker.state.cache import StateCache
 from penstock_worker.task.loop import TaskLoop
 
@@ -67,6 +69,7 @@ class Parts:
     """What a run is made of; a test puts a part with a planted bug in its place."""
 
     store: StoreFactory = MemoryStore
+    main: type[MainProcess] = MainProcess
     loop: type[TaskLoop] = TaskLoop
     cache: type[StateCache] = StateCache
     sinks: type[SimulatedSinks] = SimulatedSinks
@@ -103,12 +106,15 @@ def simulate(seed: int, parts: Parts | None = None) -> Outcome:
     """One run, whole. Answers what it broke; a bug of the simulation itself raises."""
     world = World(seed, parts or Parts())
     logging.disable(logging.WARNING)
+    # What a run makes is garbage together at its end: looking for some before costs a third of its time.
+    gc.disable()
     try:
         world.run()
     except PromiseBroken as broken:
         world.trace.event("world", f"broken: {broken}")
         return Outcome(seed, world.trace.turn, str(broken), world.trace.text())
     finally:
+        gc.enable()
         logging.disable(logging.NOTSET)
         world.runners.take_back()
     return Outcome(seed, world.trace.turn, "", "")
@@ -138,6 +144,8 @@ class World:
         self.trace = Trace()
         self.roughness = _roughness(rng, moves=parts.moves)
         self.paced = rng.random() < 0.5
+        self.in_cluster = rng.random() < 0.5
+        self.pace = PACE_MIN + rng.random() * (PACE_MAX - PACE_MIN)
         self.partitions = make_partitions(rng, self.roughness.rows_max)
         self.promises = Promises(self.partitions)
         self._calm = False
@@ -147,8 +155,9 @@ class World:
         self.agents = {
             name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
         }
-        self.schedules = Schedules(rng, moves=parts.moves)
-        self.running: list[SimulatedWorker] = []
+        self.schedules = Schedules(rng, moves=parts.moves, names_all=not self.in_cluster)
+        self.workers = Workers(self)
+        self.hot_shard = ""
         self.runners = Runners()
         self.moves = parts.moves
         self.pressure = parts.pressure
@@ -158,7 +167,6 @@ class World:
         self._nested = 0
         self._on_their_way: dict[Link, None] = {}
         self._chaos = Chaos(self)
-        self._attempts = dict.fromkeys(WORKERS, 0)
         self._sender_links = {
             name: {there: self.link(f"sender {name}", there) for there in NODES} for name in NODES
         }
@@ -185,22 +193,6 @@ class World:
     ) -> Link:
         return Link(self.nodes[node], who, self, before=before, watcher=watcher)
 
-    def start_worker(self, name: str) -> None:
-        self._attempts[name] += 1
-        node = WORKERS[name]
-        link = self.link(f"{name}.{self._attempts[name]}", node)
-        worker = SimulatedWorker(name, node, self._attempts[name], link, self.rng, self._start_task)
-        self.running.append(worker)
-        self.hurry.extend([partial(self.step_worker, worker)] * 2)
-
-    def replace(self, worker: SimulatedWorker) -> None:
-        """Start the worker anew, unless that was done before: an earlier start may still run."""
-        if worker.attempt == self._attempts[worker.worker]:
-            self.start_worker(worker.worker)
-
-    def _start_task(self, worker: SimulatedWorker, owner: Owner, operator: str) -> HostedTask:
-        return HostedTask(self, owner, operator, worker.node)
-
     def shards_were_replaced(self) -> None:
         """The operator has written a schedule: the agents see it."""
         self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
@@ -219,6 +211,14 @@ class World:
     def take_time(self, microseconds: int) -> None:
         """Somebody works for so long."""
         self._time_us += microseconds
+
+    def is_hot(self, shard: str) -> bool:
+        """Whether work on a shard takes long."""
+        return shard == self.hot_shard
+
+    def is_at_once(self) -> bool:
+        """Whether what takes its time now and then is done at once."""
+        return self._calm or self.rng.random() < 0.5
 
     def next_order(self) -> int:
         """The place of an effect among those of all stores."""
@@ -269,7 +269,7 @@ class World:
     def run(self) -> None:
         """Rough, then calm. Raises PromiseBroken."""
         for name in WORKERS:
-            self.start_worker(name)
+            self.workers.start(name)
         for agent in self.agents.values():
             agent.step(self.schedules.newest)
         for node in self.nodes.values():
@@ -286,9 +286,6 @@ class World:
         self.promises.check_counts(self._records_at_home())
         self.promises.check_results(self._records_at_home())
 
-    def tasks(self) -> list[HostedTask]:
-        return [task for worker in self.running for task in worker.tasks.values()]
-
     def anything_happens(self) -> None:
         """The world strikes, or somebody takes a step."""
         if not self._calm and self.rng.random() < self.roughness.event_rate:
@@ -298,7 +295,7 @@ class World:
 
     def _pick_task(self) -> HostedTask | None:
         """A random one of the tasks that can run. Where none can, time goes on to when one will."""
-        tasks = self.tasks()
+        tasks = self.workers.tasks()
         while tasks:
             place = int(self.rng.random() * len(tasks))
             if tasks[place].can_run(self.trace.turn):
@@ -309,7 +306,8 @@ class World:
         return None
 
     def _pass_idle_time(self) -> None:
-        wakes_us = [task.wakes_us for task in self.tasks() if task.wakes_us]
+        going = [task for task in self.workers.tasks() if task.link.stops_until <= self.turn]
+        wakes_us = [task.wakes_us for task in going if task.wakes_us]
         if wakes_us:
             self._time_us = max(self._time_us, min(wakes_us))
 
@@ -333,7 +331,9 @@ class World:
                 self.send(waiting[int(self.rng.random() * len(waiting))])
                 return
         if draw < 0.98:
-            self.step_worker(self.running[int(self.rng.random() * len(self.running))])
+            worker = self.workers.running[int(self.rng.random() * len(self.workers.running))]
+            if worker.is_due:
+                self.workers.step(worker)
         else:
             self.step_agent(self.agents[NODES[int(self.rng.random() * len(NODES))]])
 
@@ -341,9 +341,8 @@ class World:
         """Publish what is new, which wakes the node's workers."""
         if agent.behind(self.schedules.newest) and not agent.is_in_step:
             agent.step(self.schedules.newest)
-            self.hurry.extend(
-                partial(self.step_worker, worker) for worker in self.running if worker.node == agent.node.name
-            )
+            here = [worker for worker in self.workers.running if worker.node == agent.node.name]
+            self.hurry.extend(worker.hear for worker in here)
 
     def _publish(self, node: SimulatedNode, call: Publish) -> Any:
         before = self._assigned(node)
@@ -379,14 +378,7 @@ class World:
     def step_task(self, task: HostedTask) -> None:
         task.step()
         if task.retired:
-            for worker in self.running:
-                worker.tasks.pop(task.name, None)
-
-    def step_worker(self, worker: SimulatedWorker) -> None:
-        if worker in self.running and not worker.is_in_step:
-            worker.step()
-            if worker.retired and worker in self.running:
-                self.running.remove(worker)
+            self.workers.task_is_over(task)
 
     def send(self, name: str) -> None:
         """One pass of a node's sender; others take steps between its calls."""
@@ -435,6 +427,7 @@ class World:
         """No faults from here on; what is on its way arrives, who was stopped goes on."""
         self.trace.event("world", "calms down")
         self._calm = True
+        self.workers.calm_down()
         for node in self.nodes.values():
             node.rates = CALM
             while node.late:
@@ -456,11 +449,10 @@ class World:
             self.hurry.clear()
             for agent in self.agents.values():
                 self.step_agent(agent)
-            for worker in list(self.running):
-                self.step_worker(worker)
+            self.workers.step_due()
             for _ in range(DRAIN_CYCLE_TURNS):
                 self._next_turn()
-                can_run = [task for task in self.tasks() if task.can_run(self.trace.turn)]
+                can_run = [task for task in self.workers.tasks() if task.can_run(self.trace.turn)]
                 for task in can_run:
                     if task.can_run(self.trace.turn):
                         self.step_task(task)
@@ -498,7 +490,7 @@ class World:
 
     def _owners(self) -> dict[str, list[int]]:
         owners: dict[str, list[int]] = {}
-        for task in self.tasks():
+        for task in self.workers.tasks():
             for shard, epoch in task.loop.owned.items():
                 owners.setdefault(shard, []).append(epoch)
         return owners

@@ -41,12 +41,12 @@ from penstock.store.port import (
     Retract,
     StoreUnreachable,
 )
-from penstock_worker.main_process.control_watch import ControlWatch
-from penstock_worker.main_process.loop import MainProcess, Replaced
+from penstock_worker.main_process.loop import RETIRE_US_MAX, MainProcess, Replaced
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
 from penstock_worker.main_process.vitals import START_US_MAX, TURN_US_MAX, WORK_US_MAX, Vitals
+from penstock_worker.main_process.worker_report import WorkerReport
 from penstock_worker.spark.session import slots
 from penstock_worker.task.launch import TaskLaunch
 
@@ -119,19 +119,17 @@ class PlainTasks:
         return sum(not task.ended.is_set() for task in self.started)
 
 
-class DeafWatch(ControlWatch):
+class DeafWait:
     """Every message of the control stream is lost; instead of waiting, the next of `then` is done."""
 
     def __init__(self, *then: Callable[[], None]) -> None:
-        super().__init__(MemoryStore(MemoryNode(), "t1", Bounds()), "words-w0")
         self._then = list(then)
         self.waited_s: list[float] = []
 
-    def wait(self, seconds: float) -> bool:
+    def __call__(self, seconds: float) -> None:
         self.waited_s.append(seconds)
         if self._then:
             self._then.pop(0)()
-        return False
 
 
 class Pod:
@@ -156,8 +154,7 @@ class Pod:
             plan,
             self.store,
             self.tasks,
-            ControlWatch(MemoryStore(self.node, "t1", Bounds()), "words-w0"),
-            self.collector,
+            WorkerReport(self.launch, self.store, self.collector, self.clock, pid=1),
             self.clock,
             self.vitals,
             self.announcer,
@@ -395,11 +392,35 @@ def test_a_local_worker_leaves_instead(tmp_path: Path) -> None:
 
 
 def test_a_schedule_is_followed_within_a_cycle_when_its_message_is_lost(pod: Pod) -> None:
-    watch = DeafWatch(lambda: pod.publish(1), pod.process.request_stop, pod.tasks.end)
-    pod.process._watch = watch
-    pod.process.run()
-    assert watch.waited_s[0] == 0.3, "N-Storm's T_W"
+    wait = DeafWait(lambda: pod.publish(1), pod.process.request_stop, pod.tasks.end)
+    pod.process.run(wait)
+    assert wait.waited_s[0] == 0.3, "N-Storm's T_W"
     assert [task.launch.owner.executor for task in pod.tasks.started] == ["lines-words-w0"]
+
+
+def test_a_worker_that_is_told_to_stop_has_ended_when_its_tasks_have(pod: Pod) -> None:
+    pod.publish(1)
+    pod.process.step()
+    pod.process.request_stop()
+    pod.process.step()
+    row = pod.row()
+    assert row is not None
+    assert row.state == "stopping"
+    assert not pod.process.ended
+    pod.tasks.end()
+    for _ in range(2):
+        pod.process.step()
+    assert pod.process.ended
+
+
+def test_tasks_that_do_not_end_hold_up_a_worker_that_is_told_to_stop_for_some_seconds_only(pod: Pod) -> None:
+    pod.publish(1)
+    pod.process.step()
+    pod.process.request_stop()
+    pod.process.step()
+    pod.clock.us += RETIRE_US_MAX + 1
+    pod.process.step()
+    assert pod.process.ended
 
 
 # --- probes ----------------------------------------------------------------------------------------

@@ -12,13 +12,12 @@ or while the schedule names another start of it, it runs nothing and asks again.
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterable
+from collections.abc import Callable
 
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
-from penstock.metrics.rows import ShardRow, TaskRow, WorkerRow, pack, unpack, worker_row_name
+from penstock.metrics.rows import ShardRow, TaskRow, unpack
 from penstock.schedule.diff import update
 from penstock.store.failure_names import failures_of
 from penstock.store.port import (
@@ -28,27 +27,21 @@ from penstock.store.port import (
     Bounds,
     Enroll,
     Failures,
-    Measure,
     MintStart,
     NodeStore,
     Owner,
-    PutMetrics,
     ReadMetrics,
     SetTasks,
-    ShardCounters,
     StoreUnreachable,
     Tasks,
     WorkerAssignment,
-    told_here,
 )
-from penstock_worker.main_process.control_watch import ControlWatch
-from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask, TaskStarter
 from penstock_worker.main_process.running_executor import RunningExecutor
 from penstock_worker.main_process.shard_loads import ShardLoads
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
 from penstock_worker.main_process.vitals import Vitals
-from penstock_worker.main_process.worker_counts import WorkerReading
+from penstock_worker.main_process.worker_report import WorkerReport
 from penstock_worker.process.clock import Clock
 from penstock_worker.task.launch import TaskLaunch
 
@@ -61,7 +54,6 @@ STARTING_CYCLE_S = 0.02
 BALANCE_US = 500_000
 REPORT_US = 1_000_000
 RETIRE_US_MAX = 5_000_000
-TASK_FAILURES_MAX = 5
 
 
 class Replaced(Exception):
@@ -69,8 +61,9 @@ class Replaced(Exception):
 
 
 class MainProcess:
-    """`store` is the main thread's connection. `run` returns after `request_stop`. A local worker raises
-    Replaced, or what the store's first call raises; one in a cluster raises neither."""
+    """`store` is the main thread's connection; `resident` starts and ends tasks. It has `ended` soon after
+    `request_stop`. A local worker raises Replaced, or what the store's first call raises; one in a cluster
+    raises neither."""
 
     def __init__(
         self,
@@ -78,23 +71,21 @@ class MainProcess:
         plan: Plan,
         store: NodeStore,
         resident: TaskStarter,
-        watch: ControlWatch,
-        collector: WorkerCollector,
+        report: WorkerReport,
         clock: Clock,
         vitals: Vitals,
         announcer: SourceAnnouncer | None = None,
-        spark_master: str = "",
+        bounds: Bounds = Bounds(),  # noqa: B008 - frozen
     ) -> None:
         self._launch = launch
         self._plan = plan
         self._store = store
         self._resident = resident
-        self._watch = watch
-        self._collector = collector
+        self._report = report
         self._clock = clock
         self._vitals = vitals
         self._announcer = announcer
-        self._spark_master = spark_master
+        self._bounds = bounds
         self._stays = launch.runtime == "cluster"
         self._start = 0
         self._enrolled = False
@@ -102,28 +93,34 @@ class MainProcess:
         self._executors: dict[str, RunningExecutor] = {}
         self._assigned: dict[str, AssignedExecutor] = {}
         self._loads = ShardLoads()
-        self._told: dict[str, str] = {}
-        self._trouble = ""
         self._starts = 0
         self._balance_us = 0
         self._report_us = 0
         self._stopping = False
+        self._leave_by_us: int | None = None
+        self.ended = False
 
     def request_stop(self) -> None:
-        """From a signal handler: retire all tasks, then return from `run`."""
+        """From a signal handler: retire all tasks, then end."""
         self._stopping = True
-        self._watch.wake()
 
-    def run(self) -> None:
-        while not self._stopping:
-            self.turn()
-            self._vitals.turned()
-            starting = any(executor.starting for executor in self._executors.values())
-            self._watch.wait(STARTING_CYCLE_S if starting else WORKER_CYCLE_S)
-        self._retire()
+    def run(self, wait: Callable[[float], object]) -> None:
+        """Until it has ended. `wait` waits for something new, for so many seconds at most."""
+        while not self.ended:
+            wait(self.step())
+
+    def step(self) -> float:
+        """One round; answers after how many seconds the next one is due if nothing is new before."""
+        if self._stopping:
+            self._leave()
+            return 0.0 if self.ended else STARTING_CYCLE_S
+        self.turn()
+        self._vitals.turned()
+        starting = any(executor.starting for executor in self._executors.values())
+        return STARTING_CYCLE_S if starting else WORKER_CYCLE_S
 
     def turn(self) -> None:
-        """Enrol where that is still to be done, and go through one cycle; `run` does so again and again."""
+        """Enrol where that is still to be done, and go through one cycle."""
         try:
             if not self._enrolled:
                 self._enroll()
@@ -213,7 +210,7 @@ class MainProcess:
         self._forget_idle()
         if now_us >= self._report_us:
             self._report_us = now_us + REPORT_US
-            self._report(tasks)
+            self._tell_others(tasks)
 
     def _may_grow(self, operator: str) -> bool:
         """Whether another task of an operator may come to this worker, and find a shard there."""
@@ -266,7 +263,7 @@ class MainProcess:
                     stage=stage,
                     base_dir=self._launch.base_dir,
                     durable=self._plan.durability != "Process",
-                    bounds=Bounds(),
+                    bounds=self._bounds,
                     template=self._launch.template,
                     prints=self._stays,
                     node=node,
@@ -317,80 +314,43 @@ class MainProcess:
         """
         executors = list(self._executors.values())
         maps = self._store.pipeline([Tasks(executor.name, executor.operator) for executor in executors])
+        told = []
         for executor, there in zip(executors, maps, strict=True):
             mapping, idle = executor.mapping(), executor.without_shards()
-            if (there.incarnation, there.mapping, there.idle) == (self._incarnation, mapping, idle):
-                continue
-            answer = self._store.call(
-                SetTasks(
-                    self._launch.worker,
-                    self._incarnation,
-                    executor.name,
-                    tuple(sorted(mapping.items())),
-                    tuple(sorted(idle)),
-                )
-            )
-            if answer is Answer.STALE:
-                raise Replaced("another start of this worker has enrolled")
+            if (there.incarnation, there.mapping, there.idle) != (self._incarnation, mapping, idle):
+                shards, waiting = tuple(sorted(mapping.items())), tuple(sorted(idle))
+                told.append(SetTasks(self._launch.worker, self._incarnation, executor.name, shards, waiting))
+        if Answer.STALE in self._store.pipeline(told):
+            raise Replaced("another start of this worker has enrolled")
 
     # --- what others see --------------------------------------------------------------------------
 
-    def _report(self, tasks: Iterable[TaskRow]) -> None:
-        executors = self._executors.values()
-        failures = {e.operator: why for e in executors if (why := e.failure(TASK_FAILURES_MAX))}
-        if failures:
-            operator, why = min(failures.items())
-            self._put_status("failed", f"operator {operator}: {why}")
-        else:
-            self._put_status("ready", self._news())
-        shards: dict[str, dict[str, ShardCounters]] = {}
-        for executor in self._assigned.values():
-            counters = self._store.call(Measure(executor.shards))
-            found = zip(executor.shards, told_here(counters), strict=True)
-            shards.setdefault(executor.operator, {}).update({s: c for s, c in found if c is not None})
+    def _tell_others(self, tasks: list[TaskRow]) -> None:
         # Rows of an earlier start stay until a task of this one overwrites them.
-        own = tuple(task for task in tasks if task.ready.endswith(f".{self._incarnation}"))
-        self._collector.read(WorkerReading(own, shards))
+        own = (task for task in tasks if task.ready.endswith(f".{self._incarnation}"))
+        self._report.tell(self._executors, self._assigned.values(), own, self._sources())
 
-    def _news(self) -> str:
-        """The last trouble with a task that was not told before, for as long as there is no newer one."""
-        for name, executor in self._executors.items():
-            if executor.trouble != self._told.get(name, ""):
-                self._told[name] = self._trouble = executor.trouble
-        return self._trouble
-
-    def _put_status(self, state: str, message: str) -> None:
-        row = WorkerRow(
-            worker=self._launch.worker,
-            uid=self._launch.uid,
-            attempt=self._launch.attempt,
-            pid=os.getpid(),
-            state=state,
-            message=message,
-            at_us=self._clock.now_us(),
-            tasks={name: executor.running for name, executor in self._executors.items()},
-            sources=self._announcer.announced if self._announcer is not None else (),
-            spark_master=self._spark_master,
-        )
-        self._store.call(PutMetrics(((worker_row_name(self._launch.worker), pack(row)),)))
+    def _sources(self) -> tuple[str, ...]:
+        return self._announcer.announced if self._announcer is not None else ()
 
     # --- the end ------------------------------------------------------------------------------------
 
-    def _retire(self) -> None:
+    def _leave(self) -> None:
         """Let every task finish its batch and go; bounded, because the session's end kills the rest."""
-        deadline_us = self._clock.monotonic_us() + RETIRE_US_MAX
+        now_us = self._clock.monotonic_us()
         try:
-            if self._enrolled:
-                self._put_status("stopping", "")
-            for executor in self._executors.values():
-                executor.stop()
-            while not all(e.idle for e in self._executors.values()):
-                now_us = self._clock.monotonic_us()
-                if now_us > deadline_us:
-                    break
+            if self._leave_by_us is None:
+                self._leave_by_us = now_us + RETIRE_US_MAX
+                if self._enrolled:
+                    self._report.put_state("stopping", "", self._executors, self._sources())
                 for executor in self._executors.values():
-                    executor.turn(now_us, set(), {})
-                self._tell_tasks()
-                self._watch.wait(STARTING_CYCLE_S)
+                    executor.stop()
+            self.ended = now_us > self._leave_by_us or all(e.idle for e in self._executors.values())
+            if self.ended:
+                return
+            for executor in self._executors.values():
+                executor.turn(now_us, set(), {})
+            self._tell_tasks()
         except (PenstockError, Replaced) as error:
             _LOG.warning("stopping without the store: %s", error)
+            self.ended = True

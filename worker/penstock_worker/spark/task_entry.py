@@ -9,15 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from penstock.dataflow.plan import Processor
+from penstock.dataflow.source import Source
 from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
 from penstock_worker.process.clock import Clock, SystemClock
 from penstock_worker.sinks.delivery import SinkDelivery
-from penstock_worker.sources import open_reader
+from penstock_worker.sources import SourceReader, open_reader
 from penstock_worker.spark.places import check_place
 from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.keyed_stage import KeyedStage
@@ -34,6 +36,9 @@ from penstock_worker.user_code.recent_output import RecentOutput, install
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError, load_attribute
 
 _LOG = logging.getLogger(__name__)
+
+Readers = Callable[[str, Source, Path], SourceReader]
+"""As `sources.open_reader`."""
 
 
 def run_resident_task(launch: TaskLaunch) -> None:
@@ -66,16 +71,17 @@ def assemble(
     clock: Clock,
     note: TaskNote | None = None,
     written: RecentOutput | None = None,
+    readers: Readers = open_reader,
 ) -> TaskLoop:
     """The task's loop with everything it works with; with code that cannot be used it reports just that.
 
-    `written` is what user code writes."""
+    `written` is what user code writes, `readers` open what sources read."""
     note = note or TaskNote(None)
     return TaskLoop(
         launch,
         store,
         waiter,
-        NotedStage(_stage_work(launch, store, clock, note), note),
+        NotedStage(_stage_work(launch, store, clock, note, readers), note),
         SinkDelivery(
             launch.stage,
             Path(launch.base_dir),
@@ -90,9 +96,11 @@ def assemble(
     )
 
 
-def _stage_work(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) -> StageWork:
+def _stage_work(
+    launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers
+) -> StageWork:
     try:
-        return _made(launch, store, clock, note)
+        return _made(launch, store, clock, note, readers)
     except PermanentError as error:
         return FailedStage(str(error) if isinstance(error, UserCodeError) else f"{_of(launch)}: {error}")
 
@@ -102,7 +110,7 @@ def _of(launch: TaskLaunch) -> str:
     return f"{kind} {launch.stage.operator}"
 
 
-def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) -> StageWork:
+def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers) -> StageWork:
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
@@ -123,5 +131,5 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote) ->
             cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
             return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
         case source:
-            reader = open_reader(stage.operator, source, base_dir)
+            reader = readers(stage.operator, source, base_dir)
             return SourceStage(stage, reader, fanout, launch.bounds, clock)

@@ -15,21 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
-<<<<<<< HEAD
 from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable, TimerWrite
-from penstock_worker.part_size import READ_BYTES_MAX, TooMuch
-=======
-from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
->>>>>>> keyed
 from penstock_worker.state import declared, encoding
 from penstock_worker.state.cells import ListCell, MapCell
 from penstock_worker.state.evolution import Stored
 from penstock_worker.state.forgetting import forgetting
-<<<<<<< HEAD
 from penstock_worker.state.timers import TimerCell
-=======
 from penstock_worker.values.held import READ_BYTES_MAX, TooMuch
->>>>>>> keyed
 
 Key = tuple[Any, ...]
 LoadState = Callable[[Load | Scan], object]

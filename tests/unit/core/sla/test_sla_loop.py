@@ -13,8 +13,7 @@ from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import WorkerRange
 from penstock_operator.local.kept.decision_log import read_decisions
 from penstock_operator.local.showing.run_summary import summary_json
-from processes.stand_in_run import PARTITIONS
-from processes.stand_in_workers import KEYED_SHARDS
+from processes.orders_plan import KEYED_SHARDS, PARTITIONS
 from scenes.sla_scene import RECORDS, TARGET, Scene
 
 

@@ -19,9 +19,10 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import Result, RunState, StartWorker, WorkerCare, worker_uid
 from penstock_simulation.twins.memory_fleet import MemoryFleet
-from processes.stand_in_run import PARTITIONS, expected_names, orders_plan
-from processes.stand_in_workers import KEYED_SHARDS, StandInWorkers
+from processes.orders_code import Count
+from processes.orders_plan import KEYED_SHARDS, PARTITIONS, expected_names, orders_plan
 from scenes.scripted_run import Keeper, Recorder, ScriptedTicks, orders_shards
+from worlds.fleet_workers import FleetWorkers
 
 RECORDS = 40
 SHARDS = KEYED_SHARDS
@@ -55,9 +56,7 @@ class Scene:
         self.shards = orders_shards(self.store)
         self.ticks = ScriptedTicks()
         self.fleet = MemoryFleet(self.ticks.now_s)
-        self.workers = StandInWorkers(
-            self.fleet, MemoryStore(self.node, "t", Bounds()), RECORDS, "count", "shown"
-        )
+        self.workers = FleetWorkers(self.fleet, self.node, self.plan, RECORDS, self.ticks.now_us)
         self.output = Recorder(tick_s=1.0)
         self.keeper = Keeper()
         names = ("w0", "w1")
@@ -90,7 +89,7 @@ class Scene:
     def _at_wait(self, number: int) -> None:
         if number in self.steps:
             self.steps[number]()
-        self.workers.turn(self.ticks.now_us())
+        self.workers.turn()
 
     def printed(self) -> list[str]:
         return [json.loads(line)["name"] for line in self.output.lines]
@@ -185,9 +184,9 @@ def test_the_time_limit_drains_what_was_read() -> None:
     assert len(scene.printed()) == read < len(EXPECTED)
 
 
-def test_a_failure_of_user_code_ends_the_run_with_its_message() -> None:
+def test_a_failure_of_user_code_ends_the_run_with_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene()
-    scene.workers.failing = True
+    monkeypatch.setattr(Count, "failing", True)
     summary = scene.run.run()
     assert summary.result is Result.FAILED
     assert summary.message.startswith("Operator count failed.")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.store.port import Request, StoreUnreachable, WaitControl
-from penstock_worker.main_process.control_watch import ControlWatch
+from penstock_worker.main_process.control_watch import ControlStream, ControlWatch
 
 WAIT_S = 10.0
 
@@ -49,7 +49,7 @@ class ScriptedStore:
 def watched(*answers: int | Exception) -> tuple[ScriptedStore, bool]:
     """The store after the script, and whether the watch was woken by it."""
     store = ScriptedStore(*answers)
-    watch = ControlWatch(store, "w0")
+    watch = ControlWatch(ControlStream(store, "w0"))
     watch.start()
     assert store.at_the_end.wait(WAIT_S)
     woken = watch.wait(0)
@@ -72,7 +72,7 @@ def test_after_the_store_was_away_any_number_is_new() -> None:
 
 
 def test_who_is_not_woken_goes_on_when_the_time_is_over() -> None:
-    watch = ControlWatch(ScriptedStore(), "w0")
+    watch = ControlWatch(ControlStream(ScriptedStore(), "w0"))
     assert not watch.wait(0.01)
     watch.wake()
     assert watch.wait(WAIT_S)
