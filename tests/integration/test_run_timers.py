@@ -108,9 +108,7 @@ def test_timers_fire_once_whatever_is_killed_while_they_are_due(tmp_path: Path, 
     run = start(runs, tmp_path)
     for victim in ("task", "store", "task"):
         before = run.completed("remind", SHARDS)
-        wait_for(
-            "rows behind the last kill", lambda seen=before: run.completed("remind", SHARDS) > seen + 300
-        )
+        eventually(lambda seen=before: run.completed("remind", SHARDS) > seen + 300, "rows of a second")
         eventually(lambda: bool(run.tasks("remind")), "a task")
         if victim == "task":
             kill_with_records_waiting(
