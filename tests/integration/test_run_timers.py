@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from processes.run_harness import Run, kill_with_records_waiting, read_rows, tasks_held, wait_for
+from clocks.eventually import eventually
+from processes.run_harness import Run, kill_with_records_waiting, read_rows, tasks_held
 
 SHARDS = 8
 MANIFEST = f"""
@@ -107,17 +108,15 @@ def test_timers_fire_once_whatever_is_killed_while_they_are_due(tmp_path: Path, 
     run = start(runs, tmp_path)
     for victim in ("task", "store", "task"):
         before = run.completed("remind", SHARDS)
-        wait_for(
-            "rows behind the last kill", lambda seen=before: run.completed("remind", SHARDS) > seen + 300
-        )
-        wait_for("a task", lambda: bool(run.tasks("remind")))
+        eventually(lambda seen=before: run.completed("remind", SHARDS) > seen + 300, "rows of a second")
+        eventually(lambda: bool(run.tasks("remind")), "a task")
         if victim == "task":
             kill_with_records_waiting(
                 run, [run.tasks("remind")[0].pid], lambda: run.waiting("remind", SHARDS)
             )
         else:
             with tasks_held(run, "remind"):
-                wait_for("rows in the inboxes", lambda: run.waiting("remind", SHARDS) > 0)
+                eventually(lambda: run.waiting("remind", SHARDS) > 0, "rows in the inboxes")
                 os.kill(run.store_pid(), signal.SIGKILL)
     assert run.finish() == 0, run.output
     # What the end of the input cut off fires when the topology goes on.

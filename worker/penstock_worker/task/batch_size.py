@@ -28,11 +28,12 @@ class BatchSize:
         """A batch of `read_bytes` over `read_shards` shards, with so many timers, took `took_us`, from fetch
         to commit."""
         if took_us > self._target_us:
+            # Rows give way to timers, which they set: else these would fall behind without end.
+            if read_timers and self.bytes == self._bytes_min:
+                self.timers = max(1, min(self.timers, read_timers) // 2)
             self.bytes = max(self._bytes_min, min(self.bytes, read_bytes) // 2)
             # Every shard taken yields one entry at least, so fewer bytes need fewer shards too.
             self.shards = max(1, min(self.shards, read_shards) // 2)
-            if read_timers:
-                self.timers = max(1, min(self.timers, read_timers) // 2)
         elif took_us < self._target_us // 2:
             if read_bytes >= self.bytes:
                 self.bytes = min(self._bytes_max, self.bytes * 2)
