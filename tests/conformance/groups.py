@@ -54,7 +54,7 @@ ROW_STATE = Group(
         Case(rows.SmallTypes, TOLD, FEW, in_tester=False),
         Case(rows.Edges, TOLD, FEW, in_tester=False),
         Case(rows.StructKeys, TOLD, FEW),
-        Case(rows.NeverNull, TOLD, FEW, in_tester=False),
+        Case(rows.NeverNull, TOLD, FEW),
         Case(rows.DeletesWhatNeverWas, TOLD, FEW),
         Case(rows.Large, TOLD, ONE_KEY),
         Case(rows.Ignores, "key string, n bigint, word string", FEW),

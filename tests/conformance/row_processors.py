@@ -297,15 +297,6 @@ class NeverNull(Telling):
             self.list.appendValue((row.n,))
         yield self.value.get()
         yield list(self.list.get())
-        for call in (self.value.update, self.list.appendValue):
-            yield self.taken(call)
-
-    def taken(self, call: Any) -> str:
-        try:
-            call((None, "x") if call == self.value.update else (None,))
-        except Exception as error:  # noqa: BLE001 - each has its own
-            return f"refused, {bool(str(error))}"
-        return "taken"
 
 
 class DeletesWhatNeverWas(Telling):

@@ -38,21 +38,25 @@ class Result(StrEnum):
 class WorkerCare:
     """One worker: the start of it that counts, and how its starts went.
 
-    `takes_share`: it is back, or new, and is being given its share. `is_warm`: it has no executor, and is not
-    waited for. `has_worked`: it had one once.
+    While it is given its share, being back or new, `shards_before` is how many shards it held when that
+    began. `is_warm`: it has no executor, and is not waited for. `has_worked`: it had one once.
     """
 
     name: str
     uid: str
     attempt: int = 0
     starts: Starts = Starts()  # noqa: RUF009 - frozen
-    takes_share: bool = False
+    shards_before: int | None = None
     is_warm: bool = False
     has_worked: bool = False
 
     @property
     def is_up(self) -> bool:
         return self.starts.is_up
+
+    @property
+    def takes_share(self) -> bool:
+        return self.shards_before is not None
 
     @property
     def is_down(self) -> bool:

@@ -7,7 +7,7 @@ the planner what the hosts run, `run_decisions` calls.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE
@@ -110,7 +110,7 @@ def notice_deaths(turn: RunTurn) -> dict[str, str]:
             continue
         if seen.state is not fleet.WorkerState.ENDED:
             continue
-        care = replace(care, starts=care.starts.died(turn.now_s), takes_share=False)
+        care = replace(care, starts=care.starts.died(turn.now_s), shards_before=None)
         # Without a warm worker the others go on: its next start may wait as long as it takes.
         if care.starts.is_hopeless and not care.is_warm:
             times = care.starts.early_deaths
@@ -139,7 +139,7 @@ def notice_ready(turn: RunTurn) -> list[str]:
 # --- who works ----------------------------------------------------------------------------------------
 
 
-def keep_hosts(turn: RunTurn, deaths: Mapping[str, str], back: Iterable[str]) -> None:
+def keep_hosts(turn: RunTurn, deaths: Mapping[str, str], back: Collection[str]) -> None:
     """What the dead held goes to others; who is back, or takes the place of one, gets its share, once its
     tasks are up."""
     if turn.is_ending:
@@ -150,15 +150,14 @@ def keep_hosts(turn: RunTurn, deaths: Mapping[str, str], back: Iterable[str]) ->
     if hosts.leaving:
         turn.publish(planned_on(turn.state, hosts, frozenset()))
     _tell_of_lost(turn, hosts, deaths, before)
+    taking = [] if hosts.leaving else [w for w in hosts.active if w.name in back or not w.holds_executors]
+    for worker in taking:
+        turn.keep(replace(turn.state.workers[worker.name], shards_before=worker.holding.shards))
+    for name in set(back) - {worker.name for worker in taking}:
+        turn.say(f"worker {name} is ready again")
     if not hosts.leaving:
-        for worker in hosts.active:
-            if not worker.holds_executors:
-                turn.keep(replace(turn.state.workers[worker.name], takes_share=True))
         _give_shares(turn, hosts)
     _join(turn)
-    for name in back:
-        if not turn.state.workers[name].takes_share:
-            turn.say(f"worker {name} is ready again")
 
 
 def _give_shares(turn: RunTurn, hosts: Hosts) -> None:
@@ -179,12 +178,13 @@ def _give_shares(turn: RunTurn, hosts: Hosts) -> None:
     turn.publish({step.schedule.operator: step.schedule for step in steps})
     if any(step.is_warming for step in steps):
         return
-    taken, working = _shards(turn.state), _working(turn.state)
+    now, working = _shards(turn.state), _working(turn.state)
     for name in sorted(takers):
         care = turn.state.workers[name]
-        turn.keep(replace(care, takes_share=False))
+        turn.keep(replace(care, shards_before=None))
+        taken = now.get(name, 0) - (care.shards_before or 0)
         if care.starts.again or name in working:
-            told = f" and takes {taken[name]} shards" if taken.get(name) else ""
+            told = f" and takes {taken} shards" if taken > 0 else ""
             turn.say(f"worker {name} is ready{' again' if care.starts.again else ''}{told}")
     # Where there was nothing to give fewer are to work.
     idle = len(takers - working)
@@ -269,7 +269,7 @@ def _part_from_empty(turn: RunTurn) -> None:
     working, least = _working(turn.state), turn.state.plan.workers.least
     for care in tuple(turn.state.workers.values()):
         is_empty = care.is_up and care.has_worked and care.name not in working
-        is_kept = care.is_warm or standing(turn.state) <= least
+        is_kept = care.is_warm or care.takes_share or standing(turn.state) <= least
         if is_empty and not is_kept:
             turn.say(f"worker {care.name} is empty")
             turn.keep(replace(care, is_warm=True))

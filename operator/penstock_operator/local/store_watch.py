@@ -68,7 +68,7 @@ class StoreLook:
 
 class StoreWatch:
     """`is_away` and `fault` (a sentence when it cannot come back) are as last seen. `shards` are all, by
-    stage; rows of before `since_us` are of earlier runs."""
+    stage; rows that were written before the watch began are of earlier runs."""
 
     def __init__(
         self,

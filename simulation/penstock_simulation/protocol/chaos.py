@@ -26,12 +26,13 @@ class Chaos:
             (0.30, self._late_call_arrives),
             (0.08, self._task_stops_for_a_while),
             (0.04, self._task_stops_for_good),
+            (0.16, self._task_at_work_is_taken_for_standing),
             (0.40, self._owner_is_late),
             (0.08, self._task_dies),
             (0.04, self._worker_dies),
             (0.06, self._worker_is_replaced_while_it_runs),
             (0.06, self._store_restarts),
-            (0.08, self._shard_moves),
+            (0.16, self._shard_moves),
             (0.04, self._worker_is_stopped),
             (0.08, self._shard_becomes_hot),
             (0.04, self._executor_goes),
@@ -79,6 +80,11 @@ class Chaos:
             task.link.stops_until = FOREVER
             self._world.trace.event(task.name, "stops for good")
             self._believed_standing({task.name})
+
+    def _task_at_work_is_taken_for_standing(self) -> None:
+        owners = [task.name for task in self._world.workers.tasks() if task.loop.owned]
+        if owners:
+            self._believed_standing({owners[self._pick(len(owners))]})
 
     def _stop(self, task: HostedTask) -> None:
         until = self._world.turn + 1 + self._pick(PAUSE_TURNS_MAX)

@@ -29,7 +29,7 @@ from penstock_worker.main_process.worker_report import WorkerReport
 if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
 
-PACE_MIN, PACE_MAX = 10, 40
+PACE_MIN, PACE_MAX = 4, 16
 """How much faster than their tasks' main processes' time goes."""
 
 

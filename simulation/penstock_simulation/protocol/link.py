@@ -91,6 +91,9 @@ class Link(NodeStore):
 
     def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
         """Send calls, and go on; the callable waits until they took effect, and raises StoreUnreachable."""
+        if self.is_gone:
+            # Who calls user code takes whatever it raises for its fault, and would report that.
+            raise ActorGone
         if not calls:
             return list
         flight = _Flight(calls)

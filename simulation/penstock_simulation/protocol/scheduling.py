@@ -31,7 +31,8 @@ class Schedules:
         }
         tasks = rng.choice((1, 1, 2))
         self._tasks = {(operator, worker): tasks for operator in OPERATORS for worker in WORKERS}
-        self._dropped: set[tuple[str, str]] = set()
+        taken = {(_operator_of(shard), worker) for shard, worker in self._places.items()}
+        self._dropped = {one for one in self._tasks if one not in taken and rng.random() < 0.8}
         """Executors, by operator and worker, that are not to be while they have no shard."""
         self.newest = {operator: self._schedule(operator, 1) for operator in OPERATORS}
         self.old = [dict(self.newest)]

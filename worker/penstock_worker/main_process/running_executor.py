@@ -82,6 +82,8 @@ class RunningExecutor:
         self._wanted: dict[str, int] = {}
         self._mapping: dict[str, int] = {}
         self._able: set[int] = set()
+        self._spread_shards: tuple[str, ...] | None = None
+        """What the mapping spreads, over `_able`; None when it has to be looked at."""
         self._crashes: dict[str, _Crashes] = {}
         self.trouble = ""
         """The last task's end that nobody asked for, in words; "" before the first."""
@@ -197,11 +199,15 @@ class RunningExecutor:
         able = [i for i, s in standing.items() if s.up] or list(standing)
         if not able:
             # None is wanted, or all are about to start again in their slots: what they had stays theirs.
+            self._spread_shards = None
             kept = self._shards if any(self._wanted.values()) else ()
             self._mapping = {shard: i for shard, i in self._mapping.items() if shard in kept}
             return
         changed = set(able) != self._able
+        if not (balance or changed) and self._spread_shards == self._shards:
+            return
         self._able = set(able)
+        self._spread_shards = self._shards
         found = rebalance(self._shards, self._mapping, able, loads if balance or changed else None)
         self._mapping = dict(found.assignment)
         if balance:

@@ -377,6 +377,24 @@ def test_a_worker_that_dies_in_a_drain_is_replaced_and_reads_no_more_input() -> 
     assert scene.published["lines"].shards == {}
 
 
+def test_a_worker_that_is_back_in_a_drain_gets_a_share_again_though_it_still_has_an_idle_executor() -> None:
+    scene = RunScene(2)
+    scene.all_ready()
+    (reader,) = {e.worker for e in scene.published["lines"].executors}
+    scene.interrupts = 1
+    scene.turn()
+    scene.fleet.die(reader)
+    scene.turn()
+    scene.turn(1)
+    assert scene.shards_on(reader) == set()
+    scene.ready(reader, tasks=0)
+    scene.turn(1)
+    scene.ready(reader)
+    scene.turn(1)
+    assert len(scene.shards_on(reader)) == 4
+    assert scene.said[-1] == f"worker {reader} is ready again and takes 4 shards"
+
+
 def test_the_time_limit_counts_from_the_beginning_of_work_and_then_drains() -> None:
     scene = RunScene(1, time_limit_s=10)
     scene.turn(60)
