@@ -11,6 +11,10 @@ bench-latency: setup-tests ## Bench: latency from source to sink, beside Spark's
 bench-throughput: setup-tests ## Bench: records per CPU-second at the highest rate held, beside Spark's
 	@$(BENCH) bench.throughput
 
+.PHONY: bench-event-time
+bench-event-time: setup-tests ## Bench: how late timers fire, and how many fire in a CPU-second
+	@$(BENCH) bench.event_time
+
 .PHONY: bench-idle
 bench-idle: setup-tests ## Bench: what an idle worker costs in CPU and memory
 	@$(BENCH) bench.idle

@@ -52,6 +52,8 @@ class PenstockRun:
     records_per_cpu_s: float
     cores_used: float
     cpu_s_by_process: dict[str, float]
+    span_s: float
+    """How long it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,10 +186,14 @@ def measure(
     seconds: float,
     folder: Path,
     tell: Callable[[str], None],
+    *,
+    topology: str = "counting",
+    code: str = "counting.py",
 ) -> PenstockRun:
     """Run the counting topology and measure `seconds` after the warm-up, both counted from the first record.
 
-    `rate_per_s` None is as fast as it goes. `folder` must be empty. Raises RunFailedError.
+    `topology` and `code` are of another one with the same operators. `rate_per_s` None is as fast as it goes.
+    `folder` must be empty. Raises RunFailedError.
     """
     overrides = [
         f"records.source.zipf.ratePerSecond={'null' if rate_per_s is None else rate_per_s}",
@@ -195,7 +201,7 @@ def measure(
         f"count.tasks.initial={count_tasks}",
         f"count.tasks.max={max(2, count_tasks)}",
     ]
-    with running("counting", overrides, folder) as run, CpuSampler(run.process.pid) as cpu:
+    with running(topology, overrides, folder, code) as run, CpuSampler(run.process.pid) as cpu:
         store = run.connect(START_WITHIN_S)
         try:
             first = first_record(run, store)
@@ -256,4 +262,5 @@ def _figures(readings: Sequence[Reading], rate_per_s: float | None, cpu: CpuSamp
         records_per_cpu_s=counted / cpu_s,
         cores_used=cpu_s / span_s,
         cpu_s_by_process=cpu.by_name(),
+        span_s=span_s,
     )

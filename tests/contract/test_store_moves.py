@@ -26,7 +26,7 @@ from penstock.store.port.moves import (
 )
 from scenes.move_scene import MoveScene
 from scenes.moved_shards import NOWHERE, X, fill, finish
-from scenes.store_scenario import out, payloads
+from scenes.store_scenario import Scene, out, payloads
 
 
 @pytest.mark.parametrize("chunks_max", [1, 16])
@@ -91,6 +91,25 @@ def test_timers_that_moved_come_back_where_they_are_deleted(moving: MoveScene) -
     moving.b.commit(X, timers=[TimerWrite(b"t", None)])
     moving.move(X, "s1")
     assert moving.status(X) == ["active", "moved"]
+
+
+def test_timers_fire_where_their_shard_is_and_nowhere_else(moving: MoveScene) -> None:
+    def due(scene: Scene, ready: str) -> dict[str, list[bytes]]:
+        fetched = scene.fetch(ready, now_ms=9, timers_max=100)
+        return {one.shard: [timer.name for timer in one.timers] for one in fetched.shards}
+
+    here, there = f"{X.split('/')[0]}@w1", f"{X.split('/')[0]}@w2"
+    moving.a.commit(X, timers=[TimerWrite(b"t", 5), TimerWrite(b"u", 6)])
+    assert due(moving.a, here) == {X: [b"t", b"u"]}
+    moving.freeze(X)
+    assert due(moving.a, here) == {}
+    moving.move(X)
+    assert due(moving.a, here) == {}
+    assert due(moving.b, there) == {X: [b"t", b"u"]}
+    moving.b.commit(X, timers=[TimerWrite(b"t", None)])
+    moving.move(X, "s1")
+    assert due(moving.b, there) == {}
+    assert due(moving.a, here) == {X: [b"u"]}
 
 
 def test_the_epoch_goes_on_at_the_target(moving: MoveScene) -> None:

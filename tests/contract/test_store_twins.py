@@ -127,8 +127,8 @@ class Script:
             again=rng.random() < 0.6,
             state=tuple(self._state_write() for _ in range(rng.randint(0, 3))),
             timers=tuple(
-                TimerWrite(b"t%d" % rng.randint(0, 2), rng.choice((None, 5)))
-                for _ in range(rng.randint(0, 1))
+                TimerWrite(b"t%d" % rng.randint(0, 2), rng.choice((None, rng.randint(0, 99))))
+                for _ in range(rng.randint(0, 3))
             ),
             outputs=tuple(self._output(shard) for _ in range(rng.choice((0, 0, 0, 1, 1, 4)))),
         )
@@ -153,7 +153,11 @@ class Script:
         return self._last_commit or self._commit(store)
 
     def _fetch(self, _: NodeStore) -> Request[Any]:
-        return Fetch(self._rng.choice(READY), self._rng.choice((1, 50, 1000)), self._rng.randint(1, 3))
+        rng = self._rng
+        fetch = Fetch(rng.choice(READY), rng.choice((1, 50, 1000)), rng.randint(1, 3))
+        if rng.random() < 0.5:
+            return fetch
+        return replace(fetch, now_ms=rng.randint(0, 99), timers_max=rng.choice((1, 4, 100)))
 
     def _claim(self, store: NodeStore) -> Request[Any]:
         rng = self._rng
@@ -284,7 +288,7 @@ def state_of(store: NodeStore) -> list[object]:
     seen += [store.call(Tasks(f"mid@{worker}", "mid")) for worker in WORKERS]
     seen += [store.call(Failures()), store.call(ReadMetrics()), store.call(Topologies())]
     seen += [store.call(WaitReady(ready, 0)) for ready in READY]
-    seen += [store.call(Fetch(ready, 100_000, 100)) for ready in READY]
+    seen += [store.call(Fetch(ready, 100_000, 100, now_ms=50, timers_max=400)) for ready in READY]
     return seen
 
 

@@ -68,7 +68,7 @@ class Task:
     def turn(self, until: int = 1 << 60) -> None:
         """`until`: a source's shard has so many commits and then no more to read."""
         self.now_us += PRESSED_US // 4
-        fetch = self.pressure.fetch(self.operator, 256 << 10, 64, self.now_us)
+        fetch = self.pressure.fetch(Fetch(self.operator, 256 << 10, 64), self.now_us)
         fetched = self.store.call(fetch)
         self.pressure.note(fetch, fetched, self.now_us)
         commits = [self.commit(one, until) for one in fetched.shards]

@@ -133,6 +133,29 @@ class EverySecond(SimulatedNode):
         return max(0, super().kept_length() - int(self._rng.random() * 6))
 
 
+class TimersUnfenced(MemoryStore):
+    """The timers of a commit change also when it is another's: an old owner takes away what it has fired."""
+
+    def _commit(self, call: Commit) -> Answer:
+        answer = super()._commit(call)
+        if answer is Answer.FENCED:
+            record = self._data.shards[call.shard]
+            for timer in call.timers:
+                if timer.due_ms is None:
+                    record.timers.pop(timer.name, None)
+        return answer
+
+
+class TimersForgottenByClaim(MemoryStore):
+    """A claim does not tell the new owner's list of the shard's timers."""
+
+    def _claim(self, call: Claim) -> Claimed | Answer | Moved:
+        looks = dict(self._data.due.get(call.owner.ready, {}))
+        answer = super()._claim(call)
+        self._data.due[call.owner.ready] = looks
+        return answer
+
+
 class RefusesWhenFull(MemoryStore):
     """A full store takes nothing from others, whatever is in the inbox."""
 
@@ -151,6 +174,8 @@ BUGS = (
         "claim forgets a taken shard": Parts(store=ForgetfulClaim),
         "trim by length": Parts(store=TrimByLength),
         "overtaken while it waits": Parts(store=WaitingOvertaken),
+        "a timer taken away by an old owner": Parts(store=TimersUnfenced),
+        "timers that a claim forgets": Parts(store=TimersForgottenByClaim),
     }
     | TASK_BUGS
     | AGENT_BUGS

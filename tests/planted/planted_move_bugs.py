@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from penstock.store.memory.node import Budget, MoveNote, PublishedSchedule, ShardRecord
+from penstock.store.memory.parts import TIMER
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import StoreOf
 from penstock.store.moving.progress import MoveObstacle, MoveProgress
@@ -159,6 +160,16 @@ class WholeDropsNotNoted(MemoryStore):
         super()._note_changes(record, replace(commit, state=fields))
 
 
+class TimersLeftBehind(MemoryStore):
+    """Timers do not move with their shard."""
+
+    def _write_part(
+        self, shard: str, record: ShardRecord, key: list[Any], values: list[Any], *, final: bool
+    ) -> None:
+        if key[0] != TIMER:
+            super()._write_part(shard, record, key, values, final=final)
+
+
 class TimersNotNoted(MemoryStore):
     """Timers are copied with the first round, and never again."""
 
@@ -257,6 +268,7 @@ MOVE_BUGS = {
     "deletions not noted": Parts(moves=True, store=DeletionsNotNoted),
     "whole drops not noted": Parts(moves=True, store=WholeDropsNotNoted),
     "timers not noted": Parts(moves=True, store=TimersNotNoted),
+    "timers left behind": Parts(moves=True, store=TimersLeftBehind),
     "noted after the scan": Parts(moves=True, store=NotedAfterTheScan),
     "a round forgotten": Parts(moves=True, store=RoundForgotten),
     "a round turned twice": Parts(moves=True, store=RoundTurnedTwice),

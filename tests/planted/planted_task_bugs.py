@@ -14,6 +14,7 @@ from penstock.store.port import (
     Answer,
     Claim,
     Claimed,
+    Commit,
     Fetch,
     Fetched,
     FetchedShard,
@@ -176,8 +177,7 @@ class PostsAgain(TaskLoop):
                 return first_answers()
             except StoreUnreachable:
                 posted.done[:] = [
-                    (owned, replace(work, commit=replace(work.commit, number=work.commit.number + 1)))
-                    for owned, work in posted.done
+                    (owned, replace(work, commit=_next_again(work.commit))) for owned, work in posted.done
                 ]
                 calls = [*claims, *(work.commit for _, work in posted.done)]
                 fetches: list[Fetch] = [posted.fetch] if posted.fetch else []
@@ -185,6 +185,27 @@ class PostsAgain(TaskLoop):
 
         posted._answers = answers
         return posted
+
+
+def _next_again(commit: Commit) -> Commit:
+    return replace(commit, number=commit.number + 1, in_hand=False)
+
+
+class FiresAgain(PostsAgain):
+    """Work on timers, whose answers got lost, is sent again, built anew."""
+
+    def _post(self, done: Done, claims: Sequence[Claim] = (), *, fetch: bool = False) -> Any:
+        if any(work.commit.timers for _, work in done):
+            return super()._post(done, claims, fetch=fetch)
+        return TaskLoop._post(self, done, claims, fetch=fetch)
+
+
+class SleepsOn(TaskLoop):
+    """A task that waits does not wake for a timer."""
+
+    def _wait(self) -> bool:
+        self._next_fetch.forget()
+        return super()._wait()
 
 
 class ForgetsRested(TaskLoop):
@@ -208,4 +229,6 @@ TASK_BUGS = {
     "a batch of an old epoch used": Parts(loop=UsesOldBatches),
     "a post repeated after a lost answer": Parts(loop=PostsAgain),
     "a resting batch forgotten": Parts(loop=ForgetsRested),
+    "a timer fired again after a lost answer": Parts(loop=FiresAgain),
+    "a timer slept through": Parts(loop=SleepsOn),
 }

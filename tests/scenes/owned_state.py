@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from backends.store_backends import MemoryBackend
+from penstock.dataflow.plan import NO_TIME
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Load, Request, StateSnapshot, StateWrite
 from penstock_worker.state import declared
@@ -33,6 +34,7 @@ class OwnedState:
         bounds: Bounds | None = None,
         cache_bytes_max: int = CACHE_BYTES_MAX,
         after: OwnedState | None = None,
+        time_mode: str = NO_TIME,
     ) -> None:
         """`after`: takes that one's shard over, with other code."""
         self.bounds = bounds or Bounds()
@@ -42,7 +44,7 @@ class OwnedState:
             self.scene = after.scene
             self.scene.claim(SHARD)
         self.calls: list[Request[Any]] = []
-        self._handle = TaskHandle()
+        self._handle = TaskHandle(time_mode)
         self.cursor = self._handle.cursor
         self.variables = declare(self._handle)
         self._handle.seal()

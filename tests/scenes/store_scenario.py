@@ -179,8 +179,8 @@ class Scene:
         assert self.store.call(self.next_commit(shard, *outputs, **fields)) is Answer.OK
         self.numbers[shard] += 1
 
-    def fetch(self, ready: str, *, bytes_max: int = 10_000, shards_max: int = 100) -> Fetched:
-        return self.store.call(Fetch(ready, bytes_max, shards_max))
+    def fetch(self, ready: str, *, bytes_max: int = 10_000, shards_max: int = 100, **fields: Any) -> Fetched:
+        return self.store.call(Fetch(ready, bytes_max, shards_max, **fields))
 
     def fetch_one(self, shard: str, worker: str = "w1") -> tuple[Entry, ...]:
         """The entries of `shard`, which must be the only one on its owner's ready list."""

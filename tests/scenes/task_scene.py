@@ -163,11 +163,11 @@ class Scene:
                 self.store.call(Create(shard, source=operator == "lines"))
         assert self.store.call(Enroll("w1", "u1", 5, 1)) is Answer.OK
 
-    def publish_more(self, shard: str) -> None:
+    def publish_more(self, shard: str, version: int = 2) -> None:
         """A further file for the source, in a newer schedule."""
         workers = (("w1", "n1", "localhost", "u1"),)
         shards = (("lines/a.txt", "lines-w1", "n1"), (shard, "lines-w1", "n1"))
-        self.store.call(Publish("lines", 2, 0, workers, (("lines-w1", "w1", 1),), shards))
+        self.store.call(Publish("lines", version, 0, workers, (("lines-w1", "w1", 1),), shards))
         self.store.call(Create(shard, source=True))
 
     def task(

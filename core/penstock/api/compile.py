@@ -16,6 +16,7 @@ from penstock.api.topology import (
     Topology,
 )
 from penstock.dataflow.plan import (
+    NO_TIME,
     Fanout,
     KeyedEdge,
     Plan,
@@ -94,7 +95,8 @@ class _Fuser:
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
         columns, shards = self._key_columns(operator), _shards(operator)
-        return Processor(str(operator.processor), schema, columns, shards, operator.form or "")
+        form, time_mode = operator.form or "", operator.time_mode or NO_TIME
+        return Processor(str(operator.processor), schema, columns, shards, form, time_mode)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]

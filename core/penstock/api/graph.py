@@ -40,7 +40,9 @@ _NEEDS = {
 _MAY_HAVE = {
     "source": frozenset({"tasks"}),
     "map": frozenset({"inputs", "outputSchema"}),
-    "processor": frozenset({"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}),
+    "processor": frozenset(
+        {"inputs", "keyBy", "processor", "form", "timeMode", "outputSchema", "shards", "tasks"}
+    ),
     "sink": frozenset({"inputs"}),
 }
 _WHY_NOT = {
@@ -48,6 +50,7 @@ _WHY_NOT = {
     "keyBy": "only a processor has a key",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
+    "timeMode": "only a processor has timers",
     "shards": "only a processor's keys are cut into shards",
     "tasks": "it runs in the tasks of its input",
 }
@@ -172,6 +175,10 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     extra = [name for name in _WHY_NOT if body.get(name) is not None and name not in _MAY_HAVE[role]]
     why = {name: f"a {role} has none: {_WHY_NOT[name]}; leave it out" for name in extra}
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
+    tasks = body.get("tasks")
+    if body.get("timeMode") not in (None, "None") and isinstance(tasks, dict) and tasks.get("min") == 0:
+        message = "0 leaves no task that fires timers; with a timeMode give 1 or more"
+        faults.append(Fault(f"{operator.path}.tasks.min", message))
     if role in _KINDS and isinstance(body[role], dict):
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
         if role == "source":

@@ -120,6 +120,12 @@ class OperatorSpec(Document):
             ),
             ("!has(self.shards) || has(self.processor)", "only a processor has shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
+            ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
+            (
+                "!has(self.timeMode) || self.timeMode == 'None' || !has(self.tasks) || !has(self.tasks.min) "
+                "|| self.tasks.min > 0",
+                "timers need a task that fires them: with a timeMode tasks.min is at least 1",
+            ),
             (
                 "!has(self.tasks) || has(self.source) || has(self.processor)",
                 "a map and a sink run in the tasks of their input",
@@ -132,6 +138,11 @@ class OperatorSpec(Document):
             (
                 "!has(self.keyBy) || !has(oldSelf.keyBy) || self.keyBy == oldSelf.keyBy",
                 "keyBy is fixed for life",
+            ),
+            (
+                "(has(self.timeMode) ? self.timeMode : 'None') == "
+                "(has(oldSelf.timeMode) ? oldSelf.timeMode : 'None')",
+                "timeMode is fixed for life",
             ),
             (
                 "has(self.source) == has(oldSelf.source) && has(self.map) == has(oldSelf.map) && "
@@ -156,6 +167,9 @@ class OperatorSpec(Document):
     form: Literal["Rows", "Pandas"] | None = None
     """How the processor takes what comes for a key: Rows, as in transformWithState, or Pandas, DataFrames as
     in transformWithStateInPandas. Without it what the class's hints say."""
+    time_mode: Literal["None", "ProcessingTime"] | None = None
+    """What the processor's timers and times to live go by, as in transformWithState; fixed for life. Without
+    it None: it has neither."""
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
     """The columns that come out of a map or a processor."""

@@ -59,6 +59,8 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
             yield f"{name}.shards", str(head.shards)
             yield f"{name}.keyBy", ", ".join(head.input.names[column] for column in head.key_columns)
             yield f"{name}.input schema", head.input.ddl()
+            if head.has_timers:
+                yield f"{name}.timeMode", head.time_mode
         case source:
             yield f"{name}.source.{source.kind}", source.identity_text()
 

@@ -18,6 +18,9 @@ from penstock.dataflow.source import Source
 ROWS = "Rows"
 PANDAS = "Pandas"
 """How a processor takes its rows: as `transformWithState`, or as `transformWithStateInPandas` of PySpark."""
+NO_TIME = "None"
+PROCESSING_TIME = "ProcessingTime"
+"""What timers of a processor go by, in Spark's words for TimeMode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,12 @@ class Processor:
     shards: int
     form: str = ""
     """ROWS or PANDAS; "" where the class says it."""
+    time_mode: str = NO_TIME
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether its state may have timers."""
+        return self.time_mode != NO_TIME
 
     @property
     def fixed_parts(self) -> tuple[str, ...]:

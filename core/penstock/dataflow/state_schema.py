@@ -15,15 +15,23 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.schema import Column
 from penstock.dataflow.type_names import nested, split, struct_fields
 
-VALUE = b"v"
-LIST = b"l"
-MAP = b"m"
+VALUE, EXPIRING_VALUE = b"v", b"V"
+LIST, EXPIRING_LIST = b"l", b"L"
+MAP, EXPIRING_MAP = b"m", b"M"
+"""Kinds of variables, without and with a time to live."""
 
 Declared = tuple[bytes, tuple[str, ...]]
 """Kind, and the schemas as DDL: of a map keys and values, else one."""
 
-_KINDS = {VALUE: "a value of", LIST: "a list of", MAP: "a map of"}
-_WORDS = re.compile(r"(a (?:value|list|map) of) \((.*)\)")
+_KINDS = {
+    VALUE: "a value of",
+    LIST: "a list of",
+    MAP: "a map of",
+    EXPIRING_VALUE: "a value, with a time to live, of",
+    EXPIRING_LIST: "a list, with a time to live, of",
+    EXPIRING_MAP: "a map, with a time to live, of",
+}
+_WORDS = re.compile(r"(a (?:value|list|map)(?:, with a time to live,)? of) \((.*)\)")
 _WIDER = {
     "tinyint": ("smallint", "int", "bigint", "float", "double"),
     "smallint": ("int", "bigint", "float", "double"),
@@ -45,7 +53,7 @@ def declared_in(text: str) -> Declared | None:
     kind = next((kind for kind, said in _KINDS.items() if match is not None and said == match[1]), None)
     if match is None or kind is None:
         return None
-    if kind != MAP:
+    if kind not in {MAP, EXPIRING_MAP}:
         return kind, (match[2],)
     keys, _, values = match[2].partition(") to (")
     return kind, (keys, values)

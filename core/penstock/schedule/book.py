@@ -61,13 +61,13 @@ class ScheduleBook:
         changes: Iterable[OperatorSchedule],
         *,
         anew: Collection[str] = (),
-        term: int = 0,
+        term: int | None = None,
         place: PlaceRemote | None = None,
     ) -> Written:
         """`changes` are current ones, one for each operator; one that is as it stands is left out. Operators
         that the book does not have get their first schedules. Those in `anew` are written whether they
-        differ or not. `term` is of who writes. With `place` tasks run where that says, and schedules in which
-        nothing else is new are written for it; without, they stay where they are."""
+        differ or not. `term` is of who writes (None: there are none). With `place` tasks run where that says,
+        and schedules in which nothing else is new are written for it; without, they stay where they are."""
         schedules, names = dict(self.schedules), list[str]()
         for change in changes:
             if change != schedules.get(change.operator):
@@ -89,7 +89,7 @@ class ScheduleBook:
         book = replace(self, schedules=schedules, remote=dict(remote))
         return Written(book, tuple(with_remote(schedules[name], remote) for name in names))
 
-    def _next(self, change: OperatorSchedule, term: int) -> OperatorSchedule:
+    def _next(self, change: OperatorSchedule, term: int | None) -> OperatorSchedule:
         """`change` as the version after the one that stands."""
         old = self.schedules.get(change.operator)
         if not self.is_current(change):
@@ -98,7 +98,8 @@ class ScheduleBook:
                 f"{old.version if old is not None else 'none'} stands"
             )
         before = old.version if old is not None else self.version_before
-        new = replace(change, version=before + 1, term=max(change.term, term))
+        # Its own term, also where a later one stands: who leads no more is refused by it, and learns of it.
+        new = replace(change, version=before + 1, term=change.term if term is None else term)
         return with_births(old, new, self.applied.get(change.operator, {}))
 
     def _kept(self, changed: Iterable[OperatorSchedule]) -> Remote:

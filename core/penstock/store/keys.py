@@ -71,7 +71,7 @@ class Keys:
         return self.prefix + b"collections:" + shard.encode()
 
     def timers(self, shard: str) -> bytes:
-        """Sorted set: timers by when they are due (milliseconds)."""
+        """Sorted set: timers by when they are due (milliseconds of the node's steady clock)."""
         return self.prefix + b"timers:" + shard.encode()
 
     def move(self, shard: str) -> bytes:
@@ -123,6 +123,10 @@ class Keys:
     def ready(self, ready: str) -> bytes:
         """List: shards that have work, before them at most one control token."""
         return self.prefix + b"ready:" + ready.encode()
+
+    def due(self, ready: str) -> bytes:
+        """Sorted set: shards of a ready list that have timers, by when to look at them (milliseconds)."""
+        return self.prefix + b"due:" + ready.encode()
 
     def control(self, worker: str) -> bytes:
         """Stream of one entry, id NUMBER-0: raised whenever the worker's assignment may have changed."""

@@ -38,6 +38,8 @@ def _check_commit(call: Commit, bounds: Bounds) -> int:
         commit_bytes += len(write.value or b"")
         if write.field is None and not write.collection:
             raise ValueError(f"the value hash of {call.shard} cannot be deleted whole")
+    if call.timers:
+        commit_bytes += sum(len(timer.name) for timer in call.timers)
     if commit_bytes > bounds.commit_bytes_max:
         raise ValueError(
             f"a commit of {call.shard} with {commit_bytes} bytes; {bounds.commit_bytes_max} are allowed"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.dataflow.plan import Processor
+from penstock.store.memory.node import Readiness
 from penstock.store.node_clock import ClockAnchor
 from penstock.store.port import (
     Answer,
@@ -182,8 +183,19 @@ class HostedTask:
             raise StoreUnreachable("connection broken")
         if node.is_ready(self.name):
             return True
+        self._check_timers(call.timeout_ms)
         self.wakes_us = wakes_us
         return False
+
+    def _check_timers(self, timeout_ms: int) -> None:
+        """It wakes for the next timer of its shards, of those that could fire."""
+        until_ms = (self.clock.now_us() - WAIT_ROUNDED_US) // 1000 + timeout_ms
+        looks = self.link.node.looks(self.name)
+        for shard, epoch in self.loop.owned.items():
+            record = self.link.node.record(shard)
+            is_idle = record.readiness is Readiness.IDLE and not record.is_away
+            if record.epoch == epoch and is_idle and record.timers and looks.get(shard, -1) < until_ms:
+                raise PromiseBroken(5, f"{self.name} does not wake for a timer of {shard}")
 
     def _sleep(self, microseconds: int) -> None:
         self.wakes_us = self._world.now_us() + microseconds

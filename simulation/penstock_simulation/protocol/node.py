@@ -9,7 +9,7 @@ a restart may lose anything behind that, as a real store's log does. What the ca
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -148,6 +148,10 @@ class SimulatedNode:
     def is_ready(self, ready: str) -> bool:
         """Whether a task that blocks on this list would wake."""
         return bool(self._memory.topology(TOPOLOGY_UID).ready.get(ready))
+
+    def looks(self, ready: str) -> Mapping[str, int]:
+        """When the shards of a task with timers are to be looked at (milliseconds)."""
+        return self._memory.topology(TOPOLOGY_UID).due.get(ready, {})
 
     def kept_length(self) -> int:
         """How much of the log a crash leaves now: all that was seen, and a part of the rest."""

@@ -147,6 +147,8 @@ class Promises:
         """
         for shard, record in records.items():
             waiting = (len(record.inbox), record.outbox_entries)
+            if record.timers:
+                return f"{shard} is left with timers {record.timers}, {record.readiness}, {record.owner}"
             if waiting != (0, 0) or (record.source and not record.finished):
                 return f"{shard} is left with {waiting}, {record.readiness}, {record.owner}"
             if owners.get(shard, []).count(record.epoch) != 1:

@@ -9,24 +9,22 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.zipf import ZipfSource
-from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
+from penstock.dataflow.plan import PROCESSING_TIME, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Commit, FetchedShard, Load, StateWrite, TimerWrite
+from penstock.store.port import FetchedShard, Load
 from penstock_simulation.protocol import user_code
-from penstock_simulation.protocol.workload import SHARDS, SINK, TIMED, Row
+from penstock_simulation.protocol.workload import SHARDS, SINK, Row
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Rest, StageWork, Work
-from penstock_worker.state import encoding
 from penstock_worker.user_code.running import ProcessorRunner
 
 USER_CODE_US_MAX = 12_000
@@ -59,13 +57,13 @@ PLAN = Plan(
         Stage("src", _NO_SOURCE, _TASKS, _fanout(edges=(KeyedEdge("mid", (0,), len(SHARDS.mid)),))),
         Stage(
             "mid",
-            Processor(f"{user_code.__name__}:Mid", _ROWS, (0,), len(SHARDS.mid)),
+            Processor(f"{user_code.__name__}:Mid", _ROWS, (0,), len(SHARDS.mid), time_mode=PROCESSING_TIME),
             _TASKS,
             _fanout(edges=(KeyedEdge("end", (0,), len(SHARDS.end)),)),
         ),
         Stage(
             "end",
-            Processor(f"{user_code.__name__}:End", _ROWS, (0,), len(SHARDS.end)),
+            Processor(f"{user_code.__name__}:End", _ROWS, (0,), len(SHARDS.end), time_mode=PROCESSING_TIME),
             _TASKS,
             _fanout(sinks=(ConsoleSink(SINK),)),
         ),
@@ -98,7 +96,7 @@ class Runners:
 
 
 def _loaded(operator: str) -> ProcessorRunner:
-    return ProcessorRunner(_PROCESSORS[operator], _ROWS, (0,), _ROWS, operator)
+    return ProcessorRunner(_PROCESSORS[operator], _ROWS, (0,), _ROWS, operator, time_mode=PROCESSING_TIME)
 
 
 class PartitionReader:
@@ -167,12 +165,9 @@ class SimulatedSinks(SinkDelivery):
             self._writers[SINK] = SinkFiles(write)
 
 
-_ODD = encoding.field_prefix(encoding.VALUE, "odd")
-
-
 class HostedStage:
-    """Around a product's stage: user code takes its time, commits come with timers, as they will once user
-    code has some, and `resting` says until when handed out shards are kept. Keeps the port `StageWork`."""
+    """Around a product's stage: user code takes its time, and `resting` says until when handed out shards are
+    kept. Keeps the port `StageWork`."""
 
     def __init__(
         self,
@@ -208,16 +203,4 @@ class HostedStage:
             self._take_time(int(self._rng.random() * USER_CODE_US_MAX))
         if isinstance(worked, Rest):
             self.resting[owned.shard] = worked.until_us
-        elif any(write.field and write.field.startswith(_ODD) for write in worked.commit.state):
-            return worked if worked.large else replace(worked, commit=_timed(worked))
         return worked
-
-
-def _timed(worked: Work) -> Commit:
-    commit = worked.commit
-    timer = TimerWrite(TIMED, commit.number if commit.number % 2 else None)
-    return replace(
-        commit,
-        state=(*commit.state, StateWrite(b"", TIMED, encoding.pack(commit.number))),
-        timers=(timer,),
-    )

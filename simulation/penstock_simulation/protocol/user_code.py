@@ -1,8 +1,8 @@
 """What users would have written of the simulated topology: processors that know which row must come next.
 
-They keep values, a value that comes and goes, and a map that is dropped whole now and then, so that a lost,
-doubled or reordered row, and state that does not go with the rest, show at once. User code "raises" then,
-like a processor that checks its input.
+They keep values, a value that comes and goes, and a map that is dropped whole now and then; each row sets a
+timer that fires once. So a lost, doubled or reordered row, a timer likewise, and state that does not go with
+the rest show at once. User code "raises" then, like a processor that checks its input.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from typing import Any
 
 from pyspark.sql.streaming import StatefulProcessor
 
-from penstock_simulation.protocol.workload import CLASSES, KEYS, OutOfOrder, Row
+from penstock_simulation.protocol.workload import (
+    CLASSES,
+    KEYS,
+    TIMER_STEP_MS,
+    TIMERS_MAX,
+    OutOfOrder,
+    Row,
+    row_of_timer,
+)
 
 
 class Numbered(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types here
@@ -28,6 +36,8 @@ class Numbered(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no t
         self.total = handle.getValueState("total", "n int")
         self.odd = handle.getValueState("odd", "n int")
         self.threes = handle.getMapState("threes", "n int", "n int")
+        self.fired = handle.getValueState("fired", "n array<int>")
+        self.handle = handle
 
     def handleInputRows(self, key: Any, rows: Any, timers: Any) -> Iterator[Row]:  # noqa: N802 - pyspark's
         last = self.last.get()
@@ -45,6 +55,7 @@ class Numbered(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no t
                 self.threes.updateValue((count,), (count,))
             else:
                 self.threes.clear()
+            self._set_timers(count, timers.getCurrentProcessingTimeInMs())
             yield self.out(key[0], part, number, count)
         self.last.update((numbers,))
         self.total.update((count,))
@@ -52,6 +63,33 @@ class Numbered(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no t
             self.odd.update((count,))
         else:
             self.odd.clear()
+
+    def _set_timers(self, count: int, now_ms: int) -> None:
+        """One that tells its row by its expiry, some of them at once; and one that is taken away again."""
+        steps = now_ms // TIMER_STEP_MS
+        expiries = list(self.handle.listTimers())
+        if len(expiries) < TIMERS_MAX:
+            self.handle.registerTimer((steps + count % 4) * TIMER_STEP_MS + count)
+        else:
+            self._fires(count)
+        for expiry_ms in expiries:
+            if not row_of_timer(expiry_ms):
+                self.handle.deleteTimer(expiry_ms)
+        if count % 2:
+            self.handle.registerTimer((steps + 9) * TIMER_STEP_MS)
+
+    def _fires(self, row: int) -> None:
+        fired = self.fired.get()
+        self.fired.update(([*fired[0], row] if fired else [row],))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803 - pyspark's
+        row = row_of_timer(expiredTimerInfo.getExpiryTimeInMs())
+        if row:
+            fired = self.fired.get()
+            if fired and row in fired[0]:
+                raise OutOfOrder(f"the timer of row {row} of {key[0]} after {fired[0]}")
+            self._fires(row)
+        return iter(())
 
     def out(self, key: int, part: int, number: int, count: int) -> Row:
         """The row that follows from one."""

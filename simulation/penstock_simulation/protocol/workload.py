@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.dataflow.routing import Router
 from penstock_worker.state import encoding
+from penstock_worker.state.timers import timer_name
 
 SINK = "files"
 KEYS = (1, 2, 0, 8, 4, 6)
@@ -105,8 +106,17 @@ def counts_in(content: bytes) -> Counts:
 
 # --- what the processors left in a shard's state ------------------------------------------------------
 
-TIMED = b"timed"
-"""Commits that come with a timer, or take it away, write their number here."""
+TIMER_STEP_MS = 256
+"""A timer's expiry is a multiple of this, and the number of the row that set it; 0 for one that a row takes
+away again, mostly."""
+TIMERS_MAX = 12
+"""Of one key at a time; what lists them is to fit a small commit."""
+
+
+def row_of_timer(expiry_ms: int) -> int:
+    """Which row of its key set a timer; 0 for none."""
+    return expiry_ms % TIMER_STEP_MS
+
 
 Fields = Mapping[bytes, Mapping[bytes, bytes]]
 """A shard's state: collection -> field -> value; b"" is the value hash."""
@@ -115,9 +125,11 @@ _LAST = encoding.field_prefix(encoding.VALUE, "last")
 _TOTAL = encoding.field_prefix(encoding.VALUE, "total")
 _ODD = encoding.field_prefix(encoding.VALUE, "odd")
 _THREES = encoding.field_prefix(encoding.MAP, "threes")
+_FIRED = encoding.field_prefix(encoding.VALUE, "fired")
 _PACKED = {number: encoding.pack((number,)) for number in range(256)}
 _int = msgspec.msgpack.Decoder(int).decode
 _ints = msgspec.msgpack.Decoder(tuple[int]).decode
+_listed = msgspec.msgpack.Decoder(list[int]).decode
 _numbers = msgspec.msgpack.Decoder(tuple[list[int]]).decode
 
 
@@ -137,6 +149,7 @@ def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
     """What of a shard's state and timers does not go with its last numbers, "" for nothing."""
     values = state.get(b"", {})
     totals: Counter[int] = Counter()
+    listed = set()
     for (key, _), number in counts_of(shard, state).items():
         totals[key] += number
     for key in KEYS if shard in SHARDS.mid else CLASSES:
@@ -150,9 +163,15 @@ def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
             return f"key {key} has kept {kept} at {total}"
         if len(kept) != (_int(values[_THREES + packed]) if _THREES + packed in values else 0):
             return f"key {key} has kept {kept}, and another number of them noted"
-    timed = _int(values.get(TIMED, b"\0"))
-    if timers != ({TIMED: timed} if timed % 2 else {}):
-        return f"timers are {timers} at {timed}"
+        field = encoding.TIMERS + packed
+        expiries = _listed(values[field]) if field in values else []
+        listed |= {timer_name(field, expiry_ms) for expiry_ms in expiries}
+        fired = _numbers(values[_FIRED + packed])[0] if _FIRED + packed in values else []
+        to_fire = [row for row in map(row_of_timer, expiries) if row]
+        if sorted([*fired, *to_fire]) != list(range(1, total + 1)):
+            return f"of key {key} at {total} timers {fired} have fired, and {to_fire} are set"
+    if listed != timers.keys():
+        return f"timers are {timers.keys()}, and keys list {listed}"
     return ""
 
 

@@ -144,7 +144,7 @@ class Watched:
             self.sources.append(tasks)
         count = schedules["count"]
         if self._last is not None and self._last.shards != count.shards:
-            look = self._scene.run._look()
+            look = self._scene.run._watch.look()
             assert look is not None
             waiting = sum(known.inbox_entries for known in look.shards["count"] if known is not None)
             self.moves.append((not any(tasks), waiting))

@@ -124,6 +124,7 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
                 stage.out.schema,
                 stage.operator,
                 head.form,
+                time_mode=head.time_mode,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note

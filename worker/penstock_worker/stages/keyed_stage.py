@@ -1,5 +1,8 @@
 """A keyed stage's work: entries -> groups by key -> the user's processor -> one commit.
 
+Timers that are due fire behind the rows, as in Spark, and are taken away by the same commit. They come out as
+old as they are late.
+
 Rows of one key are handed over together and in the order of the inbox. Outputs are as old as the
 oldest row of the group they came from, so that latency is never flattered.
 
@@ -10,7 +13,7 @@ worked on at once is any number of rows from the inbox's start on, as many as `p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -18,18 +21,21 @@ from penstock.dataflow.plan import Processor
 from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, Entry, FetchedShard, Load, StateWrite
+from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
+from penstock_worker.stages.due import NOTHING_DUE, Due, due_of, hashable
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache
+from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import Held, TooMuch
 
 Key = tuple[Any, ...]
+Given = tuple[Sequence[Entry], Sequence[DueTimer]]
 
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
@@ -49,7 +55,7 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
     """Row -> key tuple. NaN becomes one object, so that rows with NaN in their key are handed over together;
     Spark calls once for each of them, on one state. A struct becomes a tuple."""
     if any(types[column].startswith("struct<") for column in columns):
-        return lambda row: tuple(_hashable(row[column]) for column in columns)
+        return lambda row: tuple(hashable(row[column]) for column in columns)
     if any(types[column] in ("double", "float") for column in columns):
 
         def floats(row: Any) -> Key:
@@ -63,23 +69,18 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
     return itemgetter(*columns)
 
 
-def _hashable(value: Any) -> Any:
-    """A wire value of a key: structs are lists there."""
-    if isinstance(value, list | tuple):
-        return tuple(map(_hashable, value))
-    return math.nan if value != value else value
-
-
 class Part:
     """What is worked on at once: groups by key in order of first appearance, and all source timestamps.
 
     `rows_placed_us` is the sum over rows of when they were placed in the inbox. `entries` are done with it,
-    `within` says what is to be noted of the one behind them (None: nothing new).
+    `within` says what is to be noted of the one behind them (None: nothing new). `due` are timers, behind the
+    rows.
     """
 
-    __slots__ = ("entries", "groups", "rows_placed_us", "timestamps_us", "within", "writes")
+    __slots__ = ("due", "entries", "groups", "rows_placed_us", "timestamps_us", "within", "writes")
 
     def __init__(self) -> None:
+        self.due = NOTHING_DUE
         self.groups: dict[Key, Group] = {}
         self.timestamps_us: list[int] = []
         self.rows_placed_us = 0
@@ -87,6 +88,15 @@ class Part:
         self.within: bytes | None = None
         self.writes: tuple[StateWrite, ...] = ()
         """State changes that are not user code's."""
+
+    def __len__(self) -> int:
+        """Rows and timers."""
+        return len(self.timestamps_us) + len(self.due)
+
+    @property
+    def keys(self) -> Iterable[Key]:
+        """The keys that it is about."""
+        return dict.fromkeys((*self.groups, *self.due.keys)) if self.due.done else self.groups
 
 
 class KeyedStage:
@@ -129,21 +139,34 @@ class KeyedStage:
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
-        entries = fetched.entries
+        given = self._given(owned, fetched)
+        entries, _ = given
         if entries and is_fragment(entries[0].payload):
             return None
         shard = owned.shard
         try:
-            part = self._parts[shard] = self._part(owned, entries)
+            part = self._parts[shard] = self._part(owned, given)
         except UnreadableEntry as unreadable:
             self._unreadable[shard] = str(unreadable)
             return None
-        return self._states[shard].missing(part.groups)
+        return self._states[shard].missing(part.keys)
 
-    def _part(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part:
-        """The rows from the inbox's start on that are not done, as many as are worked on at once."""
+    def _given(self, owned: OwnedShard, fetched: FetchedShard) -> Given:
+        """What of a shard is worked on: rows and timers, in turn where there is room for one alone."""
+        entries, timers = fetched.entries, fetched.timers
+        if timers and entries and (self._size.rows < 2 or is_fragment(entries[0].payload)):
+            return ((), timers) if owned.number % 2 else (entries, ())
+        return entries, timers
+
+    def _part(self, owned: OwnedShard, given: Given) -> Part:
+        """The rows from the inbox's start on that are not done, as many as are worked on at once; and timers,
+        where there are rows too, at most as many as these may be."""
+        entries, timers = given
         part = Part()
         left = self._size.rows
+        if timers:
+            part.due = due_of(timers[: max(1, left // 2) if entries else left], self._runner.variables)
+            left -= len(part.due)
         done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
         for taken, (number, placed_us, payload) in enumerate(entries):
             if not left or is_fragment(payload):
@@ -201,15 +224,15 @@ class KeyedStage:
         if refusal := self._refusal or state.refusal:
             raise WorkFailed(f"operator {self._operator}: {refusal}")
         while True:
-            rows = len(part.timestamps_us)
             try:
                 return self._work(owned, part, in_hand=bool(fetched.entries))
             except TooMuch as much:
                 state.rollback()
-                if rows < 2:
-                    raise WorkFailed(f"operator {self._operator}: one row {much}") from much
-                self._size.given_up(rows)
-                part = self._part(owned, fetched.entries)
+                if len(part) < 2:
+                    what = "timer" if part.due else "row"
+                    raise WorkFailed(f"operator {self._operator}: one {what} {much}") from much
+                self._size.given_up(len(part))
+                part = self._part(owned, self._given(owned, fetched))
             except OutputRefused as refused:
                 state.rollback()
                 raise WorkFailed(f"operator {self._operator}: {refused}") from refused
@@ -231,7 +254,7 @@ class KeyedStage:
         part.entries, part.writes = (entry,), (last.forget,)
         self._add(part, entry.placed_us, batch.base_us, batch.deltas_us, batch.rows)
         state = self._states[owned.shard]
-        load = state.missing(part.groups)
+        load = state.missing(part.keys)
         if load is not None:
             state.loaded(load, self._cache.load(load))
         return part
@@ -241,12 +264,14 @@ class KeyedStage:
         now_us = self._clock.now_us()
         state = self._states[owned.shard]
         rows = len(part.timestamps_us)
-        state.alone = rows == 1
+        state.alone = len(part) == 1
         held = self._alone if state.alone else self._several
         out_rows: list[Any] = []
         out_stamps: list[int] = []
         run = self._runner.run
-        wall_ms = self._clock.wall_us() // 1000
+        wall_us = self._clock.wall_us()
+        wall_ms = wall_us // 1000
+        state.now_ms, state.ahead_ms = now_us // 1000, -((wall_us - now_us) // 1000)
         look_at = LOOK_GROUPS
         for done, (key, group) in enumerate(part.groups.items()):
             if done == look_at:
@@ -257,18 +282,21 @@ class KeyedStage:
             if produced:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))
+        if part.due.done:
+            self._work_due(state, part.due, wall_ms, held, out_rows, out_stamps)
         outputs = OutputBatch(self._bounds, owned.shard, held)
         rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
         # Drained first: what it refuses can still be rolled back.
         drained = outputs.drain()
         writes = state.take_writes()
+        timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
         fill = 0.0
-        count = len(drained) + len(writes)
+        count = len(drained) + len(writes) + len(timers)
         if size_bytes > self._easy_bytes or count > self._easy_count or self._size.is_limited:
             held.check_total(size_bytes)
-            fill = fill_of(self._bounds, len(drained), size_bytes, len(writes))
-            self._size.worked(rows, fill)
+            fill = fill_of(self._bounds, len(drained), size_bytes, len(writes) + len(timers))
+            self._size.worked(len(part), fill)
         note = part.within
         if note is None and owned.within and part.entries:
             note = b""
@@ -281,11 +309,30 @@ class KeyedStage:
             counted=rows_out if out_rows else None,
             in_hand=in_hand,
             state=(*part.writes, *writes) if part.writes else writes,
+            timers=timers,
             outputs=drained,
         )
         waited_us = max(0, now_us * rows - part.rows_placed_us)
         busy_us = self._clock.monotonic_us() - began_us
         return Work(commit, part.timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+
+    def _work_due(
+        self, state: ShardState, due: Due, wall_ms: int, held: Held, rows: list[Any], stamps: list[int]
+    ) -> None:
+        """Fire timers, sweep what expired; what the former put out goes behind `rows`."""
+        for name in due.done:
+            state.set_timer(name, None)
+        for key, found in due.swept:
+            sweep(state, state.begin(key), found, self._runner.variables[found.slot])
+        look_at = LOOK_GROUPS
+        for done, (key, expiry_ms, due_us) in enumerate(due.fired):
+            if done == look_at:
+                held.check(rows)
+                held.check_bytes(state.changed_bytes(), "changes")
+                look_at *= 2
+            produced = self._runner.expire(state, key, expiry_ms, wall_ms, held)
+            rows.extend(produced)
+            stamps.extend([due_us] * len(produced))
 
     def grew(self, owned: OwnedShard) -> bool:
         return False

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable
+from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable, TimerWrite
 from penstock_worker.state import declared, encoding
 from penstock_worker.state.cells import ListCell, MapCell
 from penstock_worker.state.evolution import Stored
 from penstock_worker.state.forgetting import forgetting
+from penstock_worker.state.timers import TimerCell
 from penstock_worker.values.held import READ_BYTES_MAX, TooMuch
 
 Key = tuple[Any, ...]
@@ -44,6 +45,13 @@ class _Unloaded:
 
 
 UNLOADED = _Unloaded()
+_CELLS = {
+    encoding.LIST: ListCell,
+    encoding.EXPIRING_LIST: ListCell,
+    encoding.MAP: MapCell,
+    encoding.EXPIRING_MAP: MapCell,
+    encoding.TIMERS: TimerCell,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +64,14 @@ class SplitValue:
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A state variable: its kind (`encoding.VALUE`, `LIST`, `MAP`), what its fields begin with, and its
-    schemas as DDL, of a map those of keys and values."""
+    schemas as DDL, of a map those of keys and values; and how long what is written lives, where that ends. A
+    processor's timers are one more, without a name."""
 
     name: str
     kind: bytes
     prefix: bytes
     schemas: tuple[str, ...]
+    ttl_ms: int | None = None
 
 
 class Record:
@@ -86,7 +96,7 @@ class Record:
         for value in self.values:
             if type(value) is bytes:
                 total += len(value)
-            elif isinstance(value, ListCell | MapCell):
+            elif isinstance(value, ListCell | MapCell | TimerCell):
                 total += value.bytes
         return total
 
@@ -113,6 +123,11 @@ class ShardState:
         """The batch is a single row: it may read as much as it likes."""
         self.taken_bytes = 0
         """What the writes came to that were taken last."""
+        self.now_ms = 0
+        """When the batch began, by the steady clock;"""
+        self.ahead_ms = 0
+        """and how far that is ahead of the wall clock, which user code goes by."""
+        self._timers: dict[bytes, int | None] = {}
         self._read_bytes = 0
         self._cache = cache
         self._variables = cache.variables
@@ -204,6 +219,19 @@ class ShardState:
         self.taken_bytes = sum(len(write.value or b"") for write in writes)
         return tuple(writes)
 
+    def set_timer(self, name: bytes, due_ms: int | None) -> None:
+        """Set or take away a timer of the shard with the batch's commit."""
+        self._timers[name] = due_ms
+
+    def take_timers(self) -> tuple[TimerWrite, ...]:
+        """The timers that this batch set and took away, of each the last word; behind `take_writes`."""
+        if not self._timers:
+            return ()
+        taken = tuple(TimerWrite(name, due_ms) for name, due_ms in self._timers.items())
+        self.taken_bytes += sum(map(len, self._timers))
+        self._timers.clear()
+        return taken
+
     def changed_bytes(self) -> int:
         """About what this batch changed so far, by the last of its keys."""
         return self._dirty[-1].measured() * len(self._dirty) if self._dirty else 0
@@ -221,6 +249,7 @@ class ShardState:
     def rollback(self) -> None:
         """Forget what was changed since the last commit; the batch may be worked on anew, or given up."""
         self._is_noting = False
+        self._timers.clear()
         dirty, self._dirty = self._dirty, []
         for record in dirty:
             self._account(-record.bytes)
@@ -249,8 +278,7 @@ class ShardState:
         variable = self._variables[slot]
         if isinstance(value, SplitValue):
             value = self._as_read(slot, self._joined(b"", variable.prefix + record.packed, value.raw))
-        elif variable.kind != encoding.VALUE and not isinstance(value, ListCell | MapCell):
-            cell = ListCell if variable.kind == encoding.LIST else MapCell
+        elif (cell := _CELLS.get(variable.kind)) is not None and type(value) is not cell:
             value = cell(variable.prefix + record.packed, value, self, self._stored[slot])
         record.values[slot] = value
         self._grown.append(record)
@@ -282,14 +310,16 @@ class ShardState:
         self.refusal = standing.refusal
         self._to_note = standing.to_note
         if not self.refusal:
-            self._stored = standing.stored
+            # One for each variable but the timers, which have no name.
+            stored = iter(standing.stored)
+            self._stored = [next(stored) if variable.name else None for variable in self._variables]
             scan = Scan(self._shard, self._generation, self._epoch, b"", "0", SCAN_FIELDS)
             self._forgetting = forgetting(standing.deleted, scan, self._cache.load)
 
     def _as_read(self, slot: int, raw: bytes) -> Any:
         """What the store holds for a value or as a list's or map's marker, as it is kept here."""
         stored = self._stored[slot]
-        is_value = self._variables[slot].kind == encoding.VALUE
+        is_value = self._variables[slot].kind in {encoding.VALUE, encoding.EXPIRING_VALUE}
         return raw if stored is None or not is_value else stored.read(raw)
 
     def _added(self, key: Key) -> Record:
@@ -410,7 +440,7 @@ class StateCache:
     ) -> None:
         self.variables = tuple(variables)
         self.declaration = declared.Declaration(
-            ((v.name, v.kind, v.schemas) for v in self.variables), deleted
+            ((v.name, v.kind, v.schemas) for v in self.variables if v.name), deleted
         )
         self.pack_key = encoding.key_packer(key_types)
         self.load = load

@@ -1,4 +1,4 @@
-"""What stands behind PySpark's ValueState, ListState and MapState in a task: clients like Spark's own.
+"""What stands behind PySpark's state variables and timers in a task: clients like Spark's own.
 
 PySpark's state classes call `client.method(name of the variable, ...)`; Spark's own clients ask the JVM
 over a socket, these work on the record of the grouping key at hand (`Cursor`). The meaning of each
@@ -9,13 +9,17 @@ Neighbours: `handle` makes them, `cache` and `cells` hold what they change.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import index
 from typing import Any
 
 from penstock_worker.state.cache import Record, ShardState
 from penstock_worker.state.cells import ListCell, MapCell
 from penstock_worker.state.shapes import StateMisuse, StateShape, Values
+from penstock_worker.state.timers import TimerCell, timer_name
+from penstock_worker.values.wire_values import shown
 
 _END = object()
+_LONG = 1 << 63
 
 
 class Cursor:
@@ -67,6 +71,7 @@ class _Client:
         self._cursor = cursor
         self._slot = slot
         self._bit = 1 << slot
+        self._what = f"state {name!r}"
         self._name = name
 
     def _here(self) -> tuple[ShardState, Record]:
@@ -74,7 +79,7 @@ class _Client:
         if shard is None or record is None:
             used = f" and is used in {self._cursor.doing}" if self._cursor.doing else ""
             raise StateMisuse(
-                f"state {self._name!r} belongs to a key{used}; it can be used only while handleInputRows runs"
+                f"{self._what} belongs to a key{used}; it can be used only while handleInputRows runs"
             )
         return shard, record
 
@@ -229,3 +234,58 @@ class MapClient(_Client):
     def _changed(self) -> None:
         shard, record = self._here()
         shard.changed(record, self._bit)
+
+
+class TimerClient(_Client):
+    """As pyspark's StatefulProcessorApiClient where it is about timers."""
+
+    def __init__(self, cursor: Cursor, slot: int) -> None:
+        super().__init__(cursor, slot, "")
+        self._what = "a timer"
+
+    def register(self, expiry_ms: object) -> None:
+        """A timer that is there is left as it is, as by Spark."""
+        expiry = _milliseconds(expiry_ms)
+        shard, record = self._here()
+        cell = self._cell()
+        if cell.add(expiry):
+            # One in the past is due from now on: it comes behind those that have waited for longer.
+            shard.set_timer(timer_name(cell.field, expiry), max(expiry + shard.ahead_ms, shard.now_ms))
+            shard.changed(record, self._bit)
+
+    def delete(self, expiry_ms: object) -> None:
+        """One that is not there is deleted without a word, as by Spark."""
+        expiry = _milliseconds(expiry_ms)
+        shard, record = self._here()
+        cell = self._cell()
+        if cell.remove(expiry):
+            shard.set_timer(timer_name(cell.field, expiry), None)
+            shard.changed(record, self._bit)
+
+    def listed(self) -> list[int]:
+        """The expiries of the key's timers, in order."""
+        return self._cell().expiries()
+
+    def fires(self, expiry_ms: int) -> bool:
+        """Whether a timer of the key that the store handed out is to fire."""
+        return self._cell().fires(expiry_ms)
+
+    def _cell(self) -> TimerCell:
+        shard, record = self._here()
+        cell = record.values[self._slot]
+        if type(cell) is not TimerCell:
+            cell = shard.load_value(record, self._slot)
+        found: TimerCell = cell
+        return found
+
+
+def _milliseconds(expiry_ms: object) -> int:
+    try:
+        found = index(expiry_ms)  # type: ignore[arg-type]  # it is asked whether it is one
+    except TypeError:
+        raise StateMisuse(
+            f"a timer's expiryTimestampMs is a whole number of milliseconds, got {shown(expiry_ms)}"
+        ) from None
+    if not -_LONG <= found < _LONG:
+        raise StateMisuse(f"a timer's expiryTimestampMs is a long, got {found}")
+    return found

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.dataflow.state_schema import Declared, may_become, words
 from penstock_worker.state import encoding
-from penstock_worker.state.evolution import SCHEMAS_MAX, Stored
+from penstock_worker.state.evolution import SCHEMAS_MAX, StampedStored, Stored
 
 FIELD = b"s"
 """Of the value hash; no other field is one byte long."""
@@ -106,7 +106,10 @@ def _followed(note: Noted, now: Declared) -> Noted | None:
 
 def _stored(note: Noted) -> Stored | None:
     history = note.history
-    return Stored(history, history.index(note.schemas[-1])) if len(history) > 1 else None
+    if len(history) < 2:
+        return None
+    kind = StampedStored if note.kind in encoding.EXPIRING else Stored
+    return kind(history, history.index(note.schemas[-1]))
 
 
 def _refusal(wrong: list[str]) -> str:

@@ -5,6 +5,8 @@ A shard's value hash holds, for every grouping key that has it, one field per st
     v + name + key -> value                 a value state
     l + name + key -> [chunks, [row, ...]]  a list state: full chunks elsewhere, and the rows behind them
     m + name + key -> count                 a map state: how many entries it has
+    V, L, M + name + key                    the same with a time to live (`expiring`)
+    t + key -> [expiry, ...] or null        timers, or that they lie in the collection (`timers`)
     s -> {name: [kind, schemas, history]}   what its variables were declared as (`declared`)
 
 A list's chunks and a map's entries lie in a collection of their own, which is called like the field; so
@@ -26,9 +28,11 @@ from penstock.dataflow import state_schema
 from penstock.store import codec
 from penstock.store.port import StateWrite
 
-VALUE = state_schema.VALUE
-LIST = state_schema.LIST
-MAP = state_schema.MAP
+VALUE, EXPIRING_VALUE = state_schema.VALUE, state_schema.EXPIRING_VALUE
+LIST, EXPIRING_LIST = state_schema.LIST, state_schema.EXPIRING_LIST
+MAP, EXPIRING_MAP = state_schema.MAP, state_schema.EXPIRING_MAP
+EXPIRING = (EXPIRING_VALUE, EXPIRING_LIST, EXPIRING_MAP)
+TIMERS = b"t"
 FRAGMENTS = b"f"
 """Collections that hold rows which come in fragments; the rest of the name is their producer's."""
 LARGE_COMMIT = b"x"

@@ -18,6 +18,7 @@ import msgspec
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.type_names import nested, split, struct_fields
 from penstock_worker.state.encoding import pack
+from penstock_worker.state.stamps import stamped, unstamped
 
 SCHEMAS_MAX = 127
 """Numbers that an extension's code can have."""
@@ -54,6 +55,18 @@ class Stored:
     def write(self, raw: bytes) -> bytes:
         """The other way."""
         return raw if not self._current else pack(msgspec.msgpack.Ext(self._current, raw))
+
+
+class StampedStored(Stored):
+    """The same of a variable with a time to live: its values lie under stamps."""
+
+    def read(self, raw: bytes) -> bytes:
+        expires_ms, packed = unstamped(raw)
+        return stamped(super().read(bytes(packed)), expires_ms)
+
+    def write(self, raw: bytes) -> bytes:
+        expires_ms, packed = unstamped(raw)
+        return stamped(super().write(bytes(packed)), expires_ms)
 
 
 Row = bytes | msgspec.Raw

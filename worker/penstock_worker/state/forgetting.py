@@ -31,7 +31,8 @@ def forgetting(
         for field in _fields(scan, load)
         if (encoding.part_of(field) if encoding.is_part(field) else field).startswith(prefixes)
     }
-    collections = [field for field in found if field.startswith((encoding.LIST, encoding.MAP))]
+    kinds = (encoding.LIST, encoding.MAP, encoding.EXPIRING_LIST, encoding.EXPIRING_MAP)
+    collections = [field for field in found if field.startswith(kinds)]
     return (
         *(StateWrite(b"", field, None) for field in sorted(found)),
         *(StateWrite(field, None, None) for field in sorted(collections)),

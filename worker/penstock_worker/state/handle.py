@@ -1,7 +1,7 @@
 """The handle that a StatefulProcessor gets from Penstock instead of from Spark.
 
 `TaskHandle` answers `getValueState` and its sisters with PySpark's own state objects over clients of
-ours (`clients`). What Penstock does not carry yet (time to live, timers) is refused by name. Neighbours:
+ours (`clients`, and `expiring` for those with a time to live). Neighbours:
 `user_code.running` calls the processor's `init` with it, `inspect_code` likewise before anything starts.
 """
 
@@ -18,10 +18,11 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import DataType, StructType
 
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
-from penstock.errors import PermanentError
+from penstock.dataflow.plan import NO_TIME
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
-from penstock_worker.state.clients import Cursor, ListClient, MapClient, ValueClient
+from penstock_worker.state.clients import Cursor, ListClient, MapClient, TimerClient, ValueClient
+from penstock_worker.state.expiring import ExpiringListClient, ExpiringMapClient, ExpiringValueClient
 from penstock_worker.state.shapes import StateMisuse, StateShape
 from penstock_worker.values.spark_types import UnknownType, schema_of
 
@@ -29,27 +30,28 @@ _VALUE_EXAMPLE = "value"
 _KEY_EXAMPLE = "key"
 
 
-class NotCarriedYet(PermanentError):
-    """User code asks for something of Spark's that Penstock does not have yet; the message names it."""
-
-
-def not_yet(call: str, what: str) -> str:
-    """The sentence that refuses `call`, which asks for `what`."""
-    return f"{call} ({what}): not in Penstock yet"
+def needs_time(call: str) -> str:
+    """The sentence that refuses `call` where the operator has no time mode."""
+    return f"{call}, which needs a time mode; give the operator timeMode: ProcessingTime"
 
 
 class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carries no types here
     """`variables` are the state variables declared so far, in the order of their places in records; `deleted`
     the names of those that are to go.
 
-    `cursor` says which shard and key the state objects work on.
+    `cursor` says which shard and key the state objects work on, `time_mode` is the operator's. `timers` is
+    None where that is without time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, time_mode: str = NO_TIME) -> None:
         self.cursor = Cursor()
         self.variables: list[Variable] = []
+        self.timers: TimerClient | None = None
         self.deleted: list[str] = []
         self._sealed = False
+        if time_mode != NO_TIME:
+            self.variables.append(Variable("", encoding.TIMERS, encoding.TIMERS, ()))
+            self.timers = TimerClient(self.cursor, 0)
 
     def seal(self) -> None:
         """`init` is over: no variable may be declared any more."""
@@ -58,14 +60,20 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
 
     def getValueState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ValueState:
         shape = _shape(stateName, schema, _VALUE_EXAMPLE)
-        slot = self._declare(encoding.VALUE, stateName, ttlDurationMs, shape)
-        client = ValueClient(self.cursor, slot, stateName, shape)
+        if ttlDurationMs is None:
+            slot, _ = self._declare(encoding.VALUE, stateName, None, shape)
+            return ValueState(ValueClient(self.cursor, slot, stateName, shape), stateName)
+        slot, prefix = self._declare(encoding.EXPIRING_VALUE, stateName, ttlDurationMs, shape)
+        client = ExpiringValueClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
         return ValueState(client, stateName)
 
     def getListState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ListState:
         shape = _shape(stateName, schema, _VALUE_EXAMPLE)
-        slot = self._declare(encoding.LIST, stateName, ttlDurationMs, shape)
-        client = ListClient(self.cursor, slot, stateName, shape)
+        if ttlDurationMs is None:
+            slot, _ = self._declare(encoding.LIST, stateName, None, shape)
+            return ListState(ListClient(self.cursor, slot, stateName, shape), stateName)
+        slot, prefix = self._declare(encoding.EXPIRING_LIST, stateName, ttlDurationMs, shape)
+        client = ExpiringListClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
         return ListState(client, stateName)
 
     def getMapState(
@@ -73,18 +81,21 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
     ) -> MapState:
         keys = _shape(stateName, userKeySchema, _KEY_EXAMPLE)
         values = _shape(stateName, valueSchema, _VALUE_EXAMPLE)
-        slot = self._declare(encoding.MAP, stateName, ttlDurationMs, keys, values)
-        return MapState(MapClient(self.cursor, slot, stateName, keys, values), stateName)
+        if ttlDurationMs is None:
+            slot, _ = self._declare(encoding.MAP, stateName, None, keys, values)
+            return MapState(MapClient(self.cursor, slot, stateName, keys, values), stateName)
+        slot, prefix = self._declare(encoding.EXPIRING_MAP, stateName, ttlDurationMs, keys, values)
+        client = ExpiringMapClient(self.cursor, slot, stateName, keys, values, prefix, ttlDurationMs)
+        return MapState(client, stateName)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        self.refuse(f"registerTimer({expiryTimestampMs})", "timers")
+        self._timed("registerTimer").register(expiryTimestampMs)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        self.refuse(f"deleteTimer({expiryTimestampMs})", "timers")
+        self._timed("deleteTimer").delete(expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:
-        self.refuse("listTimers()", "timers")
-        return iter(())
+        return iter(self._timed("listTimers").listed())
 
     def deleteIfExists(self, stateName: str) -> None:
         """The state of a variable that earlier code had goes, in each shard before it is worked on."""
@@ -102,11 +113,17 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
                 "what comes after it another name"
             )
 
-    def refuse(self, call: str, what: str) -> None:
-        """Answer a call that asks for something that is not there yet."""
-        raise NotCarriedYet(not_yet(call, what))
+    def refuse_without_time(self, call: str) -> None:
+        """Answer a call that needs a time mode, which the operator has not."""
+        raise StateMisuse(needs_time(call))
 
-    def _declare(self, kind: bytes, name: str, ttl_ms: int | None, *shapes: StateShape) -> int:
+    def _timed(self, call: str) -> TimerClient:
+        if self.timers is None:
+            raise StateMisuse(needs_time(call))
+        return self.timers
+
+    def _declare(self, kind: bytes, name: str, ttl_ms: int | None, *shapes: StateShape) -> tuple[int, bytes]:
+        """Its place in records, and what its fields begin with."""
         if self._sealed:
             raise StateMisuse(
                 f"state {name!r} is declared outside of init(); state is declared in init() only"
@@ -117,10 +134,17 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
             raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
         self._refuse_both(name, name in self.deleted)
         if ttl_ms is not None:
-            self.refuse(f"ttlDurationMs={ttl_ms} of state {name!r}", "time to live")
-        schemas = tuple(shape.ddl for shape in shapes)
-        self.variables.append(Variable(name, kind, encoding.field_prefix(kind, name), schemas))
-        return len(self.variables) - 1
+            self._check_ttl(name, ttl_ms)
+        prefix = encoding.field_prefix(kind, name)
+        self.variables.append(Variable(name, kind, prefix, tuple(shape.ddl for shape in shapes), ttl_ms))
+        return len(self.variables) - 1, prefix
+
+    def _check_ttl(self, name: str, ttl_ms: int) -> None:
+        call = f"ttlDurationMs={ttl_ms} of state {name!r}"
+        if not isinstance(ttl_ms, int) or ttl_ms <= 0:
+            raise StateMisuse(f"{call}: give a whole number of milliseconds above 0, or leave it out")
+        if self.timers is None:
+            self.refuse_without_time(call)
 
 
 def _shape(name: str, schema: object, example: str) -> StateShape:

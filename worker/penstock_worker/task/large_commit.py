@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Bounds, Commit, Load, NodeStore, Output, StateWrite
+from penstock.store.port import Bounds, Commit, Load, NodeStore, Output, StateWrite, TimerWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.within import Decided, Written
@@ -44,6 +44,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 
     state: list[StateWrite]
     outputs: list[Output]
+    timers: list[TimerWrite] = []
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -83,6 +84,8 @@ class LargeCommits:
         outputs_max = min(CHUNK_OUTPUTS, self._bounds.outputs_per_commit_max)
         for state in _parts(commit.state, _write_bytes, CHUNK_WRITES, bytes_max):
             yield Chunk(state, [])
+        for timers in _parts(commit.timers, _timer_bytes, CHUNK_WRITES, bytes_max):
+            yield Chunk([], [], timers)
         for outputs in _parts(commit.outputs, _output_bytes, outputs_max, bytes_max):
             yield Chunk([], outputs)
 
@@ -130,7 +133,9 @@ class LargeCommits:
         if number + 1 < decided.chunks:
             note = within.encode(msgspec.structs.replace(decided, applied=number + 1))
             drop = StateWrite(LARGE_COMMIT, chunk_field(number), None)
-            return owned.commit(now_us, state=(*chunk.state, drop), outputs=outputs, within=note)
+            return owned.commit(
+                now_us, state=(*chunk.state, drop), timers=tuple(chunk.timers), outputs=outputs, within=note
+            )
         last = owned.commit(
             now_us,
             rows=decided.consumed_rows,
@@ -139,6 +144,7 @@ class LargeCommits:
             finished=decided.finished,
             again=decided.again,
             state=(*chunk.state, StateWrite(LARGE_COMMIT, None, None)),
+            timers=tuple(chunk.timers),
             outputs=outputs,
         )
         return replace(last, offset=decided.offset, consumed_bytes=decided.consumed_bytes)
@@ -176,6 +182,10 @@ def _parts(items: Iterable[Any], bytes_of: Any, count_max: int, bytes_max: int) 
 
 def _write_bytes(write: StateWrite) -> int:
     return len(write.collection) + len(write.field or b"") + len(write.value or b"")
+
+
+def _timer_bytes(timer: TimerWrite) -> int:
+    return len(timer.name)
 
 
 def _output_bytes(output: Output) -> int:

@@ -42,10 +42,10 @@ from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
 from penstock_worker.task.arrivals import without_stale
-from penstock_worker.task.batch_size import BatchSize
 from penstock_worker.task.large_commit import LargeCommits, Placed
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.next_fetch import NextFetch
 from penstock_worker.task.post_pace import PostPace
 from penstock_worker.task.posted import Posted
 from penstock_worker.task.state_loads import load_state
@@ -97,12 +97,12 @@ class TaskLoop:
         self._metrics = metrics
         self._clock = clock
         self._large = LargeCommits(store, launch.bounds, clock)
-        self._size = BatchSize()
         self._pace = PostPace(durable=launch.durable)
         self._owned: dict[str, OwnedShard] = {}
         is_source = not isinstance(launch.stage.head, Processor)
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
+        self._next_fetch = NextFetch(launch, clock, self._pressure)
         self._awaited: list[Claim] = []
         """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
@@ -160,6 +160,9 @@ class TaskLoop:
             return
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
+            if self._next_fetch.comes_again(fetched) and self._clock.monotonic_us() >= self._refresh_us:
+                # Timers that set others without end are no reason not to read the map.
+                break
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
@@ -205,8 +208,7 @@ class TaskLoop:
                 done, sent_us = [], now_us
             while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
-        read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
-        self._size.observed(self._clock.monotonic_us() - began_us, read_bytes, len(work))
+        self._next_fetch.worked(work, self._clock.monotonic_us() - began_us)
         last = self._post(done, fetch=not self._halted)
         while posted:
             self._settle_first(posted)
@@ -256,7 +258,7 @@ class TaskLoop:
         posted = self._post([], claims, fetch=True)
         answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
-        self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
+        self._next_fetch.answered(posted.fetch, fetched)
         has_more = self._take_up(claims, answers)
         if claims:
             fetched = replace(fetched, shards=without_stale(fetched.shards, claims, answers, self._owned))
@@ -273,8 +275,7 @@ class TaskLoop:
         told = self._tellings.take(self._clock.now_us())
         calls = [*told, *claims, *self._pressure.commits([work.commit for _, work in done])]
         sent_us = self._clock.monotonic_us()
-        ready, size = self._launch.owner.ready, self._size
-        fetching = self._pressure.fetch(ready, size.bytes, size.shards, sent_us) if fetch else None
+        fetching = self._next_fetch.call(sent_us) if fetch else None
         if fetching is not None:
             calls.append(fetching)
         answers = self._store.post(calls)
@@ -285,7 +286,7 @@ class TaskLoop:
         answers = posted.answers()
         fetched: Fetched | None = answers.pop() if posted.fetch else None
         if fetched is not None:
-            self._pressure.note(posted.fetch, fetched, self._clock.monotonic_us())
+            self._next_fetch.answered(posted.fetch, fetched)
         self._settle(posted.done, answers)
         if fetched is not None and self._is_token_kept:
             self._is_token_kept = False
@@ -383,6 +384,7 @@ class TaskLoop:
         if self._pressure.holds_source:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
+        wait_us = self._next_fetch.wait_us(wait_us, now_us)
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
@@ -443,9 +445,13 @@ class TaskLoop:
         self._metrics.adopted(owned, self._clock.now_us())
         self._owned[owned.shard] = owned
         try:
+            number = owned.number
             self._outputs.catch_up(owned, self._store)
             if self._write_all(owned, self._large.finish(owned)):
                 self._stage.adopt(owned)
+            if owned.number != number:
+                # The fetch that travelled with the claim knows nothing of the timers in it.
+                self._next_fetch.at_once()
         except OwnershipLost:
             self._lost(owned.shard)
         except WorkFailed as error:
@@ -472,6 +478,7 @@ class TaskLoop:
         for shard in list(self._owned):
             self._release(shard)
         self._awaited = []
+        self._next_fetch.forget()
         self._tellings.forget()
         self._refresh_us = 0
 

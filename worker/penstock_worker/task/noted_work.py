@@ -54,3 +54,9 @@ class NotedRunner(ProcessorRunner):
     ) -> list[tuple[Any, ...]]:
         self.note.comes_to(shown(key))
         return super().run(state, key, rows, now_ms, held)
+
+    def expire(
+        self, state: ShardState, key: Key, expiry_ms: int, now_ms: int, held: Held = ONE_ROW
+    ) -> list[tuple[Any, ...]]:
+        self.note.comes_to(shown(key))
+        return super().expire(state, key, expiry_ms, now_ms, held)

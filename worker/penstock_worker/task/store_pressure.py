@@ -38,11 +38,11 @@ class StorePressure:
         """Nothing is to be read now."""
         return self.is_on and self._source
 
-    def fetch(self, ready: str, bytes_max: int, shards_max: int, now_us: int) -> Fetch:
-        """The next fetch; a source's takes no shard while the store is full."""
+    def fetch(self, fetch: Fetch, now_us: int) -> Fetch:
+        """The next fetch, which would be this one; a source's takes no shard while the store is full."""
         if self.is_on and now_us < self._until_us:
-            return Fetch(ready, bytes_max, 0 if self._source else shards_max, pressed=True)
-        return Fetch(ready, bytes_max, shards_max)
+            return replace(fetch, shards_max=0 if self._source else fetch.shards_max, pressed=True)
+        return fetch
 
     def commits(self, commits: Sequence[Commit]) -> Sequence[Commit]:
         """Commits as they are to be sent now."""

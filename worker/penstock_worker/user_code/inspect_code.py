@@ -23,29 +23,28 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
+from penstock.dataflow.plan import NO_TIME
 from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, listed, path_text
-from penstock_worker.state.handle import TaskHandle, not_yet
+from penstock_worker.state.handle import TaskHandle, needs_time
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
 """Calls on a handle that come with rows."""
-_NEVER_CALLED = {"handleExpiredTimer": "timer", "handleInitialState": "initial state"}
-"""Methods of a processor that Spark calls and Penstock does not."""
 
 
 class _NotingHandle(TaskHandle):
-    """Notes what is not carried yet in `asked`, and goes on, so that all of it is found at once."""
+    """Notes what needs a time mode in `asked`, and goes on, so that all of it is found at once."""
 
-    def __init__(self, asked: list[str]) -> None:
-        super().__init__()
+    def __init__(self, asked: list[str], time_mode: str) -> None:
+        super().__init__(time_mode)
         self._asked = asked
 
-    def refuse(self, call: str, what: str) -> None:
-        self._asked.append(not_yet(call, what))
+    def refuse_without_time(self, call: str) -> None:
+        self._asked.append(needs_time(call))
 
 
 class _Findings:
@@ -93,6 +92,7 @@ class _Target:
     path: str
     target: str
     form: str
+    time_mode: str
 
     @property
     def module(self) -> str:
@@ -123,7 +123,8 @@ def _targets(topology: Topology) -> Iterator[_Target]:
         for role, target in (("map", operator.map), ("processor", operator.processor)):
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
-                yield _Target(operator.name, role, path, str(target), operator.form or "")
+                form, time_mode = operator.form or "", operator.time_mode or NO_TIME
+                yield _Target(operator.name, role, path, str(target), form, time_mode)
 
 
 def _import_problem(module: str, base_dir: Path) -> str | None:
@@ -156,7 +157,7 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
 
 
 def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -> None:
-    operator, target = named.operator, named.target
+    target = named.target
     missing = sorted(processor.__abstractmethods__)
     if missing:
         found.fault(f"{target!r} lacks {' and '.join(missing)}")
@@ -165,19 +166,24 @@ def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -
         form_of(processor, named.form)
     except FormUnclear as unclear:
         found.fault(str(unclear))
-    _call(operator, target, processor, found)
-    for name, what in _NEVER_CALLED.items():
-        if getattr(processor, name) is not getattr(StatefulProcessor, name):
-            found.note(f"{name} of {target!r} is never called: there is no {what} in Penstock yet")
+    _call(named, processor, found)
+    if processor.handleInitialState is not StatefulProcessor.handleInitialState:
+        found.note(
+            f"handleInitialState of {target!r} is never called: there is no initial state in Penstock yet"
+        )
+    handles_timers = processor.handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
+    if handles_timers and named.time_mode == NO_TIME:
+        found.note(f"handleExpiredTimer of {target!r} is never called: the operator has no timeMode")
     if mentions(processor, "getCurrentWatermarkInMs"):
         found.note(
             f"getCurrentWatermarkInMs(), which {target!r} asks, is -1 always: there is no event time yet"
         )
 
 
-def _call(operator: str, target: str, processor: type[Any], found: _Findings) -> None:
+def _call(named: _Target, processor: type[Any], found: _Findings) -> None:
     """Make an instance and call its `init` and `close`, as a task does."""
-    handle = _NotingHandle(found.asked)
+    target = named.target
+    handle = _NotingHandle(found.asked, named.time_mode)
     step = "__init__"
     try:
         made = processor()
@@ -193,11 +199,11 @@ def _call(operator: str, target: str, processor: type[Any], found: _Findings) ->
         found.fault(f"{target!r} raised in {step}:\n{users_traceback(error)}")
     for asked in found.asked:
         found.fault(f"{target!r} uses {asked}")
-    for name in _TIMERS:
-        if name in found.calls and not any(asked.startswith(name) for asked in found.asked):
-            found.fault(f"{target!r} uses {not_yet(name, 'timers')}")
-    found.state[operator] = dict.fromkeys(handle.deleted, "")
-    found.state[operator] |= {v.name: words((v.kind, v.schemas)) for v in handle.variables}
+    for name in _TIMERS if named.time_mode == NO_TIME else ():
+        if name in found.calls:
+            found.fault(f"{target!r} uses {needs_time(name)}")
+    declared = {v.name: words((v.kind, v.schemas)) for v in handle.variables if v.name}
+    found.state[named.operator] = {**dict.fromkeys(handle.deleted, ""), **declared}
 
 
 def main(arguments: Sequence[str]) -> int:

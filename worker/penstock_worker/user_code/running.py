@@ -16,14 +16,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, cast
 
 import pyspark
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, TimerValues
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
+from penstock.dataflow.plan import NO_TIME
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock_worker.state.cache import Key, ShardState, Variable
+from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.forms import form_for
@@ -128,8 +130,9 @@ def _foreign(frame: TracebackType) -> bool:
 class ProcessorRunner:
     """One instance of a StatefulProcessor and what it needs to run on rows. `init` has been called.
 
-    `input_schema`, `key_columns` (positions in it), `output_schema` and `form` ("" where the class says it)
-    are the operator's. Raises UserCodeError when construction or `init` raises, or the form is unclear.
+    `input_schema`, `key_columns` (positions in it), `output_schema`, `form` ("" where the class says it) and
+    `time_mode` are the operator's. Raises UserCodeError when construction or `init` raises, or the form is
+    unclear.
     """
 
     def __init__(
@@ -140,6 +143,8 @@ class ProcessorRunner:
         output_schema: Schema,
         operator: str,
         form: str = "",
+        *,
+        time_mode: str = NO_TIME,
     ) -> None:
         self._operator = operator
         try:
@@ -149,8 +154,9 @@ class ProcessorRunner:
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
         self._timer_values = TimerValues(-1, -1)
         self._now_ms = -1
-        handle = TaskHandle()
+        handle = TaskHandle(time_mode)
         self._cursor = handle.cursor
+        self._timers = handle.timers
         self._processor = self._call(processor_class, f"{processor_class.__name__}()")
         self._call(partial(self._processor.init, handle), "init")
         handle.seal()
@@ -177,16 +183,51 @@ class ProcessorRunner:
         except TooMuch:
             raise
         except BaseException as error:
-            if state.failure is not None:
-                raise state.failure from None
             what = f"for key {shown(users_key)}"
-            function = self._processor.handleInputRows
-            raise raised(self._operator, function, "handleInputRows", what, error) from error
+            raise self._raised(state, "handleInputRows", what, error) from error
         finally:
             self._cursor.leave()
         if state.failure is not None:
             raise state.failure
         return wire_rows
+
+    def expire(
+        self, state: ShardState, key: Key, expiry_ms: int, now_ms: int, held: Held = ONE_ROW
+    ) -> list[tuple[Any, ...]]:
+        """Fire the timer of `key` that was set for `expiry_ms`, and take it away, as Spark does, behind the
+        handler: one that this sets anew for the same time goes with it. What it yields, as wire rows; nothing
+        for one that was deleted meanwhile. Raises as `run`.
+        """
+        timers = cast("TimerClient", self._timers)
+        self._cursor.at(state, state.begin(key))
+        users_key = self._form.key(key)
+        try:
+            if not timers.fires(expiry_ms):
+                return []
+            result = self._processor.handleExpiredTimer(
+                key=users_key,
+                # The wall clock may have been set back since.
+                timerValues=TimerValues(max(now_ms, expiry_ms), -1),
+                expiredTimerInfo=ExpiredTimerInfo(expiry_ms),
+            )
+            wire_rows = self._form.wire_rows(result, held)
+            timers.delete(expiry_ms)
+        except TooMuch:
+            raise
+        except BaseException as error:
+            what = f"for key {shown(users_key)} at {expiry_ms}"
+            raise self._raised(state, "handleExpiredTimer", what, error) from error
+        finally:
+            self._cursor.leave()
+        if state.failure is not None:
+            raise state.failure
+        return wire_rows
+
+    def _raised(self, state: ShardState, called: str, what: str, error: BaseException) -> Exception:
+        """What a call of user code comes to that raised: not its own failure where loading state failed."""
+        if state.failure is not None:
+            return state.failure
+        return raised(self._operator, getattr(self._processor, called), called, what, error)
 
     def close(self) -> None:
         """Call the processor's `close`. Raises UserCodeError."""

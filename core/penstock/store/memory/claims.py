@@ -58,6 +58,8 @@ class MemoryClaims(MemoryQueues):
         record.readiness = Readiness.IDLE
         if record.has_work():
             self._enlist(call.shard, record)
+        if not record.source:
+            self._look_when_due(call.shard, record)
         return Claimed(
             epoch=record.epoch,
             generation=self._node.generation,

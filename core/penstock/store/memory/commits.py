@@ -40,6 +40,8 @@ class MemoryCommits(MemoryQueues):
         if record.status is ShardStatus.COPYING:
             self._note_changes(record, call)
         _write_state(record, call)
+        if call.timers:
+            self._look_when_due(call.shard, record)
         worked = max(0, call.offset - record.offset)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
         was_held = record.readiness is Readiness.HELD

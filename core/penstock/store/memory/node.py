@@ -311,6 +311,8 @@ class TopologyData:
     listed: bool = False
     shards: dict[str, ShardRecord] = field(default_factory=dict)
     ready: dict[str, deque[str]] = field(default_factory=dict)
+    due: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Ready list -> its shards with timers, and when to look at them."""
     outgoing: dict[tuple[str, str], None] = field(default_factory=dict)
     schedules: dict[str, PublishedSchedule] = field(default_factory=dict)
     workers: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -368,3 +370,4 @@ class MemoryNode:
         for data in self.topologies.values():
             # Ready lists are not logged: claims under the next generation fill them.
             data.ready.clear()
+            data.due.clear()

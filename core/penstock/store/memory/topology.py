@@ -68,6 +68,16 @@ class MemoryTopology:
     def _ready_list(self, owner: Owner) -> deque[str]:
         return self._data.ready.setdefault(owner.ready, deque())
 
+    def _look_when_due(self, shard: str, record: ShardRecord) -> None:
+        """The shard's timers changed, or its list."""
+        if record.owner is None:
+            return
+        looks = self._data.due.setdefault(record.owner.ready, {})
+        if record.timers:
+            looks[shard] = min(record.timers.values())
+        else:
+            looks.pop(shard, None)
+
     def _wake_list(self, ready: str) -> None:
         names = self._data.ready.setdefault(ready, deque())
         if CONTROL_TOKEN not in names:

@@ -52,6 +52,7 @@ from penstock.store.port.measures import (
 from penstock.store.port.node_store import NodeStore
 from penstock.store.port.ready_lists import (
     CONTROL_TOKEN,
+    DueTimer,
     Entry,
     Fetch,
     Fetched,
@@ -79,6 +80,7 @@ __all__ = [
     "ClearFailure",
     "Commit",
     "Create",
+    "DueTimer",
     "Enroll",
     "Entry",
     "ExternalCursor",

@@ -20,9 +20,10 @@ class StateWrite(NamedTuple):
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class TimerWrite:
-    """Set (`due_ms`) or delete (None) the timer called `name`."""
+class TimerWrite(NamedTuple):
+    """Set (`due_ms`) or delete (None) the timer called `name`, of which a shard has one.
+
+    `due_ms` is by the clock that fetches tell (`ready_lists.Fetch`)."""
 
     name: bytes
     due_ms: int | None

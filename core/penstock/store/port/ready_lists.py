@@ -39,25 +39,40 @@ class Entry(NamedTuple):
     payload: bytes
 
 
-class FetchedShard(NamedTuple):
-    """What a task may work on now: under `epoch`, the entries after `offset`.
+class DueTimer(NamedTuple):
+    """A timer that is due; it is there until a commit takes it away."""
 
-    `entries` is empty for a source shard, and for a keyed shard that was woken for nothing.
+    name: bytes
+    due_ms: int
+
+
+class FetchedShard(NamedTuple):
+    """What a task may work on now: under `epoch`, the entries after `offset`, and `timers` that are due, the
+    earliest first.
+
+    `entries` is empty for a source shard, for a keyed shard that was woken for nothing, and for one of which
+    only timers are due: that is handed out again with each fetch until a commit has taken them away.
     """
 
     shard: str
     epoch: int
     offset: int
     entries: tuple[Entry, ...]
+    timers: tuple[DueTimer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """`control` is set when a control token was on the list; `full`: the store is at its memory limit."""
+    """`control` is set when a control token was on the list; `full`: the store is at its memory limit.
+
+    `next_due_ms`, where timers were asked for, says when to fetch again: when the next timer of the list's
+    shards is due, at `now_ms` where more is due than was handed out; None for never.
+    """
 
     shards: tuple[FetchedShard, ...]
     control: bool
     full: bool = False
+    next_due_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,11 @@ class Fetch(Request[Fetched]):
     not handed out: it is held, and comes back by itself when the outbox was trimmed.
     With `shards_max` 0 it takes a control token at most. Answers a `Fetched`.
 
+    `timers_max` above 0 asks also for so many timers that are due at `now_ms` (the caller's clock), a quarter
+    of them from one shard at the most: those of the shards that were taken, then of the list's others by
+    their earliest, within `shards_max`. A shard that waits on the list has its timers read in its turn; one
+    that is held fires none.
+
     A store at its memory limit takes nothing off the list and answers `full`. `pressed`: asked all the same,
     under `Bounds.pressed`, by a task that was answered so (`docs/decisions/0021-memory-under-pressure.md`).
     """
@@ -77,3 +97,5 @@ class Fetch(Request[Fetched]):
     bytes_max: int
     shards_max: int
     pressed: bool = False
+    now_ms: int = 0
+    timers_max: int = 0

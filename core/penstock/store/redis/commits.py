@@ -58,8 +58,9 @@ class Together:
 def commit_arguments(call: Commit) -> Command:
     """As `commit_one` reads them."""
     groups, arguments = _grouped(call.state)
-    for timer in call.timers:
-        arguments += (timer.name, b"" if timer.due_ms is None else timer.due_ms)
+    timers = {timer.name: timer.due_ms for timer in call.timers} if call.timers else {}
+    for name, due_ms in timers.items():
+        arguments += (name, b"" if due_ms is None else due_ms)
     to_sinks: list[bytes | str | int] = []
     sinks = 0
     for output in call.outputs:
@@ -81,7 +82,7 @@ def commit_arguments(call: Commit) -> Command:
         call.again,
         position is not None,
         groups,
-        len(call.timers),
+        len(timers),
         len(call.outputs) - sinks,
         sinks,
         call.in_hand,

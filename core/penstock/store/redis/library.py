@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """The one of the function library; every function's name ends in it."""
 
-SHARED = ("library", "records", "ready_names", "changes", "callers", "queues", "maps", "moves")
+SHARED = ("library", "records", "ready_names", "due", "changes", "callers", "queues", "maps", "moves")
 """In `functions/shared`, each below those that it needs."""
 ROLES = (
     "administration", "workers", "schedules", "claims", "ready_lists", "state", "commits", "failures",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.store.port import Entry, Fetch, Fetched, FetchedShard, Wake
+from penstock.store.port import DueTimer, Entry, Fetch, Fetched, FetchedShard, Wake
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer
 
@@ -30,17 +30,32 @@ class RedisReadyLists(RedisRole):
             head, bounds = self._heads["fetch_pressed"], self._pressed_bounds
         else:
             head, bounds = self._heads["fetch"], self._bounds
-        return (*head, call.ready, call.bytes_max, call.shards_max, bounds)
+        command: Command = (*head, call.ready, call.bytes_max, call.shards_max, bounds)
+        return (*command, call.now_ms, call.timers_max) if call.timers_max else command
 
 
-def _fetched(_: Fetch, reply: list[Any]) -> Fetched:
+def _fetched(call: Fetch, reply: list[Any]) -> Fetched:
+    if call.timers_max:
+        return _with_timers(reply)
     shards = [
-        FetchedShard(
-            reply[at].decode(),
-            reply[at + 1],
-            reply[at + 2],
-            tuple([Entry(int(id_[:-2]), int(field), payload) for id_, (field, payload) in reply[at + 3]]),
-        )
+        FetchedShard(reply[at].decode(), reply[at + 1], reply[at + 2], _entries(reply[at + 3]))
         for at in range(1, len(reply), 4)
     ]
     return Fetched(tuple(shards), reply[0] == 1)
+
+
+def _with_timers(reply: list[Any]) -> Fetched:
+    (control, again_ms), *flat = reply
+    shards = [
+        FetchedShard(shard.decode(), epoch, offset, _entries(entries), _timers(timers))
+        for shard, epoch, offset, entries, timers in zip(*(flat[at::5] for at in range(5)), strict=True)
+    ]
+    return Fetched(tuple(shards), control == 1, next_due_ms=None if again_ms < 0 else again_ms)
+
+
+def _entries(entries: list[Any]) -> tuple[Entry, ...]:
+    return tuple([Entry(int(id_[:-2]), int(field), payload) for id_, (field, payload) in entries])
+
+
+def _timers(flat: list[bytes]) -> tuple[DueTimer, ...]:
+    return tuple([DueTimer(name, int(due_ms)) for name, due_ms in zip(flat[::2], flat[1::2], strict=True)])

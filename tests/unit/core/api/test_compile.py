@@ -91,6 +91,16 @@ def test_word_count_has_two_stages_with_its_steps_fused() -> None:
     )
 
 
+def test_a_processor_has_the_time_mode_that_is_given_and_none_without() -> None:
+    timed, plain = keyed("timed", "words", timeMode="ProcessingTime"), keyed("plain", "words")
+    plan = compiled(LINES, step("words", "lines"), timed, plain, sink("out", "timed", "plain"))
+    heads = [plan.stage(name).head for name in ("timed", "plain")]
+    assert [(head.time_mode, head.has_timers) for head in heads if isinstance(head, Processor)] == [
+        ("ProcessingTime", True),
+        ("None", False),
+    ]
+
+
 def test_a_map_with_two_inputs_is_fused_into_both() -> None:
     plan = compiled(LINES, MORE, step("words", "lines", "more"), {**OUT, "inputs": ["words"]})
     fused = Fanout(TEXT, (Step("words", "code:words", Fanout(WORD, (), (ConsoleSink("out"),), ())),), (), ())

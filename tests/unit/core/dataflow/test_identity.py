@@ -63,6 +63,11 @@ def test_the_pace_of_a_generator_is_no_part_of_it(change: dict[str, object]) -> 
         (plan_of(processor=Processor("m:Count", WORD, (1,), 8)), "count", "count.keyBy"),
         (plan_of(processor=Processor("m:Count", WORD, (0,), 9)), "count", "count.shards"),
         (plan_of(processor=Processor("m:Count", LINE, (0,), 8)), "count", "count.input schema"),
+        (
+            plan_of(processor=Processor("m:Count", WORD, (0,), 8, time_mode="ProcessingTime")),
+            "count",
+            "count.timeMode",
+        ),
         (plan_of(words=TOTAL), "lines", "words.outputSchema"),
         (plan_of(totals=WORD), "count", "count.outputSchema"),
         (plan_of(sink=JsonlSink("totals", "elsewhere/")), "count", "totals.sink"),

@@ -187,6 +187,23 @@ def test_the_form_of_rows_is_a_processors() -> None:
     assert the_fault(said).startswith("spec.operators[2] (count).form: ")
 
 
+def test_only_a_processor_has_a_time_mode() -> None:
+    split = "    map: word_count:split\n"
+    fault = the_fault((split, f"{split}    timeMode: ProcessingTime\n"))
+    assert fault == (
+        "spec.operators[1] (words).timeMode: a map has none: only a processor has timers; leave it out"
+    )
+
+
+def test_timers_need_a_task_that_fires_them() -> None:
+    tasks = "    tasks: {min: 1, max: 8, initial: 2}\n"
+    fault = the_fault((tasks, "    timeMode: ProcessingTime\n    tasks: {min: 0}\n"))
+    assert fault == (
+        "spec.operators[2] (count).tasks.min: 0 leaves no task that fires timers; "
+        "with a timeMode give 1 or more"
+    )
+
+
 def test_shuffles_need_a_rate() -> None:
     generator = "source: {zipf: {keys: 9, shufflesPerMinute: 2}}"
     assert the_fault(('source: {files: {glob: "texts/**/*.txt", format: text}}', generator)).startswith(

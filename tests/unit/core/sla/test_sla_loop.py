@@ -143,7 +143,7 @@ def test_while_a_worker_is_away_nothing_is_decided_and_it_is_said(tmp_path: Path
     scene.finish()
     held = [line for status in scene.output.statuses for line in status.slas if "Held" in line.conditions]
     assert held
-    assert held[0].conditions["Held"] == "worker w1 is not up"
+    assert held[0].conditions["Held"] == "worker w1 is not ready"
     assert any(seen.treatment for seen in scene.policy.shown)
 
 

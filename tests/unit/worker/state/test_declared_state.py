@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.dataflow.plan import PROCESSING_TIME
 from penstock.store.port import ClearFailure, Failures
 from penstock_worker.state.declared import Declaration
 from penstock_worker.state.encoding import pack
@@ -193,3 +194,37 @@ def test_a_schema_that_cannot_be_read_names_its_state_and_what_to_write(declare:
     with pytest.raises(StateMisuse) as refused:
         OwnedState(declare)
     assert words in str(refused.value)
+
+
+def test_state_with_a_time_to_live_goes_on_under_another_schema() -> None:
+    def declaring(value: str) -> Any:
+        return lambda handle: (
+            handle.getValueState("v", value, 1000),
+            handle.getListState("l", value, 1000),
+            handle.getMapState("m", "k int", value, 1000),
+        )
+
+    first = OwnedState(declaring("n int"), time_mode=PROCESSING_TIME)
+    first.prefetch(("a",))
+    with first.at("a") as (value, elements, entries):
+        value.update((1,))
+        elements.put([(2,), (3,)])
+        entries.updateValue((4,), (5,))
+    first.commit()
+    later = OwnedState(declaring("more string, n bigint"), after=first, time_mode=PROCESSING_TIME)
+    later.prefetch(("a",))
+    with later.at("a") as (value, elements, entries):
+        assert value.get() == (None, 1)
+        assert list(elements.get()) == [(None, 2), (None, 3)]
+        assert entries.getValue((4,)) == (None, 5)
+        value.update(("new", 6))
+        elements.appendValue(("new", 7))
+    later.commit()
+    later.new_owner()
+    later.state.now_ms = 999
+    later.prefetch(("a",))
+    with later.at("a") as (value, elements, entries):
+        assert value.get() == ("new", 6)
+        assert list(elements.get()) == [(None, 2), (None, 3), ("new", 7)]
+        later.state.now_ms = 1000
+        assert (value.get(), list(elements.get()), entries.exists()) == (None, [], False)

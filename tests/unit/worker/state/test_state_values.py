@@ -12,10 +12,11 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ValueState
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from penstock.dataflow.plan import PROCESSING_TIME
 from penstock.store.ownership import OwnershipLost
 from penstock.store.port import StateWrite
 from penstock_worker.state import cache, encoding
-from penstock_worker.state.handle import NotCarriedYet, TaskHandle
+from penstock_worker.state.handle import TaskHandle
 from penstock_worker.state.shapes import StateMisuse, StateUnreadable
 from scenes.owned_state import OwnedState
 
@@ -363,16 +364,21 @@ def test_variables_are_declared_once_by_name_and_in_init_only() -> None:
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda h: h.getValueState("v", "a long", 1000), "time to live"),
-        (lambda h: h.getListState("v", "a long", ttlDurationMs=1000), "time to live"),
-        (lambda h: h.getMapState("v", "a long", "b long", 1000), "time to live"),
-        (lambda h: h.registerTimer(5), "registerTimer(5) (timers)"),
-        (lambda h: h.deleteTimer(5), "deleteTimer(5) (timers)"),
-        (lambda h: h.listTimers(), "listTimers() (timers)"),
+        (lambda h: h.getValueState("v", "a long", 1000), "ttlDurationMs=1000 of state 'v'"),
+        (lambda h: h.getListState("v", "a long", ttlDurationMs=1000), "ttlDurationMs=1000 of state 'v'"),
+        (lambda h: h.getMapState("v", "a long", "b long", 1000), "ttlDurationMs=1000 of state 'v'"),
+        (lambda h: h.registerTimer(5), "registerTimer"),
+        (lambda h: h.deleteTimer(5), "deleteTimer"),
+        (lambda h: h.listTimers(), "listTimers"),
     ],
 )
-def test_what_is_not_there_yet_is_refused_by_name(call: Any, named: str) -> None:
-    with pytest.raises(NotCarriedYet) as refused:
+def test_what_needs_a_time_mode_is_refused_without_one(call: Any, named: str) -> None:
+    with pytest.raises(StateMisuse) as refused:
         call(TaskHandle())
-    assert named in str(refused.value)
-    assert "not in Penstock yet" in str(refused.value)
+    assert str(refused.value).startswith(f"{named}, which needs a time mode; give the operator timeMode")
+
+
+@pytest.mark.parametrize("ttl_ms", [0, -5, 1.5])
+def test_a_time_to_live_is_a_positive_number_of_milliseconds(ttl_ms: Any) -> None:
+    with pytest.raises(StateMisuse, match="a whole number of milliseconds above 0"):
+        TaskHandle(PROCESSING_TIME).getValueState("v", "a long", ttl_ms)

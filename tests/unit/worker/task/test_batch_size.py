@@ -27,3 +27,16 @@ def test_quick_batches_below_the_budget_leave_it_alone():
     before = size.bytes
     size.observed(took_us=100, read_bytes=10, read_shards=1)
     assert size.bytes == before
+
+
+def test_rows_give_way_to_timers_before_timers_do() -> None:
+    size = BatchSize()
+    timers = size.timers
+    while size.bytes > 256:
+        size.observed(20_000, size.bytes, size.shards, timers)
+        assert size.timers == timers
+    for _ in range(20):
+        size.observed(20_000, 256, 1, size.timers)
+    assert size.timers == 1
+    size.observed(1_000, 0, 0, 1)
+    assert size.timers == 2

@@ -230,15 +230,15 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         (
             "EverythingNotThere",
             [
-                "registerTimer (timers): not in Penstock yet",
-                "ttlDurationMs=1000 of state 'kept' (time to live): not in Penstock yet",
-                "ttlDurationMs=1000 of state 'names' (time to live): not in Penstock yet",
+                "registerTimer, which needs a time mode; give the operator timeMode: ProcessingTime",
+                "ttlDurationMs=1000 of state 'kept', which needs a time mode",
+                "ttlDurationMs=1000 of state 'names', which needs a time mode",
             ],
         ),
         ("BothWays", ["may take Rows or pandas DataFrames: it shows signs of both", "`form: Pandas`"]),
         ("Unshown", ["may take Rows or pandas DataFrames: it uses pandas, and does not show for what"]),
         ("DeletesItsOwn", ["state 'total' is declared and deleted"]),
-        ("Alias", ["listTimers (timers): not in Penstock yet"]),
+        ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
         ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
@@ -283,8 +283,9 @@ def test_a_variable_that_is_deleted_is_told(tmp_path: Path) -> None:
 
 
 def test_what_spark_calls_and_penstock_does_not_is_noted(tmp_path: Path) -> None:
-    expired, initial = inspect_manifest(write(tmp_path, "inspected_notes", processor="Replacing")).notes
+    initial, expired = inspect_manifest(write(tmp_path, "inspected_notes", processor="Replacing")).notes
     assert expired.startswith("spec.operators[2] (count).processor: handleExpiredTimer of 'inspected_notes:")
+    assert expired.endswith("is never called: the operator has no timeMode")
     assert "is never called: there is no initial state in Penstock yet" in initial
 
 

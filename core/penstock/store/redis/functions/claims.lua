@@ -78,6 +78,7 @@ local function claim(keys, args)
     append_names(p .. 'ready:' .. ready, {shard})
   end
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
+  if record[SOURCE] == 0 then look_when_due(p, ready, shard) end
   restage(p, shard)
   local opaque = redis.call('HMGET', key, 'p', 'w', 'c')
   local answer = {

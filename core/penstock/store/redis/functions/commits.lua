@@ -52,14 +52,20 @@ local function write_state(p, shard, args, at, groups)
   return at
 end
 
-local function write_timers(p, shard, args, at, timers)
+-- Writes the timers of a commit, of which none is named twice: (name, due in ms or empty to delete it) ...
+local function write_timers(p, shard, list, args, at, timers)
+  if timers == 0 then return at end
+  local set, deleted = {}, {}
   for i = at, at + 2 * timers - 1, 2 do
     if args[i + 1] == '' then
-      redis.call('ZREM', p .. 'timers:' .. shard, args[i])
+      deleted[#deleted + 1] = args[i]
     else
-      redis.call('ZADD', p .. 'timers:' .. shard, args[i + 1], args[i])
+      set[#set + 1], set[#set + 2] = args[i + 1], args[i]
     end
   end
+  call_chunked('ZREM', timers_key(p, shard), deleted, 1, #deleted)
+  call_chunked('ZADD', timers_key(p, shard), set, 1, #set)
+  if list then look_when_due(p, list, shard) end
   return at + 2 * timers
 end
 
@@ -156,7 +162,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   if has_counts == 1 then fields['c'] = args[last + has_within + 1] end
   if record[STATUS] == COPYING then note_changes(change, shard, record, args, first + 4, groups, timers) end
   local at = write_state(p, shard, args, first + 4, groups)
-  at = write_timers(p, shard, args, at, timers)
+  at = write_timers(p, shard, record[LIST], args, at, timers)
 
   local worked = math.max(0, offset - record[OFFSET])
   if worked > 0 then

@@ -47,6 +47,7 @@ local function set_tasks(keys, args)
     named[args[i]] = true
     wake_list(p, args[i])
     redis.call('PERSIST', p .. 'ready:' .. args[i])
+    redis.call('PERSIST', due_key(p, args[i]))
   end
   for _, ready in ipairs(before and cmsgpack.unpack(before) or {}) do
     if not named[ready] then leave_list(p, ready) end

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from penstock_operator.cluster.decisions.actions import WriteSchedule
+from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.observing.observed import Observed
 from worlds.cluster_world import World, manifest
@@ -143,3 +145,14 @@ def test_shards_that_their_home_may_still_have_to_make_stay_with_it_even_when_th
     assert after == before
     world.run(20)
     assert world.is_whole()
+
+
+def test_a_schedule_of_a_later_leader_is_written_under_the_own_term_which_is_refused() -> None:
+    world = started()
+    name = "words.count"
+    seen = world.schedules[name]
+    world.schedules[name] = replace(seen, schedule=replace(seen.schedule, term=7))
+    world.edit(spec__operators__2__tasks={"min": 3, "max": 8})
+    decision = decide(world.observed(), world.memory, world.now_s)
+    terms = {action.schedule.term for action in decision.actions if isinstance(action, WriteSchedule)}
+    assert terms == {world.term}

@@ -108,4 +108,5 @@ local LEFT_LIST_SECONDS = 60
 local function leave_list(p, ready)
   wake_list(p, ready)
   redis.call('EXPIRE', p .. 'ready:' .. ready, LEFT_LIST_SECONDS)
+  redis.call('EXPIRE', due_key(p, ready), LEFT_LIST_SECONDS)
 end

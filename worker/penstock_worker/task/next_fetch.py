@@ -1,0 +1,66 @@
+"""What a task asks of its ready list next, and until when it may wait before it asks again.
+
+The budget adapts to what user code makes of it (`batch_size`), and to what the store has room for
+(`store_pressure`). Where the operator has timers, a fetch tells
+the time and asks for those that are due, and its answer says when to ask again. Neighbour: `task.loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from penstock.dataflow.plan import Processor
+from penstock.store.port import Fetch, Fetched, FetchedShard
+from penstock_worker.process.clock import Clock
+from penstock_worker.task.batch_size import BatchSize
+from penstock_worker.task.launch import TaskLaunch
+from penstock_worker.task.store_pressure import StorePressure
+
+
+class NextFetch:
+    """One per task."""
+
+    def __init__(self, launch: TaskLaunch, clock: Clock, pressure: StorePressure) -> None:
+        head = launch.stage.head
+        self.has_timers = isinstance(head, Processor) and head.has_timers
+        self._ready = launch.owner.ready
+        self._clock = clock
+        self._pressure = pressure
+        self._size = BatchSize()
+        self._again_ms: int | None = None
+
+    def call(self, now_us: int) -> Fetch:
+        """The next fetch, at this monotonic time."""
+        size = self._size
+        fetch = Fetch(self._ready, size.bytes, size.shards)
+        if self.has_timers:
+            fetch = replace(fetch, now_ms=self._clock.now_us() // 1000, timers_max=size.timers)
+        return self._pressure.fetch(fetch, now_us)
+
+    def answered(self, fetch: Fetch | None, fetched: Fetched) -> None:
+        # A store at its memory limit says nothing of timers: it is asked anew, and at once.
+        self._again_ms = 0 if fetched.full and self.has_timers else fetched.next_due_ms
+        self._pressure.note(fetch, fetched, self._clock.monotonic_us())
+
+    def at_once(self) -> None:
+        """What the last answer said of timers is out of date."""
+        self._again_ms = 0 if self.has_timers else None
+
+    def forget(self) -> None:
+        """Nothing is owned any more."""
+        self._again_ms = None
+
+    def wait_us(self, most_us: int, now_us: int) -> int:
+        """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all."""
+        return most_us if self._again_ms is None else min(most_us, self._again_ms * 1000 - now_us)
+
+    def comes_again(self, fetched: Fetched) -> bool:
+        """Whether all that was fetched is handed out again: timers are, until a commit takes them away."""
+        return self.has_timers and not fetched.control and not any(one.entries for one in fetched.shards)
+
+    def worked(self, work: Sequence[FetchedShard], took_us: int) -> None:
+        """What was fetched took so long, from its load to its last post."""
+        read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
+        timers = sum(len(fetched.timers) for fetched in work) if self.has_timers else 0
+        self._size.observed(took_us, read_bytes, len(work), timers)
