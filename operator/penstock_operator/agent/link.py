@@ -337,6 +337,9 @@ class Link:
             self._stuck.pop(pair, None)
         self._stuck.update(obstacles)
         self._takes_nothing = not TAKES_NOTHING.isdisjoint(obstacles.values())
+        if not went and len(obstacles) < len(pairs):
+            # Something has gone without us, as with its producer; who waits behind it rang no bell.
+            self._look_due_s = self._clock_s()
         for shard in {shard for (_, shard), why in obstacles.items() if why is Obstacle.UNREACHABLE}:
             exchange.unreachable(shard, self.peer)
         return went

@@ -360,3 +360,37 @@ def test_what_a_try_has_left_is_delivered_though_the_own_store_gave_no_answer_af
     assert scene.entries("b", "q/1") == 1
     link.end()
     bell.close()
+
+
+def test_what_waits_behind_a_producer_that_went_to_another_store_is_delivered(scene: Scene) -> None:
+    """With all it had, and nothing was delivered here since: the bell does not ring for the next in line."""
+    now_s = 0.0
+    scene.produce_with("p/0", "p/1")
+    scene.learn({"p/0": "c", "p/1": "c", "q/0": "b"})
+    scene.at["b"].call(Create("q/0"))
+    delivery = TopologyDelivery(
+        "c",
+        scene._address_of,
+        lambda url: Line(scene, url),
+        scene.routes,
+        clock_s=lambda: now_s,
+        thread=NoThread,
+    )
+    bell = Line(scene, "c")
+    scene.away.add("b")
+    scene.send("p/0", "q/0")
+    delivery.turn(bell)
+    (link,) = delivery.links()
+    link.begin()
+    link.turn()
+    scene.send("p/1", "q/0")
+    # As the store lets a shard go that has moved: its lines are taken away.
+    scene.at["c"].call(Acknowledge("p/0", "q/0", 1))
+    scene.away.clear()
+    for _ in range(5):
+        delivery.turn(bell)
+        now_s += 1.0
+        link.turn()
+    assert scene.entries("b", "q/0") == 1
+    link.end()
+    bell.close()
