@@ -21,12 +21,15 @@ class Standing:
     """How far this store is with one Schedule object since its last start; versions, 0 for none.
 
     `created`: every shard born here up to this version is there. `published`: the maps hold it (or a newer
-    one). `reported` is what the API server has confirmed of this node.
+    one). `reported` is what the API server has confirmed of this node, in the days of the listing
+    `reported_at`; `is_told`: it has told so since, or must have, and what it tells now counts.
     """
 
     created: int = 0
     published: int = 0
     reported: AppliedPlace | None = None
+    reported_at: int = 0
+    is_told: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,14 @@ def step_for(seen: SeenSchedule, node: str, store_id: str, standing: Standing) -
     return Step()
 
 
+def is_told_back(seen: SeenSchedule, node: str, standing: Standing, listing: int) -> bool:
+    """Whether the API server has told this node's report back, or what somebody wrote over it: the second
+    listing after it has begun when the report was there."""
+    if standing.is_told or standing.reported is None:
+        return standing.is_told
+    return seen.applied.get(node) == standing.reported or listing > standing.reported_at + 1
+
+
 def report_for(
     seen: SeenSchedule, node: str, generation: int, standing: Standing, lost: int, moving: int
 ) -> AppliedPlace | None:
@@ -82,7 +93,8 @@ def report_for(
 
     A node that the schedule does not name, and that never had a part in it, says nothing.
     """
-    known = standing.reported or seen.applied.get(node)
+    told = seen.applied.get(node)
+    known = told if standing.is_told else standing.reported or told
     done = max(standing.created, standing.published)
     is_named = any(store.node == node for store in seen.schedule.stores)
     if not done or (known is None and not is_named):

@@ -1,11 +1,11 @@
 """Delivery of one topology's outboxes to other stores: on the data path between nodes, so microseconds count.
 
-One thread waits for the bell of the outboxes and looks what waits; a link for each other store (`link`), with
-a thread and connections of its own, delivers to it. So a store that hangs, is full or is gone keeps back
-nobody else's entries. While little waits the look tells all pairs; when it does not, targets are told, and
-each link looks up what is for its own store: however much waits for one store, it hides nothing that is for
-another. Nothing is remembered that the stores do not know: an agent that is killed in the middle leaves
-entries that are delivered again, and are known there by their numbers. Neighbours:
+One thread waits for the bell of the outboxes and looks what waits, in turns; a link for each other store
+(`link`), with a thread and connections of its own, delivers to it. So a store that hangs, is full or is gone
+keeps back nobody else's entries. While little waits the look tells all pairs; when it does not, targets are
+told, and each link looks up what is for its own store: however much waits for one store, it hides nothing
+that is for another. Nothing is remembered that the stores do not know: an agent that is killed in the middle
+leaves entries that are delivered again, and are known there by their numbers. Neighbours:
 `core/penstock/store/sender.py` makes the passes, `routes` knows where to.
 """
 
@@ -27,7 +27,7 @@ from penstock.store.port import (
     WaitOutgoing,
 )
 from penstock.store.sender import PAIRS_A_LOOK, Pair
-from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
+from penstock_operator.agent.kept_thread import Kept, KeptThread, MakeThread, ThreadFaults
 from penstock_operator.agent.link import DeliveryCount, Link
 from penstock_operator.agent.routes import Routes
 
@@ -52,17 +52,22 @@ class TopologyDelivery:
         open_store: OpenStore,
         routes: Routes,
         faults: ThreadFaults | None = None,
+        clock_s: Callable[[], float] = time.monotonic,
+        thread: MakeThread = KeptThread,
     ) -> None:
         self.own_url = own_url
         self.address_of = address_of
         self.open_store = open_store
+        self.clock_s = clock_s
         self._routes = routes
         self._faults = faults or ThreadFaults()
+        self._make_thread = thread
         self._links: dict[str, Link] = {}
+        self._threads: dict[str, Kept] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._look_now = False
-        self._thread = KeptThread("outgoing", self._run, self._faults, self._stopped)
+        self._thread = thread("outgoing", self._run, self._faults, self._stopped)
 
     def start(self) -> None:
         self._thread.start()
@@ -70,13 +75,15 @@ class TopologyDelivery:
     def stop(self) -> None:
         """Let all threads end by themselves; does not wait."""
         self._stopped.set()
-        for link in self._all_links():
+        for link in self.links():
             link.stop()
 
     def join(self, deadline_s: float) -> None:
         """Wait for passes that are under way; who listens to the bell does nothing that matters any more."""
-        for link in self._all_links():
-            link.thread.join(deadline_s - time.monotonic())
+        with self._lock:
+            threads = list(self._threads.values())
+        for thread in threads:
+            thread.join(deadline_s - time.monotonic())
 
     def routes_changed(self) -> None:
         """Pairs may belong to other links now."""
@@ -84,22 +91,33 @@ class TopologyDelivery:
 
     def counts(self) -> dict[str, DeliveryCount]:
         """By store."""
-        return {link.peer: link.count for link in self._all_links()}
+        return {link.peer: link.count for link in self.links()}
 
     def _run(self) -> None:
         store = self.open_store(self.own_url)
         try:
             while not self._stopped.is_set():
-                self._end_links()
-                try:
-                    if store.call(WaitOutgoing(_BELL_MS)) or self._look_now:
-                        self._look(store)
-                except PenstockError as error:
-                    if not isinstance(error, StoreUnreachable):
-                        _LOG.warning("cannot look for outgoing entries: %s", error)
+                if not self.turn(store):
                     self._stopped.wait(_OWN_STORE_AWAY_S)
         finally:
             store.close()
+
+    @property
+    def must_look(self) -> bool:
+        """Whether a turn looks, though no bell rings."""
+        return self._look_now
+
+    def turn(self, store: NodeStore) -> bool:
+        """Wait for the bell of this store's outboxes, and look what waits. False when the store is away."""
+        self._end_links()
+        try:
+            if store.call(WaitOutgoing(_BELL_MS)) or self._look_now:
+                self._look(store)
+        except PenstockError as error:
+            if not isinstance(error, StoreUnreachable):
+                _LOG.warning("cannot look for outgoing entries: %s", error)
+            return False
+        return True
 
     def _look(self, store: NodeStore) -> None:
         """Offer what waits to the links."""
@@ -114,13 +132,19 @@ class TopologyDelivery:
         """To be called with the lock held: a link that nobody has ended takes what it is offered."""
         link = self._links.get(peer)
         if link is None:
-            link = self._links[peer] = Link(peer, self, self._faults)
-            link.thread.start()
+            link = self._links[peer] = self._new_link(peer)
+            thread = self._make_thread("link", link.run, self._faults, link.ending, name=f"to-{peer}")
+            self._threads[peer] = thread
+            thread.start()
             if self._stopped.is_set():
                 link.stop()
         return link
 
-    def _all_links(self) -> list[Link]:
+    def _new_link(self, peer: str) -> Link:
+        return Link(peer, self)
+
+    def links(self) -> list[Link]:
+        """To all stores that something was for."""
         with self._lock:
             return list(self._links.values())
 
@@ -129,12 +153,12 @@ class TopologyDelivery:
         with self._lock:
             for peer, link in list(self._links.items()):
                 if not self._routes.is_known(peer) and link.end_if_idle():
-                    del self._links[peer]
+                    del self._links[peer], self._threads[peer]
 
     def moved(self, shard: str, store_id: str) -> None:
         """A shard has arrived at another store: what waits for it goes there at once."""
         self._routes.moved(shard, store_id)
-        for link in self._all_links():
+        for link in self.links():
             link.retry(shard)
 
     # --- for links

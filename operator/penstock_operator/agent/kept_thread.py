@@ -2,9 +2,8 @@
 
 An error that its work does not expect is a bug: it would end the thread, and what the thread does would stop
 for good without anybody noticing. So it is told in full, counted, and the work begun anew after a pause that
-grows. `ThreadFaults` is what the agent shows of that. Neighbours: `delivery`, `link`, `moving`,
-`store_keeper` and `node_agent` have such threads; each makes its work anew from what the stores and the
-Schedules say.
+grows. `ThreadFaults` is what the agent shows of that. Neighbours: `delivery`, `moving`, `store_keeper` and
+`node_agent` have such threads; each makes its work anew from what the stores and the Schedules say.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,6 +46,28 @@ class ThreadFaults:
         """ "" while there was none."""
         with self._lock:
             return self._last
+
+
+class Kept(Protocol):
+    """What an owner of threads does with one."""
+
+    def start(self) -> None: ...
+
+    def join(self, timeout_s: float) -> None: ...
+
+
+class MakeThread(Protocol):
+    """As `KeptThread` is made. Who gives turns without threads (the simulation) makes none."""
+
+    def __call__(
+        self,
+        kind: str,
+        work: Callable[[], object],
+        faults: ThreadFaults,
+        ending: threading.Event,
+        *,
+        name: str = "",
+    ) -> Kept: ...
 
 
 class KeptThread:

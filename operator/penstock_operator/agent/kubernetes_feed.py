@@ -18,7 +18,14 @@ from kubernetes.aio.client import ApiClient
 from penstock.errors import PermanentError
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.applied_status import applied_entry, field_manager
-from penstock_operator.agent.schedule_feed import FeedAway, Object, ScheduleCache, SeenSchedule, Snapshot
+from penstock_operator.agent.schedule_feed import (
+    RELIST_S,
+    FeedAway,
+    Object,
+    ScheduleCache,
+    SeenSchedule,
+    Snapshot,
+)
 from penstock_operator.kubernetes_client.json_requests import APPLY, CONNECT_TIMEOUT_S, KubernetesJson, parsed
 from penstock_operator.kubernetes_client.login import api_client
 
@@ -26,7 +33,6 @@ _LOG = logging.getLogger(__name__)
 
 API_VERSION = "penstock.dev/v1alpha1"
 _PAGE = 500
-RELIST_S = 60.0
 _CONFLICTS_MAX = 20
 _AWAY_S_MIN = 0.2
 _AWAY_S_MAX = 5.0

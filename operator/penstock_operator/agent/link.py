@@ -1,4 +1,4 @@
-"""What goes from this store to one other, for one topology, on a thread that owns the connections.
+"""What goes from this store to one other, for one topology: turns of one thread, which owns the connections.
 
 A link is offered pairs, or targets whose pairs it looks up itself, a page at a time. It goes on by itself
 while there is something for its store, tries what is stuck again after a pause that grows, and a pause is not
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -23,12 +22,14 @@ from penstock.store.sender import (
     PAIRS_A_LOOK,
     TAKES_NOTHING,
     TARGETS_A_LOOK,
+    Delivered,
+    HomeOf,
     Obstacle,
     Pair,
+    Refused,
     deliver_pairs,
     waiting_pairs,
 )
-from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,6 +67,8 @@ class Exchange(Protocol):
     own_url: str
     address_of: Callable[[str], str | None]
     open_store: Callable[[str], NodeStore]
+    clock_s: Callable[[], float]
+    """Never goes back."""
 
     def home_of(self, target: str) -> str | None: ...
 
@@ -83,30 +86,34 @@ class Exchange(Protocol):
 
 
 class Link:
-    """`offer`, `retry`, `stop` and `end_if_idle` are for any thread."""
+    """`offer`, `retry`, `stop` and `end_if_idle` are for any thread; `run` is what its own one does."""
 
-    def __init__(self, peer: str, exchange: Exchange, faults: ThreadFaults) -> None:
+    def __init__(self, peer: str, exchange: Exchange, heard_clock: HeardClock | None = None) -> None:
         self.peer = peer
         self.count = DeliveryCount()
+        self.ending = threading.Event()
+        """Set when nothing is to be begun any more."""
         self._exchange = exchange
-        self._clock = HeardClock()
+        self._clock_s = exchange.clock_s
+        self._clock = heard_clock or HeardClock()
         self._condition = threading.Condition()
         self._offered: dict[Pair, None] = {}
         self._targets: dict[str, None] = {}
         self._arrived: set[str] = set()
-        self._stopped = threading.Event()
         self._is_working = True
         self._runs = 0
+        self._source: NodeStore | None = None
         self._target: NodeStore | None = None
         self._address: str | None = None
         self._stuck: dict[Pair, Obstacle] = {}
         self._parked: dict[str, None] = {}
         self._takes_nothing = False
         self._moved: set[str] = set()
+        self._pause_s = _PAUSE_S_MIN
+        self._retry_at_s: float | None = None
         self._look_not_before_s = float("-inf")
         self._look_due_s: float | None = None
         self._said = ""
-        self.thread = KeptThread("link", self._run, faults, self._stopped, name=f"to-{peer}")
 
     def offer(self, pairs: Iterable[Pair], targets: Iterable[str] = ()) -> None:
         with self._condition:
@@ -122,7 +129,7 @@ class Link:
 
     def stop(self) -> None:
         with self._condition:
-            self._stopped.set()
+            self.ending.set()
             self._condition.notify()
 
     def end_if_idle(self) -> bool:
@@ -130,16 +137,72 @@ class Link:
         with self._condition:
             if self._is_working or self._offered or self._targets or self._stuck or self._parked:
                 return False
-            self._stopped.set()
+            self.ending.set()
             self._condition.notify()
             return True
 
-    def _take(self, timeout_s: float | None) -> tuple[list[Pair], list[str], set[str]]:
-        """Pairs and targets that were offered, shards that have arrived; waits for any, at most so long."""
+    @property
+    def has_news(self) -> bool:
+        """Whether a turn would have something to do, whatever the time is."""
+        return bool(self._offered or self._targets or self._arrived)
+
+    def run(self) -> None:
+        """Turn after turn until it is stopped, or has ended because it was idle."""
+        self.begin()
+        try:
+            wait_s: float | None = 0.0
+            while self._wait(wait_s):
+                wait_s = self.turn()
+        finally:
+            self.end()
+
+    def _wait(self, timeout_s: float | None) -> bool:
+        """For something to do, at most so long; False when it is time to end."""
+        with self._condition:
+            if not (self.has_news or self.ending.is_set()):
+                self._condition.wait(timeout_s)
+            return not self.ending.is_set()
+
+    def begin(self) -> None:
+        """Open what turns need."""
+        self._source = self._exchange.open_store(self._exchange.own_url)
+        self._pause_s, self._retry_at_s = _PAUSE_S_MIN, None
+        if self._runs:
+            # A bug may have left anything half done: nothing counts of what was in hand.
+            self._stuck, self._parked, self._takes_nothing, self._look_due_s = {}, {}, False, None
+            self._exchange.look_again()
+        self._runs += 1
+
+    def end(self) -> None:
+        """Close the connections."""
+        for store in (self._source, self._target):
+            if store is not None:
+                store.close()
+        self._source = self._target = self._address = None
+
+    def turn(self) -> float | None:
+        """Deliver what was offered, and try what is stuck if it is time. Answers for how long, in seconds,
+        there is nothing to do unless something is offered; None: for ever."""
+        offered, targets, arrived = self._take()
+        source = self._source
+        if self.ending.is_set() or source is None:
+            return None
+        fresh = [pair for pair in offered if pair not in self._stuck]
+        began_s = self._clock_s()
+        is_retry = self._retry_at_s is not None and began_s >= self._retry_at_s
+        is_retry = is_retry or any(target in arrived for _, target in self._stuck)
+        progress = self._work(source, fresh, targets, is_retry=is_retry)
+        self.count.stuck_pairs = len(self._stuck) + len(self._parked)
+        self.count.obstacle = str(next(iter(self._stuck.values()), ""))
+        self._plan_retry(began_s, progress=progress, is_retry=is_retry)
         with self._condition:
             self._is_working = False
-            if not (self._offered or self._targets or self._arrived or self._stopped.is_set()):
-                self._condition.wait(timeout_s)
+        due_s = [at_s for at_s in (self._retry_at_s, self._look_due_s) if at_s is not None]
+        return max(0.0, min(due_s) - self._clock_s()) if due_s else None
+
+    def _take(self) -> tuple[list[Pair], list[str], set[str]]:
+        """Pairs and targets that were offered, shards that have arrived."""
+        with self._condition:
             pairs, targets, arrived = list(self._offered), list(self._targets), set(self._arrived)
             self._offered.clear()
             self._targets.clear()
@@ -147,51 +210,22 @@ class Link:
             self._is_working = True
             return pairs, targets, arrived
 
-    def _run(self) -> None:
-        source = self._exchange.open_store(self._exchange.own_url)
-        try:
-            if self._runs:
-                # A bug may have left anything half done: nothing counts of what was in hand.
-                self._stuck, self._parked, self._takes_nothing, self._look_due_s = {}, {}, False, None
-                self._exchange.look_again()
-            self._runs += 1
-            self._work_until_stopped(source)
-        finally:
-            source.close()
-            if self._target is not None:
-                self._target.close()
-            self._target = self._address = None
-
-    def _work_until_stopped(self, source: NodeStore) -> None:
-        pause_s = _PAUSE_S_MIN
-        retry_at_s: float | None = None
-        while True:
-            due_s = [at_s for at_s in (retry_at_s, self._look_due_s) if at_s is not None]
-            wait_s = max(0.0, min(due_s) - time.monotonic()) if due_s else None
-            offered, targets, arrived = self._take(wait_s)
-            fresh = [pair for pair in offered if pair not in self._stuck]
-            if self._stopped.is_set():
-                return
-            began_s = time.monotonic()
-            is_retry = retry_at_s is not None and began_s >= retry_at_s
-            is_retry = is_retry or any(target in arrived for _, target in self._stuck)
-            progress = self._work(source, fresh, targets, is_retry=is_retry)
-            self.count.stuck_pairs = len(self._stuck) + len(self._parked)
-            self.count.obstacle = str(next(iter(self._stuck.values()), ""))
-            if progress:
-                pause_s = _PAUSE_S_MIN
-            if not self._stuck and not self._parked:
-                # The pause stays as it is: pairs that are handed to and fro come back at once.
-                retry_at_s = None
-            elif is_retry or retry_at_s is None:
-                reasons = set(self._stuck.values())
-                longest_s = max((_PAUSE_S_MAX.get(why, _PAUSE_S_MAX_ELSE) for why in reasons), default=0.0)
-                pause_s = _PAUSE_S_MIN if progress else min(2 * pause_s, longest_s)
-                if Obstacle.UNKNOWN in reasons:
-                    pause_s = max(pause_s, _PAUSE_S_UNKNOWN)
-                now_s = time.monotonic()
-                cost_s = 0.0 if progress else now_s - began_s
-                retry_at_s = now_s + max(pause_s, min(_COST_FACTOR * cost_s, _COST_PAUSE_S_MAX))
+    def _plan_retry(self, began_s: float, *, progress: bool, is_retry: bool) -> None:
+        """When to try what is stuck again, after a turn that began then."""
+        if progress:
+            self._pause_s = _PAUSE_S_MIN
+        if not self._stuck and not self._parked:
+            # The pause stays as it is: pairs that are handed to and fro come back at once.
+            self._retry_at_s = None
+        elif is_retry or self._retry_at_s is None:
+            reasons = set(self._stuck.values())
+            longest_s = max((_PAUSE_S_MAX.get(why, _PAUSE_S_MAX_ELSE) for why in reasons), default=0.0)
+            self._pause_s = _PAUSE_S_MIN if progress else min(2 * self._pause_s, longest_s)
+            if Obstacle.UNKNOWN in reasons:
+                self._pause_s = max(self._pause_s, _PAUSE_S_UNKNOWN)
+            now_s = self._clock_s()
+            cost_s = 0.0 if progress else now_s - began_s
+            self._retry_at_s = now_s + max(self._pause_s, min(_COST_FACTOR * cost_s, _COST_PAUSE_S_MAX))
 
     def _work(self, source: NodeStore, fresh: list[Pair], targets: list[str], *, is_retry: bool) -> bool:
         """A pass over what is new and, when it is time, a try of what is stuck; True when something went."""
@@ -210,7 +244,7 @@ class Link:
             if self._moved:
                 self._hand_over([pair for pair in self._stuck if pair[1] in self._moved])
                 self._moved.clear()
-            is_due = self._look_due_s is not None and time.monotonic() >= self._look_due_s
+            is_due = self._look_due_s is not None and self._clock_s() >= self._look_due_s
             if progress or is_due:
                 self._look(source)
         except PenstockError as error:
@@ -219,6 +253,8 @@ class Link:
                 _LOG.warning("delivery to store %s has to wait: %s", self.peer, error)
             self._stuck.update(dict.fromkeys(fresh, Obstacle.UNREACHABLE))
             self._parked.update(dict.fromkeys(targets))
+            # a pass may have left something behind before it came to that, and nothing was looked for since
+            self._exchange.look_again()
         return progress
 
     def _reach(self) -> None:
@@ -257,7 +293,7 @@ class Link:
 
         Where much waits a look is no small thing, and is put off until it is a tenth of the time at most.
         """
-        began_s = time.monotonic()
+        began_s = self._clock_s()
         if began_s < self._look_not_before_s:
             self._look_due_s = self._look_not_before_s
             return
@@ -269,7 +305,7 @@ class Link:
             return
         targets = source.call(OutgoingTargets())
         self.offer((), (target for target in targets if home_of(target) == self.peer))
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         self._look_not_before_s = now_s + _COST_FACTOR * (now_s - began_s)
 
     def _pass(self, source: NodeStore, pairs: Sequence[Pair], bytes_max: int) -> bool:
@@ -290,7 +326,7 @@ class Link:
         if target is None:
             obstacles, went, entries = dict.fromkeys(pairs, Obstacle.UNREACHABLE), False, 0
         else:
-            delivered = deliver_pairs(source, home_of, pairs, bytes_max=bytes_max, refused=refused)
+            delivered = self._deliver(source, home_of, pairs, bytes_max, refused)
             obstacles, entries = delivered.obstacles, delivered.entries
             went = delivered.more or entries > 0
             self.count.entries += entries
@@ -301,9 +337,22 @@ class Link:
             self._stuck.pop(pair, None)
         self._stuck.update(obstacles)
         self._takes_nothing = not TAKES_NOTHING.isdisjoint(obstacles.values())
+        if not went and len(obstacles) < len(pairs):
+            # Something has gone without us, as with its producer; who waits behind it rang no bell.
+            self._look_due_s = self._clock_s()
         for shard in {shard for (_, shard), why in obstacles.items() if why is Obstacle.UNREACHABLE}:
             exchange.unreachable(shard, self.peer)
         return went
+
+    def _deliver(
+        self,
+        source: NodeStore,
+        home_of: HomeOf,
+        pairs: Sequence[Pair],
+        bytes_max: int,
+        refused: Refused,
+    ) -> Delivered:
+        return deliver_pairs(source, home_of, pairs, bytes_max=bytes_max, refused=refused)
 
     def _hand_over(self, pairs: Iterable[Pair]) -> None:
         """Give pairs that belong to another link by now to that."""

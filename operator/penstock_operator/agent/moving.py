@@ -1,9 +1,10 @@
 """Drives moves out of this store (and takes back, or tidies up, what is left of dead ones), four at a time.
 
 What has to move is found out by `store_side` in each of its turns, and forgotten here without harm: a move's
-step stands in the stores. Each thread takes one shard as far as it goes, then the next; one that cannot go on
+step stands in the stores. Each mover takes one shard as far as it goes, then the next; one that cannot go on
 comes again later. When that lasts the shard is let go until it can: its owner works, and what it changes is
-not noted for ever. Neighbours: `core/penstock/store/moving/mover.py` makes the steps.
+not noted for ever. A mover goes a step at a time; its thread waits, and rests, between them. Neighbours:
+`core/penstock/store/moving/mover.py` makes the steps.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from penstock.store.moving.mover import MoveKind, StoreOf, go_back_once, let_go_
 from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
 from penstock.store.port import NodeStore, StoreUnreachable
 from penstock_operator.agent.copy_pace import CopyPace
-from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
+from penstock_operator.agent.kept_thread import KeptThread, MakeThread, ThreadFaults
 from penstock_operator.agent.store_side import DueMove, OpenStore
 
 _LOG = logging.getLogger(__name__)
@@ -75,6 +76,7 @@ class MoveDriver:
         clock_s: Callable[[], float] = time.monotonic,
         rest_s: Callable[[float], object] | None = None,
         faults: ThreadFaults | None = None,
+        thread: MakeThread = KeptThread,
     ) -> None:
         self._store_id = store_id
         self._open_store = open_store
@@ -90,7 +92,7 @@ class MoveDriver:
         self._stuck_since_s: dict[_Key, float] = {}
         self._progress: dict[_Key, MoveProgress] = {}
         self._threads = [
-            KeptThread("mover", self._run, faults or ThreadFaults(), self._stopping, name=f"mover-{number}")
+            thread("mover", self._run, faults or ThreadFaults(), self._stopping, name=f"mover-{number}")
             for number in range(MOVES_AT_ONCE)
         ]
         self.count = MoveCount()
@@ -132,86 +134,68 @@ class MoveDriver:
             thread.join(deadline_s - time.monotonic())
 
     def _run(self) -> None:
-        stores: dict[_Key, NodeStore] = {}
-        pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, self._clock_s())
+        mover = self.mover()
         try:
-            while (move := self._next(stores)) is not None:
-                self._go_on(move, stores, pace)
+            while self._await_move(mover):
+                while not self._stopping.is_set() and (rest_s := mover.go_on()) is not None:
+                    if rest_s > 0:
+                        self._rest_s(rest_s)
         finally:
-            for store in stores.values():
-                store.close()
+            mover.close()
 
-    def _go_on(self, move: DueMove, stores: dict[_Key, NodeStore], pace: CopyPace) -> None:
-        """Take a move as far as it goes now, and say when it comes again."""
-        key = (move.topology_uid, move.shard)
-        again_s: float | None = _AGAIN_AFTER_BUG_S
-        try:
-            again_s = self._drive(move, stores, pace)
-        except PenstockError as error:
-            again_s = _AGAIN_S
-            _LOG.warning("the move of %s has to wait: %s", move.shard, error)
-        finally:
-            with self._condition:
-                self._under_way.discard(key)
-                if again_s is None:
-                    self._wanted.pop(key, None)
-                else:
-                    self._not_before_s[key] = self._clock_s() + again_s
-        if again_s is None:
-            self._finished()
-
-    def _next(self, stores: dict[_Key, NodeStore]) -> DueMove | None:
-        """The next shard that nobody is at; waits for one. None when it is time to end. Connections in
-        `stores` of topologies that nothing is wanted of are closed."""
+    def _await_move(self, mover: Mover) -> bool:
+        """Wait for a shard that nobody is at, and let the mover take it; False when it is time to end."""
         with self._condition:
             while not self._stopping.is_set():
                 now_s = self._clock_s()
-                ready = [key for key in self._wanted if key not in self._under_way]
-                for key in ready:
-                    if self._not_before_s.get(key, 0.0) <= now_s:
-                        self._under_way.add(key)
-                        return self._wanted[key]
-                topologies = {uid for uid, _ in self._wanted}
-                for line in [line for line in stores if line[1] not in topologies]:
-                    stores.pop(line).close()
+                if mover.take(now_s):
+                    return True
+                ready = self._wanted.keys() - self._under_way
                 wait_s = min((self._not_before_s[key] - now_s for key in ready), default=None)
                 self._condition.wait(wait_s)
+            return False
+
+    def mover(self) -> Mover:
+        """What one thread goes on with."""
+        return Mover(self, self._open_store, self._clock_s)
+
+    # --- for movers
+
+    @property
+    def store_id(self) -> str:
+        return self._store_id
+
+    def take(self, now_s: float) -> DueMove | None:
+        """A shard that nobody is at, and whose time has come: it is the caller's until `end`."""
+        with self._condition:
+            for key, move in self._wanted.items():
+                if key not in self._under_way and self._not_before_s.get(key, 0.0) <= now_s:
+                    self._under_way.add(key)
+                    return move
             return None
 
-    def _drive(self, move: DueMove, stores: dict[_Key, NodeStore], pace: CopyPace) -> float | None:
-        """Steps until the move has come to an end (None) or cannot go on now: then when to try again."""
+    def topologies(self) -> set[str]:
+        """Those that anything is wanted of."""
+        with self._condition:
+            return {uid for uid, _ in self._wanted}
 
-        def store_of(store_id: str) -> NodeStore | None:
-            key = (store_id, move.topology_uid)
-            if key not in stores:
-                try:
-                    stores[key] = self._open_store(*key)
-                except StoreUnreachable:
-                    return None
-            return stores[key]
+    def end(self, move: DueMove, again_s: float | None) -> None:
+        """The mover is done with it for now; None: for ever."""
+        key = (move.topology_uid, move.shard)
+        with self._condition:
+            self._under_way.discard(key)
+            if again_s is None:
+                self._wanted.pop(key, None)
+            else:
+                self._not_before_s[key] = self._clock_s() + again_s
+        if again_s is None:
+            self._finished()
 
-        here = store_of(self._store_id)
-        if here is None:
-            return _AGAIN_S
-        while not self._stopping.is_set():
-            began_s = self._clock_s()
-            is_fresh = pace.held_s(began_s) > PRECOPY_BURST_S / 2
-            chunks = _CHUNKS_AHEAD_AT_ONCE if is_fresh else _CHUNKS_AHEAD_BETWEEN_RESTS
-            progress = self._step(move, here, store_of, chunks)
-            ended_s = self._clock_s()
-            again_s = self._note(move, here, store_of, progress)
-            if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
-                self._arrived(move.topology_uid, move.shard, progress.target)
-            if progress.obstacle is not None:
-                return again_s
-            if progress.is_over:
-                self.count.finished += 1
-                return None
-            if progress.step is MoveStep.PRECOPY and (rest_s := pace.rest_after(began_s, ended_s)) > 0:
-                self._rest_s(rest_s)
-        return _AGAIN_S
+    def arrived(self, move: DueMove, store_id: str) -> None:
+        """The shard is active there."""
+        self._arrived(move.topology_uid, move.shard, store_id)
 
-    def _note(self, move: DueMove, here: NodeStore, store_of: StoreOf, progress: MoveProgress) -> float:
+    def note(self, move: DueMove, here: NodeStore, store_of: StoreOf, progress: MoveProgress) -> float:
         """Count a step; let go of a shard whose move has been stuck for long. Answers when to try again."""
         key = (move.topology_uid, move.shard)
         with self._condition:
@@ -238,13 +222,92 @@ class MoveDriver:
         go_back_once(here, store_of, move.shard, chunks_max=_DISCARDS_MAX)
         return _AGAIN_WHEN_FULL_S
 
-    def _step(
-        self,
-        move: DueMove,
-        here: NodeStore,
-        store_of: StoreOf,
-        chunks_ahead_max: int,
-    ) -> MoveProgress:
+
+class Mover:
+    """One at work: its connections, its pace, and the move that it is at. Belongs to one thread."""
+
+    def __init__(self, driver: MoveDriver, open_store: OpenStore, clock_s: Callable[[], float]) -> None:
+        self._driver = driver
+        self._open_store = open_store
+        self._clock_s = clock_s
+        self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
+        self._stores: dict[tuple[str, str], NodeStore] = {}
+        self._move: DueMove | None = None
+
+    def take(self, now_s: float) -> bool:
+        """Begin with the next shard, if there is one; else close connections of topologies that nothing is
+        wanted of."""
+        self._move = self._driver.take(now_s)
+        if self._move is None:
+            topologies = self._driver.topologies()
+            for line in [line for line in self._stores if line[1] not in topologies]:
+                self._stores.pop(line).close()
+        return self._move is not None
+
+    def go_on(self) -> float | None:
+        """One step of the move that was taken. Answers for how long to rest before the next one; None when
+        the move has come to an end, or cannot go on now."""
+        move = self._move
+        if move is None:
+            return None
+        again_s: float | None = _AGAIN_AFTER_BUG_S
+        try:
+            rest_s, again_s = self._go_on(move)
+        except PenstockError as error:
+            rest_s, again_s = None, _AGAIN_S
+            _LOG.warning("the move of %s has to wait: %s", move.shard, error)
+        except BaseException:
+            self._end(move, again_s)
+            raise
+        if rest_s is None:
+            self._end(move, again_s)
+        return rest_s
+
+    def close(self) -> None:
+        for store in self._stores.values():
+            store.close()
+        self._stores.clear()
+
+    def _end(self, move: DueMove, again_s: float | None) -> None:
+        self._move = None
+        self._driver.end(move, again_s)
+
+    def _go_on(self, move: DueMove) -> tuple[float | None, float | None]:
+        """For how long to rest, None when the move does not go on now; then when to try again, None: never
+        again."""
+        here = self._store_of(move, self._driver.store_id)
+        if here is None:
+            return None, _AGAIN_S
+
+        def store_of(store_id: str) -> NodeStore | None:
+            return self._store_of(move, store_id)
+
+        began_s = self._clock_s()
+        is_fresh = self._pace.held_s(began_s) > PRECOPY_BURST_S / 2
+        chunks = _CHUNKS_AHEAD_AT_ONCE if is_fresh else _CHUNKS_AHEAD_BETWEEN_RESTS
+        progress = self._step(move, here, store_of, chunks)
+        ended_s = self._clock_s()
+        again_s = self._driver.note(move, here, store_of, progress)
+        if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
+            self._driver.arrived(move, progress.target)
+        if progress.obstacle is not None:
+            return None, again_s
+        if progress.is_over:
+            self._driver.count.finished += 1
+            return None, None
+        is_copying = progress.step is MoveStep.PRECOPY
+        return (self._pace.rest_after(began_s, ended_s) if is_copying else 0.0), again_s
+
+    def _store_of(self, move: DueMove, store_id: str) -> NodeStore | None:
+        key = (store_id, move.topology_uid)
+        if key not in self._stores:
+            try:
+                self._stores[key] = self._open_store(*key)
+            except StoreUnreachable:
+                return None
+        return self._stores[key]
+
+    def _step(self, move: DueMove, here: NodeStore, store_of: StoreOf, chunks_ahead_max: int) -> MoveProgress:
         match move.kind:
             case MoveKind.MOVE:
                 return move_once(

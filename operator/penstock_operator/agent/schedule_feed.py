@@ -18,6 +18,8 @@ from penstock.schedule.record import AppliedPlace, OperatorSchedule
 
 Object = Mapping[str, Any]
 
+RELIST_S = 60.0
+"""How often a complete list is made, whatever the watch tells."""
 LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
 
 
@@ -83,7 +85,8 @@ class ScheduleFeed(Protocol):
 
 
 class ScheduleCache:
-    """The objects as last told, by name. Each change makes a new `Snapshot`; nothing in one ever changes."""
+    """The newest that was told of each object, by name: who is told may see the past. Each change makes a new
+    `Snapshot`; nothing in one ever changes."""
 
     def __init__(self) -> None:
         self._objects: dict[str, Object] = {}
@@ -127,7 +130,10 @@ class ScheduleCache:
 
     def _take(self, item: Object) -> None:
         name = item["metadata"]["name"]
-        before, seen = self._objects.get(name, {}), self._seen.pop(name, None)
+        before, seen = self._objects.get(name, {}), self._seen.get(name)
+        if seen is not None and _is_past(item, seen):
+            return
+        self._seen.pop(name, None)
         self._objects[name] = item
         self._faults.pop(name, None)
         try:
@@ -152,6 +158,13 @@ def seen_schedule(item: Object) -> SeenSchedule:
         store_memory_bytes=owner.store_memory_bytes,
         applied=_applied(item),
     )
+
+
+def _is_past(item: Object, seen: SeenSchedule) -> bool:
+    """Whether this is what the object once was: its version only grows."""
+    version = (item.get("spec") or {}).get("version")
+    is_same = item["metadata"].get("uid", "") == seen.uid
+    return is_same and isinstance(version, int) and version < seen.schedule.version
 
 
 def _applied(item: Object) -> dict[str, AppliedPlace]:

@@ -8,22 +8,29 @@ it once, and writes what has changed.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from penstock.store.keys import SCHEDULES
 from penstock.store.port import StoreUnreachable
-from penstock.store.redis.connection import ServerError, Wire, translate
+from penstock.store.redis.connection import Command, ServerError, translate
 from penstock_operator.agent.schedule_feed import Object
 
-_TIMEOUT_S = 5.0
+
+class Wire(Protocol):
+    """What is asked of the connection to the store's server: `redis.connection.Wire` is one."""
+
+    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """A reply for each. Raises StoreUnreachable."""
+
+    def close(self) -> None: ...
 
 
 class ScheduleMemory:
     """Not thread safe."""
 
-    def __init__(self, url: str) -> None:
-        self._wire = Wire(url, _TIMEOUT_S)
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self._kept: dict[bytes, bytes] | None = None
         self._texts: dict[str, tuple[Object, bytes]] = {}
         """Of the objects that were last to be kept: most are the same ones the next time."""
@@ -50,7 +57,7 @@ class ScheduleMemory:
         return before if before is not None and before[0] is item else (item, _text(item))
 
     def forget(self) -> None:
-        """The store was started anew: what it keeps has to be read again."""
+        """What the store keeps has to be read again."""
         self._kept = None
 
     def close(self) -> None:

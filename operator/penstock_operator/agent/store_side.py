@@ -9,6 +9,7 @@ after each opening. Neighbours: `decisions` says what to do, `node_agent` makes 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -82,6 +83,7 @@ class _Topology:
     homes: dict[str, str] = field(default_factory=dict)
     due: dict[str, MoveKind] = field(default_factory=dict)
     missing_since_s: dict[str, float] = field(default_factory=dict)
+    """When a shard that is not here was first found nowhere else; inf: it was somewhere, at the last look."""
     lost: frozenset[str] = frozenset()
 
 
@@ -99,26 +101,29 @@ class StoreSide:
         self._missed: Mapping[str, int] = {}
         self._refused: set[str] = set()
 
-    def confirmed(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
-        """The API server has a report."""
+    def confirmed(self, seen: SeenSchedule, applied: AppliedPlace, listing: int) -> None:
+        """The API server has a report; `listing` is the newest one that was had."""
         key = (seen.name, seen.uid)
-        self._standing[key] = replace(self._standing.get(key, Standing()), reported=applied)
+        standing = self._standing.get(key, Standing())
+        self._standing[key] = replace(standing, reported=applied, reported_at=listing, is_told=False)
 
     def turn(self, snapshot: Snapshot, opened: OpenedStore, now_s: float) -> Turn:
         """Bring the store up to `snapshot`. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
         if opened != self._opened:
             self._begin(opened)
+        for seen in snapshot.schedules.values():
+            self._note_told(seen, snapshot.listing)
         topologies = decisions.by_topology(snapshot)
         # what an earlier agent remembered does not say what has been confirmed
         may_create = snapshot.listing > 0
-        seen = {
+        statuses = {
             uid: self._bring_up(uid, schedules, may_create=may_create)
             for uid, schedules in topologies.items()
         }
         for uid, schedules in topologies.items():
-            self._look(uid, schedules, snapshot, now_s, seen[uid])
+            self._look(uid, schedules, snapshot, now_s, statuses[uid])
         farewell, alive = NOBODY_GOES, None
-        if all(statuses is None for statuses in seen.values()):
+        if all(one is None for one in statuses.values()):
             # else shards may have to move, which does not wait for this; the next turn does it
             farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
             self._missed = farewell.missed
@@ -138,6 +143,13 @@ class StoreSide:
             retracted=gone,
             must_list=farewell.must_list,
         )
+
+    def _note_told(self, seen: SeenSchedule, listing: int) -> None:
+        """Whoever writes over a report, such as an earlier agent that was taken for dead, is answered with
+        another one."""
+        standing = self._standing_of(seen)
+        if not standing.is_told and decisions.is_told_back(seen, self._node, standing, listing):
+            self._standing[seen.name, seen.uid] = replace(standing, is_told=True)
 
     def shards_here(self) -> dict[str, list[str]]:
         """Topology uid -> shards that this store is the home of, or still has."""
@@ -161,7 +173,7 @@ class StoreSide:
         """The store was opened: nothing that was known of it counts."""
         self._opened = opened
         self._standing = {
-            key: Standing(reported=standing.reported) for key, standing in self._standing.items()
+            key: replace(standing, created=0, published=0) for key, standing in self._standing.items()
         }
         self._topologies.clear()
         self._refused.clear()
@@ -338,8 +350,9 @@ class StoreSide:
                         shard for shard, status in statuses.items() if status is not ShardStatus.MOVED
                     )
         known.missing_since_s = {
-            shard: known.missing_since_s.get(shard, now_s) for shard in missing if shard not in elsewhere
-        } | {shard: now_s for shard in missing if shard in elsewhere}
+            shard: math.inf if shard in elsewhere else min(known.missing_since_s.get(shard, now_s), now_s)
+            for shard in missing
+        }
         lost = frozenset(
             shard for shard, since_s in known.missing_since_s.items() if now_s - since_s >= LOST_AFTER_S
         )

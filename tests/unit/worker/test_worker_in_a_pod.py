@@ -41,7 +41,13 @@ from penstock.store.port import (
     Retract,
     StoreUnreachable,
 )
-from penstock_worker.main_process.loop import RETIRE_US_MAX, MainProcess, Replaced
+from penstock_worker.main_process.loop import (
+    RETIRE_US_MAX,
+    SUCCESSOR_SILENT_US_MAX,
+    MainProcess,
+    Replaced,
+    SuccessorSilent,
+)
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask
 from penstock_worker.main_process.source_announcer import SourceAnnouncer
@@ -135,13 +141,20 @@ class DeafWait:
 class Pod:
     """A worker's main process with its store, turned by hand."""
 
-    def __init__(self, base_dir: Path, **launch: object) -> None:
-        self.node = MemoryNode()
+    def __init__(
+        self,
+        base_dir: Path,
+        node: MemoryNode | None = None,
+        clock: StandingClock | None = None,
+        **launch: object,
+    ) -> None:
+        self.base_dir = base_dir
+        self.node = node or MemoryNode()
         self.store = FailingStore(self.node, "t1", Bounds())
         self.store.call(OpenStore("node-a"))
         environment = ENVIRONMENT | {"PENSTOCK_BASE_DIR": str(base_dir)}
         self.launch = launch_from(environment).model_copy(update=launch)
-        self.clock = StandingClock()
+        self.clock = clock or StandingClock()
         self.vitals = Vitals(self.clock)
         self.tasks = PlainTasks()
         plan = plan_of()
@@ -187,6 +200,11 @@ class Pod:
         self.clock.us += int(seconds * 1e6)
         self.process.turn()
         self.vitals.turned()
+
+    def turn_for(self, duration_us: int) -> None:
+        """A turn each three seconds."""
+        for _ in range(duration_us // 3_000_000):
+            self.turn(seconds=3)
 
     def row(self) -> WorkerRow | None:
         data = self.store.call(ReadMetrics()).get(worker_row_name("words-w0"))
@@ -379,6 +397,33 @@ def test_a_start_that_another_one_replaced_does_not_come_before_it_again(pod: Po
     assert pod.tasks.running == 0
     assert pod.vitals.ready().why == "enrolling worker words-w0 was answered STALE"
     assert pod.store.call(Enroll("words-w0", "pod-1", later, 0)) is Answer.OK
+
+
+def test_a_start_whose_successor_is_silent_ends_so_that_its_pod_starts_it_again(pod: Pod) -> None:
+    pod.publish(1)
+    pod.turn()
+    later = Pod(pod.base_dir, node=pod.node, clock=pod.clock)
+    later.turn()
+    for _ in range(10):
+        pod.turn_for(SUCCESSOR_SILENT_US_MAX // 3)
+        later.turn()
+    assert later.vitals.ready().good
+    assert not pod.vitals.ready().good
+    with pytest.raises(SuccessorSilent, match="is silent"):
+        pod.turn_for(2 * SUCCESSOR_SILENT_US_MAX)
+    assert pod.tasks.running == 0
+    again = Pod(pod.base_dir, node=pod.node, clock=pod.clock)
+    again.turn()
+    again.turn()
+    assert again.vitals.ready().good
+
+
+def test_a_start_that_the_schedule_does_not_name_waits_for_as_long_as_that_is_so(pod: Pod) -> None:
+    pod.publish(1, uid="pod-2")
+    pod.turn_for(3 * SUCCESSOR_SILENT_US_MAX)
+    pod.publish(2)
+    pod.turn()
+    assert pod.vitals.ready().good
 
 
 def test_a_local_worker_leaves_instead(tmp_path: Path) -> None:

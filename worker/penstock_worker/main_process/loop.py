@@ -6,7 +6,8 @@ starts and retires resident tasks, and every 0.5 s balances the shards of each e
 its tasks (Elasticutor 3.1). It decides nothing else, and nothing waits for it: while it is away, tasks go on.
 
 In a cluster it outlives what ends a local worker, since its pod would only start it again: without a store,
-or while the schedule names another start of it, it runs nothing and asks again.
+or while the schedule names another start of it, it runs nothing and asks again. Only where a start again is
+what helps does it end: a later start of this very pod has come in between, and is silent.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from collections.abc import Callable
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
-from penstock.metrics.rows import ShardRow, TaskRow, unpack
+from penstock.metrics.heard_rows import HeardRows
+from penstock.metrics.rows import ShardRow, TaskRow, unpack, worker_row_name
 from penstock.schedule.diff import update
 from penstock.store.failure_names import failures_of
 from penstock.store.port import (
@@ -54,16 +56,23 @@ STARTING_CYCLE_S = 0.02
 BALANCE_US = 500_000
 REPORT_US = 1_000_000
 RETIRE_US_MAX = 5_000_000
+SUCCESSOR_SILENT_US_MAX = 30_000_000
+"""A start that works writes its worker's row every second."""
 
 
 class Replaced(Exception):
     """The schedule names another start of this worker, or none: there is nothing to do here any more."""
 
 
+class SuccessorSilent(Replaced):
+    """The later start of this pod is gone, and this one's number is behind it for good: the pod's next start
+    comes before both."""
+
+
 class MainProcess:
     """`store` is the main thread's connection; `resident` starts and ends tasks. It has `ended` soon after
     `request_stop`. A local worker raises Replaced, or what the store's first call raises; one in a cluster
-    raises neither."""
+    raises SuccessorSilent alone."""
 
     def __init__(
         self,
@@ -90,6 +99,7 @@ class MainProcess:
         self._start = 0
         self._enrolled = False
         self._resting = ""
+        self._successor = HeardRows()
         self._executors: dict[str, RunningExecutor] = {}
         self._assigned: dict[str, AssignedExecutor] = {}
         self._loads = ShardLoads()
@@ -126,7 +136,7 @@ class MainProcess:
                 self._enroll()
             self._cycle()
         except Replaced as replaced:
-            if not self._stays:
+            if not self._stays or isinstance(replaced, SuccessorSilent):
                 raise
             self._rest(str(replaced))
         except StoreUnreachable as error:
@@ -152,10 +162,23 @@ class MainProcess:
             self._start = answer
             answer = self._store.call(Enroll(launch.worker, launch.uid, self._start, launch.attempt))
         if answer is not Answer.OK:
-            raise Replaced(f"enrolling worker {launch.worker} was answered {answer}")
+            why = f"enrolling worker {launch.worker} was answered {answer}"
+            if self._stays and self._is_successor_silent():
+                raise SuccessorSilent(f"{why}, and the start that came after this one is silent")
+            raise Replaced(why)
         self._clock.share(self._store)
         self._enrolled = True
         _LOG.info("enrolled as %s", self._incarnation)
+
+    def _is_successor_silent(self) -> bool:
+        """Another start of this pod is enrolled, and has not written the worker's row for long."""
+        name = worker_row_name(self._launch.worker)
+        assignment, rows = self._store.pipeline([Assignment(self._launch.worker), ReadMetrics()])
+        if assignment.retracted or assignment.uid not in {"", self._launch.uid}:
+            return False
+        now_us = self._clock.monotonic_us()
+        heard_us = self._successor.at_us(name, rows.get(name, b""), now_us, now_us)
+        return now_us - heard_us > SUCCESSOR_SILENT_US_MAX
 
     def _miss(self, error: PenstockError) -> None:
         """A turn without the store: tasks go on by what they know."""

@@ -52,8 +52,12 @@ class TopologySchedules:
         book = book_of([seen])
         if not book.is_current(schedule) or not nodes <= stores.keys():
             return False
+        placed = placed_beside(old, schedule, stores)
+        leaves = {one for one, place in old.shards.items() if placed.shards[one].home != place.home}
+        if leaves & book.unborn([schedule.operator]):
+            return False
         # The topology's own loop says where tasks run: until it has looked, they are where they were.
-        written = book.written([placed_beside(old, schedule, stores)], term=self._term).schedules
+        written = book.written([placed], term=self._term).schedules
         if not written:
             return True
         (new,) = written

@@ -31,6 +31,11 @@ def with_tasks(old: OperatorSchedule, tasks: int) -> OperatorSchedule:
     return replace(old, executors=tuple(replace(executor, tasks=tasks) for executor in old.executors))
 
 
+def sent_to(old: OperatorSchedule, store: str) -> OperatorSchedule:
+    """All its shards are at home there."""
+    return replace(old, shards={shard: replace(place, home=store) for shard, place in old.shards.items()})
+
+
 A, B = schedule("a"), schedule("b", tasks=3, version=4)
 BOOK = ScheduleBook({"a": A, "b": B}, {"b-w0": (("n1", 1),)})
 
@@ -132,6 +137,21 @@ def test_a_shard_that_its_home_has_made_is_marked_in_the_next_version_and_in_no_
     unborn = ScheduleBook({"a": fresh}, applied={"a": {"n0": 5}})
     (waiting,) = unborn.written([with_tasks(fresh, 2)]).schedules
     assert {place.fresh_since for place in waiting.shards.values()} == {6}
+
+
+def test_a_shard_that_its_home_has_made_is_born_wherever_it_goes_and_is_not_made_again_there() -> None:
+    fresh = schedule("a", fresh_since=6)
+    book = ScheduleBook({"a": fresh}, applied={"a": {"n0": 6}})
+    (written,) = book.written([sent_to(fresh, "n1")]).schedules
+    assert {(place.home, place.fresh_since) for place in written.shards.values()} == {("n1", 0)}
+
+
+def test_a_shard_that_nobody_has_made_is_not_born_because_another_store_has_applied_the_version() -> None:
+    fresh = schedule("a", fresh_since=6)
+    book = ScheduleBook({"a": fresh}, applied={"a": {"n1": 6}})
+    assert book.unborn(["a"]) == fresh.shards.keys()
+    (written,) = book.written([sent_to(fresh, "n1")]).schedules
+    assert {place.fresh_since for place in written.shards.values()} == {6}
 
 
 def test_remote_tasks_stay_where_they_are_as_far_as_there_are_tasks_where_nobody_says_otherwise() -> None:

@@ -16,6 +16,7 @@ from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import move_once
 from penstock.store.node_clock import ClockAnchor, SteadyClock, boot_id
 from penstock.store.port import (
+    Acknowledge,
     Answer,
     Append,
     Bounds,
@@ -293,3 +294,103 @@ def test_a_link_to_a_store_that_no_schedule_names_ends_with_its_connections(scen
     scene.await_that(lambda: scene.lines == ["c"], "only who hears the bell has a connection")
     scene.send("p/0", "q/0")
     scene.await_that(lambda: list(scene.delivery.counts()) == ["b"], "there is a link to the new home")
+
+
+# --- turn by turn -------------------------------------------------------------------------------------
+
+
+class NoThread:
+    """The test gives the turns."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    def join(self, timeout_s: float) -> None:
+        pass
+
+
+class LosesAReply(Line):
+    """The answer to the first acknowledgement of each in `failing` gets lost."""
+
+    failing: list[str]
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        answers = super().pipeline(calls)
+        if any(isinstance(call, Acknowledge) and call.producer in self.failing for call in calls):
+            self.failing.clear()
+            raise StoreUnreachable("the reply is lost")
+        return answers
+
+
+def test_what_a_try_has_left_is_delivered_though_the_own_store_gave_no_answer_after_it(scene: Scene) -> None:
+    """The bell does not ring again for a target that something waits for."""
+    now_s = 0.0
+    LosesAReply.failing = ["p/1"]
+    scene.produce_with("p/0", "p/1")
+    scene.learn({"p/0": "c", "p/1": "c", "q/0": "b", "q/1": "b"})
+    for shard in ("q/0", "q/1"):
+        scene.at["b"].call(Create(shard))
+    delivery = TopologyDelivery(
+        "c",
+        scene._address_of,
+        lambda url: LosesAReply(scene, url),
+        scene.routes,
+        clock_s=lambda: now_s,
+        thread=NoThread,
+    )
+    bell = Line(scene, "c")
+    scene.away.add("b")
+    scene.send("p/0", "q/0")
+    scene.send("p/0", "q/0")
+    delivery.turn(bell)
+    (link,) = delivery.links()
+    link.begin()
+    link.turn()
+    scene.away.clear()
+    scene.send("p/1", "q/1")
+    for _ in range(5):
+        delivery.turn(bell)
+        now_s += 1.0
+        link.turn()
+    assert not LosesAReply.failing
+    assert scene.entries("b", "q/0") == 2
+    assert scene.entries("b", "q/1") == 1
+    link.end()
+    bell.close()
+
+
+def test_what_waits_behind_a_producer_that_went_to_another_store_is_delivered(scene: Scene) -> None:
+    """With all it had, and nothing was delivered here since: the bell does not ring for the next in line."""
+    now_s = 0.0
+    scene.produce_with("p/0", "p/1")
+    scene.learn({"p/0": "c", "p/1": "c", "q/0": "b"})
+    scene.at["b"].call(Create("q/0"))
+    delivery = TopologyDelivery(
+        "c",
+        scene._address_of,
+        lambda url: Line(scene, url),
+        scene.routes,
+        clock_s=lambda: now_s,
+        thread=NoThread,
+    )
+    bell = Line(scene, "c")
+    scene.away.add("b")
+    scene.send("p/0", "q/0")
+    delivery.turn(bell)
+    (link,) = delivery.links()
+    link.begin()
+    link.turn()
+    scene.send("p/1", "q/0")
+    # As the store lets a shard go that has moved: its lines are taken away.
+    scene.at["c"].call(Acknowledge("p/0", "q/0", 1))
+    scene.away.clear()
+    for _ in range(5):
+        delivery.turn(bell)
+        now_s += 1.0
+        link.turn()
+    assert scene.entries("b", "q/0") == 1
+    link.end()
+    bell.close()

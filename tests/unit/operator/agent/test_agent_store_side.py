@@ -7,17 +7,21 @@ from typing import Any
 
 import pytest
 
+from penstock.schedule.record import AppliedPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
 from penstock.store.port import Bounds, Create, OpenStore, Request
-from penstock_operator.agent.schedule_feed import ScheduleCache
+from penstock_operator.agent.applied_status import applied_entry
+from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
-from penstock_operator.agent.store_side import DueMove, StoreSide, Turn
+from penstock_operator.agent.store_side import LOST_AFTER_S, DueMove, StoreSide, Turn
 from scenes.task_scene import Between
 from worlds.schedule_objects import UID, item
 
+NAME = "words-mid"
 OPENED = OpenedStore("run", 1)
+EARLIER = applied_entry(AppliedPlace("a", 1, 1))
 
 
 class Asked(Between):
@@ -44,7 +48,9 @@ class Side:
     """The side of store "a", of which the schedules say that it holds mid/0."""
 
     def __init__(self) -> None:
-        self.node = MemoryNode()
+        self.nodes = {name: MemoryNode() for name in "ab"}
+        self.node = self.nodes["a"]
+        self.now_s = 0.0
         self.store = MemoryStore(self.node, UID, Bounds())
         self.store.call(OpenStore("a"))
         self.store.call(Create("mid/0"))
@@ -55,14 +61,20 @@ class Side:
         self._side = StoreSide(
             "a",
             "a",
-            lambda store, uid: Asked(MemoryStore(self.node, uid, Bounds()), self.sent, store, self.open),
+            self._open_store,
         )
+
+    def _open_store(self, store: str, uid: str) -> Asked:
+        return Asked(MemoryStore(self.nodes[store], uid, Bounds()), self.sent, store, self.open)
+
+    def confirm(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
+        self._side.confirmed(seen, applied, self.cache.snapshot().listing)
 
     def turn(self, *items: dict[str, Any]) -> Turn:
         self.sent.clear()
         for one in items:
             self.cache.changed(one)
-        return self._side.turn(self.cache.snapshot(), OPENED, 0.0)
+        return self._side.turn(self.cache.snapshot(), OPENED, self.now_s)
 
 
 @pytest.fixture
@@ -130,3 +142,41 @@ def test_another_store_is_connected_to_only_while_something_is_missing_here(side
     side.cache.listed([])
     assert side.turn().retracted == (UID,)
     assert side.open == ["a"], "the one for what is asked of a store as a whole"
+
+
+def test_a_report_that_somebody_has_overwritten_is_made_again(side: Side) -> None:
+    """An earlier agent of the node, taken for dead, may write what it found out long ago."""
+    (told,) = side.turn(item(2)).reports.values()
+    side.confirm(*told)
+    assert side.turn().reports == {}
+    assert side.turn(item(2, applied=(applied_entry(told[1]),))).reports == {}
+    assert side.turn(item(2, applied=(EARLIER,))).reports.keys() == {NAME}
+
+
+def test_a_report_that_was_overwritten_before_it_was_told_is_made_again_after_two_listings(
+    side: Side,
+) -> None:
+    """The first of them may have begun before the report."""
+    (told,) = side.turn(item(2)).reports.values()
+    side.confirm(*told)
+    overwritten = item(2, applied=(EARLIER,))
+    assert side.turn(overwritten).reports == {}
+    side.cache.listed([overwritten])
+    assert side.turn().reports == {}
+    side.cache.listed([overwritten])
+    assert side.turn().reports.keys() == {NAME}
+
+
+def test_a_shard_that_was_elsewhere_at_the_look_before_is_not_lost_because_it_is_nowhere_now(
+    side: Side,
+) -> None:
+    """A move's steps are not seen at one moment, and looks may be far apart."""
+    here, there = item(2, homes={"0": "a", "1": "a"}), MemoryStore(side.nodes["b"], UID, Bounds())
+    there.call(OpenStore("b"))
+    there.call(Create("mid/1"))
+    assert side.turn(here).reports[NAME][1].lost_shards == 0
+    side.nodes["b"].topologies.clear()
+    side.now_s = 60.0
+    assert side.turn().reports[NAME][1].lost_shards == 0
+    side.now_s += LOST_AFTER_S
+    assert side.turn().reports[NAME][1].lost_shards == 1
