@@ -57,6 +57,7 @@ def test_every_key_is_one_that_keys_names(scene: Scene, admin: redis.Redis) -> N
         keys.waiters("far/0"),
         keys.ready("src@w1"),
         keys.ready("mid@w1"),
+        keys.due("src@w1"),
         keys.tasks("mid@w1"),
         *[keys.outgoing, keys.enrolled, keys.workers, keys.metrics],
     }
