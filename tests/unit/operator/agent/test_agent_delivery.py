@@ -43,6 +43,7 @@ from penstock.store.sender import PAIRS_A_LOOK
 from penstock_operator.agent.delivery import TopologyDelivery
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.routes import Routes
+from worlds.no_thread import NoThread
 
 UID = "t"
 WAIT_S = 20.0
@@ -297,19 +298,6 @@ def test_a_link_to_a_store_that_no_schedule_names_ends_with_its_connections(scen
 
 
 # --- turn by turn -------------------------------------------------------------------------------------
-
-
-class NoThread:
-    """The test gives the turns."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def start(self) -> None:
-        pass
-
-    def join(self, timeout_s: float) -> None:
-        pass
 
 
 class LosesAReply(Line):

@@ -1,0 +1,117 @@
+"""What an agent's turns have its store remember of the Schedules, whatever befalls the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.store.memory.node import MemoryNode
+from penstock.store.memory.store import MemoryStore
+from penstock.store.port import Bounds, NodeStore, OpenStore
+from penstock.store.redis.connection import Command
+from penstock_operator.agent.deliveries import Deliveries
+from penstock_operator.agent.kept_thread import ThreadFaults
+from penstock_operator.agent.moving import MoveDriver
+from penstock_operator.agent.peers import Peers
+from penstock_operator.agent.schedule_feed import ScheduleCache
+from penstock_operator.agent.schedule_memory import ScheduleMemory
+from penstock_operator.agent.store_keeper import OpenedStore
+from penstock_operator.agent.store_side import StoreSide
+from penstock_operator.agent.store_turns import StoreTurns
+from penstock_operator.agent.weighing import Weighing
+from worlds.no_thread import NoThread
+from worlds.schedule_objects import item
+
+NAME = b"words-mid"
+
+
+class Kept:
+    """The hash that the store keeps."""
+
+    def __init__(self) -> None:
+        self.fields: dict[bytes, bytes] = {}
+        self.reads = 0
+
+    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        return [self._carry_out(*command) for command in commands]
+
+    def _carry_out(self, name: Any, _: Any, *parts: Any) -> Any:
+        match name:
+            case b"HGETALL":
+                self.reads += 1
+                return dict(self.fields)
+            case b"HSET":
+                self.fields.update(zip(parts[::2], parts[1::2], strict=True))
+            case b"HDEL":
+                self.fields = {field: text for field, text in self.fields.items() if field not in parts}
+        return len(parts)
+
+    def close(self) -> None:
+        pass
+
+
+class Turns:
+    """An agent of store "a" that was told `item(1)` in a list, and has had a turn."""
+
+    def __init__(self) -> None:
+        self.kept = Kept()
+        self.node = MemoryNode()
+        MemoryStore(self.node, "", Bounds()).call(OpenStore("a"))
+        self.cache = ScheduleCache()
+        peers = Peers("a", "a", str, self._connect)
+        deliveries = Deliveries("a", peers, ThreadFaults(), self._clock_s, NoThread)
+        side = StoreSide("a", "a", peers.open)
+        self._turns = StoreTurns(
+            side,
+            ScheduleMemory(self.kept),
+            peers,
+            deliveries,
+            MoveDriver("a", peers.open, deliveries.arrived, lambda: None, self._clock_s, thread=NoThread),
+            Weighing("a", side.store_of, lambda: 0),
+            lambda _: None,
+            "Process",
+            self._clock_s,
+        )
+        self.cache.listed([item(1)])
+        self.turn()
+
+    def _connect(self, _: str, uid: str) -> NodeStore:
+        return MemoryStore(self.node, uid, Bounds())
+
+    def _clock_s(self) -> float:
+        return 0.0
+
+    def turn(self, run_id: str = "run") -> None:
+        self._turns.see(self.cache.snapshot())
+        self._turns.turn(OpenedStore(run_id, 1))
+
+
+@pytest.fixture
+def turns() -> Turns:
+    return Turns()
+
+
+def test_a_store_that_lost_what_it_remembered_in_a_restart_is_told_again(turns: Turns) -> None:
+    """The agent may have seen nothing of the restart but the new run."""
+    remembered = dict(turns.kept.fields)
+    assert NAME in remembered
+    turns.kept.fields.clear()
+    turns.turn(run_id="another run")
+    assert turns.kept.fields == remembered
+
+
+def test_what_another_agent_made_the_store_remember_is_put_right_at_the_next_list(turns: Turns) -> None:
+    remembered = dict(turns.kept.fields)
+    turns.kept.fields[NAME] = b"{}"
+    turns.cache.listed([item(1)])
+    turns.turn()
+    assert turns.kept.fields == remembered
+
+
+def test_what_the_store_remembers_is_read_once_for_each_list(turns: Turns) -> None:
+    turns.kept.reads = 0
+    for _ in range(3):
+        turns.turn()
+    assert turns.kept.reads == 0
