@@ -295,6 +295,9 @@ class Mover:
         if progress.is_over:
             self._driver.count.finished += 1
             return None, None
+        if move.kind is MoveKind.BACK and progress.step is MoveStep.ACTIVATE:
+            # It departed meanwhile: whoever says what is to be done has to look again.
+            return None, None
         is_copying = progress.step is MoveStep.PRECOPY
         return (self._pace.rest_after(began_s, ended_s) if is_copying else 0.0), again_s
 

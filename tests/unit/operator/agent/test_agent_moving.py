@@ -15,6 +15,7 @@ from backends.store_backends import MemoryBackend, StoreMeanwhile
 from penstock.store.moving.mover import MoveKind
 from penstock.store.moving.progress import MoveObstacle, MoveStep
 from penstock.store.port import (
+    Answer,
     NodeStore,
     Request,
     ShardStatus,
@@ -23,7 +24,7 @@ from penstock.store.port import (
     StoreFull,
     StoreUnreachable,
 )
-from penstock.store.port.moves import Chunk, Freeze, Install, ReadMove, Thaw
+from penstock.store.port.moves import Chunk, Depart, Freeze, Install, ReadMove, Thaw
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
     LET_GO_S,
@@ -36,6 +37,7 @@ from penstock_operator.agent.store_side import DueMove
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import SHARDS, out
 from scenes.task_scene import Between
+from worlds.no_thread import NoThread
 
 X = "mid/0"
 KEY = ("t1", X)
@@ -396,3 +398,27 @@ def test_a_schedule_that_names_the_old_home_again_takes_a_move_back_while_it_is_
     assert frozen == []
     assert moving.a.store.call(StateSnapshot(X)) == state
     moving.a.commit(X, state=[StateWrite(b"", b"k1", b"went on")])
+
+
+def test_a_move_that_has_departed_is_not_taken_back_for_ever_but_looked_at_anew(moving: MoveScene) -> None:
+    move = moving.freeze(X)
+    moving.copy(X, move)
+    assert moving.a.store.call(Depart(X, move)) is Answer.OK
+    moving.send_home(X, "s1")
+    ends: list[None] = []
+    driver = MoveDriver(
+        "s1",
+        lambda store_id, _: moving.at[store_id].store,
+        lambda *_: None,
+        lambda: ends.append(None),
+        lambda: 0.0,
+        thread=NoThread,
+    )
+    driver.want([DueMove(*KEY, MoveKind.BACK, "s1", moving.version)])
+    mover = driver.mover()
+    assert mover.take(0.0)
+    assert mover.go_on() is None
+    assert len(ends) == 1, "what is to be done about the shard is found out again"
+    assert not mover.take(60.0), "until then nothing is"
+    assert driver.count.finished == 0
+    mover.close()
