@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from operator import index
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from penstock_worker.state.cache import Record, ShardState
 from penstock_worker.state.cells import ListCell, MapCell
@@ -20,6 +20,8 @@ from penstock_worker.values.wire_values import shown
 
 _END = object()
 _LONG = 1 << 63
+
+CellT = TypeVar("CellT", ListCell, MapCell, TimerCell)
 
 
 class Cursor:
@@ -130,8 +132,28 @@ class ValueClient(_Client):
         return raw
 
 
-class ListClient(_Client):
+class _CellClient(_Client, Generic[CellT]):
+    """One whose place in a record holds a cell, once it is loaded."""
+
+    _kind: type[CellT]
+
+    def _cell(self) -> CellT:
+        shard, record = self._here()
+        cell = record.values[self._slot]
+        if type(cell) is not self._kind:
+            cell = shard.load_value(record, self._slot)
+        found: CellT = cell
+        return found
+
+    def _changed(self) -> None:
+        shard, record = self._here()
+        shard.changed(record, self._bit)
+
+
+class ListClient(_CellClient[ListCell]):
     """As pyspark's ListStateClient."""
+
+    _kind = ListCell
 
     def __init__(self, cursor: Cursor, slot: int, name: str, shape: StateShape) -> None:
         super().__init__(cursor, slot, name)
@@ -171,21 +193,11 @@ class ListClient(_Client):
             )
         return rows
 
-    def _cell(self) -> ListCell:
-        shard, record = self._here()
-        cell = record.values[self._slot]
-        if type(cell) is not ListCell:
-            cell = shard.load_value(record, self._slot)
-        found: ListCell = cell
-        return found
 
-    def _changed(self) -> None:
-        shard, record = self._here()
-        shard.changed(record, self._bit)
-
-
-class MapClient(_Client):
+class MapClient(_CellClient[MapCell]):
     """As pyspark's MapStateClient."""
+
+    _kind = MapCell
 
     def __init__(self, cursor: Cursor, slot: int, name: str, keys: StateShape, values: StateShape) -> None:
         super().__init__(cursor, slot, name)
@@ -223,21 +235,11 @@ class MapClient(_Client):
         (key, raw), last = self._cursor.advance(iterator_id, lambda: self._cell().items())
         return self._keys.values(key) if is_key else self._shape.values(raw), last
 
-    def _cell(self) -> MapCell:
-        shard, record = self._here()
-        cell = record.values[self._slot]
-        if type(cell) is not MapCell:
-            cell = shard.load_value(record, self._slot)
-        found: MapCell = cell
-        return found
 
-    def _changed(self) -> None:
-        shard, record = self._here()
-        shard.changed(record, self._bit)
-
-
-class TimerClient(_Client):
+class TimerClient(_CellClient[TimerCell]):
     """As pyspark's StatefulProcessorApiClient where it is about timers."""
+
+    _kind = TimerCell
 
     def __init__(self, cursor: Cursor, slot: int) -> None:
         super().__init__(cursor, slot, "")
@@ -269,14 +271,6 @@ class TimerClient(_Client):
     def fires(self, expiry_ms: int) -> bool:
         """Whether a timer of the key that the store handed out is to fire."""
         return self._cell().fires(expiry_ms)
-
-    def _cell(self) -> TimerCell:
-        shard, record = self._here()
-        cell = record.values[self._slot]
-        if type(cell) is not TimerCell:
-            cell = shard.load_value(record, self._slot)
-        found: TimerCell = cell
-        return found
 
 
 def _milliseconds(expiry_ms: object) -> int:
