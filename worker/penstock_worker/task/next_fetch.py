@@ -1,8 +1,8 @@
 """What a task asks of its ready list next, and until when it may wait before it asks again.
 
 The budget adapts to what user code makes of it (`batch_size`), and to what the store has room for
-(`store_pressure`). Where the operator has timers, a fetch tells
-the time and asks for those that are due, and its answer says when to ask again. Neighbour: `task.loop`.
+(`store_pressure`). Where the operator has timers, a fetch tells the time and asks for those that are due, and
+its answer says when to ask again. Neighbour: `task.loop`.
 """
 
 from __future__ import annotations
