@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from penstock.dataflow.outline import OutlinedOperator
 from penstock.figures.rates import Figures, figures_of_delivered, figures_of_fused, figures_of_stage
 from penstock.figures.samples import Samples
+from penstock.metrics.rows import WorkerRow, tells_of_now
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ShardCounters
 
@@ -22,6 +23,13 @@ Running = Callable[[WorkerPlace], Mapping[str, int] | None]
 
 def nobody_is_heard(_: WorkerPlace) -> None:
     return None
+
+
+def tasks_told(row: WorkerRow | None, place: WorkerPlace, now_us: int) -> Mapping[str, int]:
+    """What a worker's row tells of the tasks of this start: nothing where it is another start's, or old."""
+    if row is None or row.uid != place.uid or not tells_of_now(row, now_us):
+        return {}
+    return row.tasks
 
 
 @dataclass(frozen=True, slots=True)

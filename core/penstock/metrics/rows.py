@@ -111,6 +111,11 @@ _PARTITIONS = msgspec.msgpack.Decoder(PartitionsRow)
 _CLOCK = msgspec.msgpack.Decoder(ClockRow)
 
 
+def tells_of_now(row: TaskRow | WorkerRow, now_us: int) -> bool:
+    """Whether its writer still writes; both by one clock."""
+    return now_us - row.at_us <= ROW_AGE_US_MAX
+
+
 def shard_row_name(shard: str) -> str:
     return f"shard:{shard}"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.figures.operators import Look
 from penstock.figures.samples import Samples, next_sample, operators_told, sampled, within_window
-from penstock.metrics.rows import ROW_AGE_US_MAX
+from penstock.metrics.rows import tells_of_now
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import with_remote
 from penstock_operator.cluster.observing.observed import Observed
@@ -40,7 +40,7 @@ def with_sample(
         row
         for reading in read.values()
         for row in reading.tasks.values()
-        if reading.now_us - row.at_us <= ROW_AGE_US_MAX
+        if tells_of_now(row, reading.now_us)
     )
     before = samples[-1] if samples else None
     return within_window((*samples, next_sample(before, now_s, shards, rows, heard)), WINDOW_S)

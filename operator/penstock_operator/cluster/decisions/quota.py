@@ -20,7 +20,7 @@ from penstock_operator.cluster.observing.observed import Observed
 CONDITION = "QuotaExceeded"
 BELOW_PERCENT = 90
 """Of the quota: who was over it goes on below this."""
-ROW_AGE_US_MAX = 30_000_000
+HELD_ROW_AGE_US_MAX = 30_000_000
 _MIB = 1 << 20
 
 
@@ -83,7 +83,7 @@ def _rows(observed: Observed) -> dict[str, HeldRow]:
         for store, reading in observed.readings.items()
         if reading is not None
         and reading.held is not None
-        and reading.now_us - reading.held.at_us <= ROW_AGE_US_MAX
+        and reading.now_us - reading.held.at_us <= HELD_ROW_AGE_US_MAX
     }
 
 

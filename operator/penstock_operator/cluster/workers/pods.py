@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from penstock.metrics.rows import ROW_AGE_US_MAX
+from penstock.metrics.rows import tells_of_now
 from penstock.schedule.record import WorkerPlace
 from penstock.supervision.judge import PODS, Sight, judge
 from penstock.supervision.since_when import SinceWhen
@@ -118,7 +118,7 @@ def _is_alive(observed: Observed, pod: ObservedPod) -> bool:
         and row is not None
         and row.uid == pod.uid
         and row.state == "ready"
-        and reading.now_us - row.at_us <= ROW_AGE_US_MAX
+        and tells_of_now(row, reading.now_us)
     )
 
 

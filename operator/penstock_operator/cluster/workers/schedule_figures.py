@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from penstock.figures.operators import Running, tasks_running
-from penstock.metrics.rows import ROW_AGE_US_MAX
+from penstock.figures.operators import Running, tasks_running, tasks_told
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule
 
@@ -63,10 +62,7 @@ def running_in(observed: Observed) -> Running:
         reading = observed.readings.get(place.node)
         if reading is None:
             return None
-        row = reading.workers.get(place.name)
-        if row is None or row.uid != place.uid or reading.now_us - row.at_us > ROW_AGE_US_MAX:
-            return {}
-        return row.tasks
+        return tasks_told(reading.workers.get(place.name), place, reading.now_us)
 
     return running
 

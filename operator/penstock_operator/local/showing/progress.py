@@ -15,12 +15,19 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from penstock.dataflow.outline import OutlinedOperator
-from penstock.figures.operators import Look, OperatorFigures, operator_figures, rates_of, shards_behind
+from penstock.figures.operators import (
+    Look,
+    OperatorFigures,
+    operator_figures,
+    rates_of,
+    shards_behind,
+    tasks_told,
+)
 from penstock.figures.rates import milliseconds, rows_put_out, rows_worked
 from penstock.figures.samples import Sample, Samples, next_sample, operators_told, sampled, within_window
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.latency import LatencyHistogram
-from penstock.metrics.rows import ROW_AGE_US_MAX, TaskRow, WorkerRow, unpack
+from penstock.metrics.rows import TaskRow, WorkerRow, tells_of_now, unpack, worker_row_name
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.store.port import ShardCounters
 
@@ -126,7 +133,7 @@ class ProgressReader:
             if counters is not None
         }
         rows = {("", name): row for name, row in reading.rows.items() if isinstance(row, TaskRow)}
-        heard = operators_told(row for row in rows.values() if reading.now_us - row.at_us <= ROW_AGE_US_MAX)
+        heard = operators_told(row for row in rows.values() if tells_of_now(row, reading.now_us))
         before = self._samples[-1] if self._samples else None
         sample = next_sample(before, reading.at_s, shards, rows, heard)
         delivered = {n: LatencyHistogram(dict(h.counts)) for n, h in self._delivered_latency.items()}
@@ -190,7 +197,5 @@ class ProgressReader:
         """What a worker's main process tells of its tasks."""
         if self._latest is None:
             return None
-        for row in self._latest.rows.values():
-            if isinstance(row, WorkerRow) and row.worker == place.name and row.uid == place.uid:
-                return row.tasks if self._latest.now_us - row.at_us <= ROW_AGE_US_MAX else {}
-        return {}
+        row = self._latest.rows.get(worker_row_name(place.name))
+        return tasks_told(row if isinstance(row, WorkerRow) else None, place, self._latest.now_us)
