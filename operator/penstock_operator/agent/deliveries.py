@@ -76,17 +76,8 @@ class Deliveries:
             delivery.join(deadline_s)
 
     def _begin(self, uid: str) -> tuple[Routes, TopologyDelivery]:
-        routes = self._routes()
-        delivery = self._delivery(uid, routes)
-        delivery.start()
-        return routes, delivery
-
-    def _routes(self) -> Routes:
-        return Routes()
-
-    def _delivery(self, uid: str, routes: Routes) -> TopologyDelivery:
-        peers = self._peers
-        return TopologyDelivery(
+        routes, peers = Routes(), self._peers
+        delivery = TopologyDelivery(
             peers.own_url,
             peers.url_of,
             lambda url: peers.connect(url, uid),
@@ -95,3 +86,5 @@ class Deliveries:
             self._clock_s,
             self._thread,
         )
+        delivery.start()
+        return routes, delivery

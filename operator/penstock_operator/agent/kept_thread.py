@@ -57,7 +57,7 @@ class Kept(Protocol):
 
 
 class MakeThread(Protocol):
-    """As `KeptThread` is made. Who gives turns without threads (the simulation) makes none."""
+    """As `KeptThread` is made. Who gives turns itself, without threads, makes none."""
 
     def __call__(
         self,

@@ -22,11 +22,8 @@ from penstock.store.sender import (
     PAIRS_A_LOOK,
     TAKES_NOTHING,
     TARGETS_A_LOOK,
-    Delivered,
-    HomeOf,
     Obstacle,
     Pair,
-    Refused,
     deliver_pairs,
     waiting_pairs,
 )
@@ -88,14 +85,14 @@ class Exchange(Protocol):
 class Link:
     """`offer`, `retry`, `stop` and `end_if_idle` are for any thread; `run` is what its own one does."""
 
-    def __init__(self, peer: str, exchange: Exchange, heard_clock: HeardClock | None = None) -> None:
+    def __init__(self, peer: str, exchange: Exchange) -> None:
         self.peer = peer
         self.count = DeliveryCount()
         self.ending = threading.Event()
         """Set when nothing is to be begun any more."""
         self._exchange = exchange
         self._clock_s = exchange.clock_s
-        self._clock = heard_clock or HeardClock()
+        self._clock = HeardClock()
         self._condition = threading.Condition()
         self._offered: dict[Pair, None] = {}
         self._targets: dict[str, None] = {}
@@ -326,7 +323,7 @@ class Link:
         if target is None:
             obstacles, went, entries = dict.fromkeys(pairs, Obstacle.UNREACHABLE), False, 0
         else:
-            delivered = self._deliver(source, home_of, pairs, bytes_max, refused)
+            delivered = deliver_pairs(source, home_of, pairs, bytes_max=bytes_max, refused=refused)
             obstacles, entries = delivered.obstacles, delivered.entries
             went = delivered.more or entries > 0
             self.count.entries += entries
@@ -343,16 +340,6 @@ class Link:
         for shard in {shard for (_, shard), why in obstacles.items() if why is Obstacle.UNREACHABLE}:
             exchange.unreachable(shard, self.peer)
         return went
-
-    def _deliver(
-        self,
-        source: NodeStore,
-        home_of: HomeOf,
-        pairs: Sequence[Pair],
-        bytes_max: int,
-        refused: Refused,
-    ) -> Delivered:
-        return deliver_pairs(source, home_of, pairs, bytes_max=bytes_max, refused=refused)
 
     def _hand_over(self, pairs: Iterable[Pair]) -> None:
         """Give pairs that belong to another link by now to that."""
