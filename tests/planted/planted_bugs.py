@@ -6,14 +6,12 @@ can be switched to behave so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from penstock.store.memory.node import Budget, Readiness, ShardRecord, Waiting
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
-    Acknowledge,
     Answer,
     Append,
     Claim,
@@ -22,12 +20,10 @@ from penstock.store.port import (
     Fetch,
     Fetched,
     Moved,
-    NodeStore,
-    Outgoing,
-    ReadOutbox,
 )
 from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.world import Parts
+from planted.planted_agent_bugs import AGENT_BUGS
 from planted.planted_move_bugs import MOVE_BUGS
 from planted.planted_task_bugs import TASK_BUGS
 from planted.planted_worker_bugs import WORKER_BUGS
@@ -137,18 +133,6 @@ class EverySecond(SimulatedNode):
         return max(0, super().kept_length() - int(self._rng.random() * 6))
 
 
-def acknowledge_first(
-    source: NodeStore, home_of: Callable[[str], NodeStore | None], *, bytes_max: int
-) -> None:
-    """A sender that trims the outbox before the target has the entries."""
-    for producer, target in source.call(Outgoing(100)):
-        home = home_of(target)
-        waiting = source.call(ReadOutbox(producer, target, bytes_max))
-        if home is not None and waiting:
-            source.call(Acknowledge(producer, target, waiting[-1][0]))
-            home.pipeline([Append(producer, target, n, p, rows, us) for n, us, rows, p in waiting])
-
-
 class TimersUnfenced(MemoryStore):
     """The timers of a commit change also when it is another's: an old owner takes away what it has fired."""
 
@@ -190,11 +174,11 @@ BUGS = (
         "claim forgets a taken shard": Parts(store=ForgetfulClaim),
         "trim by length": Parts(store=TrimByLength),
         "overtaken while it waits": Parts(store=WaitingOvertaken),
-        "acknowledged before it is delivered": Parts(deliver=acknowledge_first),
         "a timer taken away by an old owner": Parts(store=TimersUnfenced),
         "timers that a claim forgets": Parts(store=TimersForgottenByClaim),
     }
     | TASK_BUGS
     | WORKER_BUGS
+    | AGENT_BUGS
     | MOVE_BUGS
 )

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from penstock.store.memory.node import Budget, MoveNote, PublishedSchedule, ShardRecord
 from penstock.store.memory.parts import TIMER
 from penstock.store.memory.store import MemoryStore
-from penstock.store.moving.mover import StoreOf, move_once
+from penstock.store.moving.mover import StoreOf
 from penstock.store.moving.progress import MoveObstacle, MoveProgress
 from penstock.store.port import (
     Answer,
@@ -35,7 +35,9 @@ from penstock.store.port.moves import (
     ReadMove,
     Thaw,
 )
-from penstock_simulation.protocol.moving import Drive
+from penstock_operator.agent.moving import Mover
+from penstock_operator.agent.store_side import DueMove
+from penstock_simulation.protocol.hosted_agent import AgentParts
 from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.world import Parts
 
@@ -61,19 +63,19 @@ class IncompleteCopyActivated(MemoryStore):
         return super()._activate(call)
 
 
-def depart_unseen(
-    source: NodeStore, store_of: StoreOf, shard: str, *, target_id: str, version: int, chunks_max: int
-) -> MoveProgress:
+class DepartsUnseen(Mover):
     """A driver that sends the rest of a move without looking whether the copy arrived."""
-    progress = move_once(source, store_of, shard, target_id=target_id, version=version, chunks_max=chunks_max)
-    target = store_of(target_id)
-    if progress.obstacle is MoveObstacle.TARGET_UNREACHABLE and target is not None:
-        with suppress(StoreUnreachable):
-            state = source.call(ReadMove(shard))
-            if state is not None and state.move is not None:
-                source.call(Depart(shard, state.move))
-                target.call(Activate(shard, state.move))
-    return progress
+
+    def _step(self, move: DueMove, here: NodeStore, store_of: StoreOf, chunks_ahead_max: int) -> MoveProgress:
+        progress = super()._step(move, here, store_of, chunks_ahead_max)
+        target = store_of(move.home)
+        if progress.obstacle is MoveObstacle.TARGET_UNREACHABLE and target is not None:
+            with suppress(StoreUnreachable):
+                state = here.call(ReadMove(move.shard))
+                if state is not None and state.move is not None:
+                    here.call(Depart(move.shard, state.move))
+                    target.call(Activate(move.shard, state.move))
+        return progress
 
 
 class NoToken(MemoryStore):
@@ -254,9 +256,9 @@ class UnclaimedIsNobodys(MemoryStore):
 MOVE_BUGS = {
     "an install that is not durable": Parts(moves=True, node=InstallNotDurable),
     "an incomplete copy activated": Parts(
-        moves=True, store=IncompleteCopyActivated, drive=Drive(move=depart_unseen)
+        moves=True, store=IncompleteCopyActivated, agent=AgentParts(mover=DepartsUnseen)
     ),
-    "departed before the copy was seen": Parts(moves=True, drive=Drive(move=depart_unseen)),
+    "departed before the copy was seen": Parts(moves=True, agent=AgentParts(mover=DepartsUnseen)),
     "no token check": Parts(moves=True, store=NoToken),
     "installed over an old copy": Parts(moves=True, store=InstallOverOldCopy),
     "waiters forgotten": Parts(moves=True, store=WaitersForgotten),

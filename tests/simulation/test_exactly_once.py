@@ -108,7 +108,7 @@ def test_without_faults_nobody_is_fenced_and_nothing_is_claimed_twice() -> None:
 
 
 def test_the_same_seed_makes_the_same_run() -> None:
-    bug = BUGS["no duplicate removal in append"]
+    bug = BUGS["acknowledged before it is delivered"]
     first = [simulate(seed, bug) for seed in range(20)]
     assert first == [simulate(seed, bug) for seed in range(20)]
     assert any(outcome.broken for outcome in first)

@@ -153,9 +153,15 @@ NOBODY_GOES = Farewell({}, ())
 def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str, int]) -> Farewell:
     """A topology is gone when a complete list lacks it that was begun after it was first missed.
 
-    So neither a watch that lost its way nor one odd answer takes away anybody's state.
+    So neither a watch that lost its way nor one odd answer takes away anybody's state; nor do two, if a list
+    between them has it, whether anybody looked at that one or not.
     """
     if not snapshot.listing or snapshot.topology_uids is None:
         return NOBODY_GOES
-    now = {uid: missed.get(uid, snapshot.listing) for uid in in_store if uid not in snapshot.topology_uids}
+    listed_at = snapshot.listed_at
+    now = {
+        uid: max(missed.get(uid, snapshot.listing), listed_at.get(uid, 0) + 1)
+        for uid in in_store
+        if uid not in snapshot.topology_uids
+    }
     return Farewell(now, tuple(sorted(uid for uid, listing in now.items() if snapshot.listing > listing)))

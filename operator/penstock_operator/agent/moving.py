@@ -33,6 +33,7 @@ works on this node and the other one would wait for the cores that it takes."""
 PRECOPY_BURST_S = 0.1
 """So long it copies without a rest when it has not copied for a while: a shard of some thousand fields is
 there in that time."""
+CHUNKS_AT_ONCE = 16
 _CHUNKS_AHEAD_AT_ONCE = 16
 """So many chunks are copied ahead before both stores are asked again how far the move is."""
 _CHUNKS_AHEAD_BETWEEN_RESTS = 2
@@ -150,10 +151,14 @@ class MoveDriver:
                 now_s = self._clock_s()
                 if mover.take(now_s):
                     return True
-                ready = self._wanted.keys() - self._under_way
-                wait_s = min((self._not_before_s[key] - now_s for key in ready), default=None)
-                self._condition.wait(wait_s)
+                self._condition.wait(self.wait_s(now_s))
             return False
+
+    def wait_s(self, now_s: float) -> float | None:
+        """How long until there is a shard to take; None while nobody waits for one."""
+        with self._condition:
+            ready = self._wanted.keys() - self._under_way
+            return min((self._not_before_s.get(key, now_s) - now_s for key in ready), default=None)
 
     def mover(self) -> Mover:
         """What one thread goes on with."""
@@ -233,6 +238,8 @@ class Mover:
         self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
         self._stores: dict[tuple[str, str], NodeStore] = {}
         self._move: DueMove | None = None
+        self.chunks_max = CHUNKS_AT_ONCE
+        """So many chunks are copied, or dropped, in one step at the most."""
 
     def take(self, now_s: float) -> bool:
         """Begin with the next shard, if there is one; else close connections of topologies that nothing is
@@ -319,9 +326,10 @@ class Mover:
                     move.shard,
                     target_id=move.home,
                     version=move.version,
-                    chunks_ahead_max=chunks_ahead_max,
+                    chunks_max=self.chunks_max,
+                    chunks_ahead_max=min(chunks_ahead_max, self.chunks_max),
                 )
             case MoveKind.BACK:
-                return go_back_once(here, store_of, move.shard)
+                return go_back_once(here, store_of, move.shard, chunks_max=self.chunks_max)
             case MoveKind.TIDY:
-                return tidy_once(here, store_of, move.shard)
+                return tidy_once(here, store_of, move.shard, chunks_max=self.chunks_max)

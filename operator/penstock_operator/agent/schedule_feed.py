@@ -48,6 +48,7 @@ class Snapshot:
     `listing` counts the complete lists that were had: 0 before the first, when `schedules` are what an
     earlier agent remembered. `topology_uids` are those of all objects, also of such as cannot be read;
     None when an object does not tell its own: then nothing may be concluded from a uid's absence.
+    `listed_at` is topology uid -> the newest complete list that had it.
     """
 
     schedules: Mapping[str, SeenSchedule]
@@ -55,6 +56,7 @@ class Snapshot:
     listing: int
     faults: Mapping[str, str]
     """Object -> why it cannot be read."""
+    listed_at: Mapping[str, int] = field(default_factory=dict)
     objects: Mapping[str, Object] = field(default_factory=dict, compare=False)
     """As they came, by name; for who keeps them for a later agent."""
 
@@ -93,6 +95,7 @@ class ScheduleCache:
         self._seen: dict[str, SeenSchedule] = {}
         self._faults: dict[str, str] = {}
         self._listing = 0
+        self._listed_at: dict[str, int] = {}
 
     def recall(self, objects: Iterable[Object]) -> Snapshot:
         """Begin with what an earlier agent remembered."""
@@ -108,6 +111,8 @@ class ScheduleCache:
         for item in told.values():
             self._take(item)
         self._listing += 1
+        for uid in filter(None, map(_topology_uid, told.values())):
+            self._listed_at[uid] = self._listing
         return self.snapshot()
 
     def changed(self, item: Object) -> Snapshot:
@@ -122,7 +127,14 @@ class ScheduleCache:
     def snapshot(self) -> Snapshot:
         uids = [_topology_uid(item) for item in self._objects.values()]
         known = None if None in uids else frozenset(uid for uid in uids if uid)
-        return Snapshot(dict(self._seen), known, self._listing, dict(self._faults), dict(self._objects))
+        return Snapshot(
+            dict(self._seen),
+            known,
+            self._listing,
+            dict(self._faults),
+            dict(self._listed_at),
+            dict(self._objects),
+        )
 
     def _forget(self, name: str) -> None:
         for kept in (self._objects, self._seen, self._faults):

@@ -78,7 +78,8 @@ class Turn:
 class _Topology:
     """What was found out about one topology in this start of the store."""
 
-    looked: tuple[tuple[str, int], ...] = ()
+    looked: tuple[tuple[str, int, int], ...] = ()
+    """Schedule, version seen, version published: what `homes` and `due` were made from."""
     looked_at_s: float = float("-inf")
     homes: dict[str, str] = field(default_factory=dict)
     due: dict[str, MoveKind] = field(default_factory=dict)
@@ -301,7 +302,9 @@ class StoreSide:
         `statuses`: of all records, where they have been asked for since the change.
         """
         known = self._topologies.setdefault(uid, _Topology())
-        versions = tuple((seen.name, self._standing_of(seen).published) for seen in schedules)
+        versions = tuple(
+            (seen.name, seen.schedule.version, self._standing_of(seen).published) for seen in schedules
+        )
         if versions != known.looked:
             known.homes = decisions.homes_of(seen.schedule for seen in schedules)
         if versions != known.looked or now_s - known.looked_at_s >= LOOK_S:

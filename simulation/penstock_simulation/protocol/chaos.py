@@ -10,6 +10,7 @@ from penstock.store.port import ShardStatus
 from penstock_simulation.protocol.layout import OPERATORS
 
 if TYPE_CHECKING:
+    from penstock_simulation.protocol.hosted_agent import HostedAgent
     from penstock_simulation.protocol.hosted_task import HostedTask
     from penstock_simulation.protocol.world import World
 
@@ -37,6 +38,10 @@ class Chaos:
             (0.08, self._shard_becomes_hot),
             (0.04, self._executor_goes),
             (0.12, self._executor_is_resized),
+            (0.05, self._agent_dies),
+            (0.06, self._agent_stops_for_a_while),
+            (0.04, self._agent_is_replaced_while_it_runs),
+            (0.05, self._late_report_arrives),
         )
         if world.moves:
             self._events += (
@@ -45,6 +50,7 @@ class Chaos:
                 (0.1, self._store_restarts),
                 (0.1, self._executor_goes),
                 (0.1, self._owner_changes_while_its_shard_is_copied),
+                (0.4, self._agent_is_late_with_a_move),
             )
         if world.pressure:
             self._events += ((0.3, self._memory_runs_out),)
@@ -134,6 +140,38 @@ class Chaos:
         lost = world.nodes[name].restart()
         world.trace.event(f"store {name}", f"restarts without its last {lost} calls")
 
+    def _agent_dies(self) -> None:
+        agent = self._any_agent()
+        self._world.trace.event(agent.name, "dies")
+        self._world.agents.kill(agent)
+
+    def _agent_stops_for_a_while(self) -> None:
+        agent = self._any_agent()
+        until = self._world.turn + 1 + self._pick(PAUSE_TURNS_MAX)
+        agent.stop(until)
+        self._world.trace.event(agent.name, f"stops until turn {until}")
+
+    def _agent_is_replaced_while_it_runs(self) -> None:
+        agent = self._any_agent()
+        self._world.trace.event(agent.name, "is taken for dead")
+        self._world.agents.start(agent.node)
+
+    def _agent_is_late_with_a_move(self) -> None:
+        """It stops in the middle of a step, is taken for dead, and goes on when another has taken over."""
+        moving = [agent for agent in self._world.agents.running if agent.is_moving]
+        if moving:
+            agent = moving[self._pick(len(moving))]
+            agent.stop(self._world.turn + 30 + self._pick(2 * PAUSE_TURNS_MAX))
+            self._world.trace.event(agent.name, f"is late, and stops until turn {agent.stops_until}")
+            self._world.agents.start(agent.node)
+
+    def _any_agent(self) -> HostedAgent:
+        agents = self._world.agents.running
+        return agents[self._pick(len(agents))]
+
+    def _late_report_arrives(self) -> None:
+        self._world.api.late_report_arrives()
+
     def _memory_runs_out(self) -> None:
         """A store comes to its memory limit, or has room again."""
         nodes = list(self._world.nodes.values())
@@ -159,19 +197,16 @@ class Chaos:
 
     def _move(self, shard: str) -> None:
         self._world.schedules.move(shard)
-        self._world.shards_were_replaced()
         self._world.trace.event(shard, "is given to another executor")
 
     def _executor_goes(self) -> None:
         operator = OPERATORS[self._pick(len(OPERATORS))]
         worker = self._world.schedules.drop_executor(operator)
-        self._world.shards_were_replaced()
-        self._world.trace.event(f"{operator}@{worker}", "goes, and its shards to others")
+        self._world.trace.event(f"{operator}-{worker}", "goes, and its shards to others")
 
     def _executor_is_resized(self) -> None:
         operator = OPERATORS[self._pick(len(OPERATORS))]
         self._world.schedules.resize(operator)
-        self._world.shards_were_replaced()
         self._world.trace.event(operator, "has an executor with another number of tasks")
 
     def _owner_changes_while_its_shard_is_copied(self) -> None:

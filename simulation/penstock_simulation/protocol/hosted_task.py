@@ -49,7 +49,7 @@ from penstock_worker.task.noted_work import NotedStage
 if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
 
-SKEW_US_MAX = 1_000_000
+SKEW_US_MAX = 250_000
 WAIT_ROUNDED_US = 2_000
 """A wait is a whole number of milliseconds, and looking takes time too."""
 

@@ -8,7 +8,6 @@ Neighbours: `workers` has them all, `simulated_tasks` starts their tasks, `link`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.api.worker_launch import WorkerLaunch
@@ -103,7 +102,12 @@ class HostedWorker:
         """Something is new: it goes through a round soon."""
         if not self._is_woken:
             self._is_woken = True
-            self._world.hurry.append(partial(self._world.workers.step, self))
+            self._world.hurry.append(self._step_if_woken)
+
+    def _step_if_woken(self) -> None:
+        """Unless it went through a round since: that has seen what is new."""
+        if self._is_woken:
+            self._world.workers.step(self)
 
     def hear(self) -> None:
         """Look at the control stream."""

@@ -16,6 +16,7 @@ from typing import Any
 from penstock.store.memory.node import MemoryNode, ShardRecord
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
+    Answer,
     Assignment,
     Bounds,
     Failures,
@@ -36,7 +37,7 @@ from penstock.store.port import (
     WaitControl,
     Wake,
 )
-from penstock.store.port.moves import ReadMove
+from penstock.store.port.moves import Depart, ReadMove
 
 TOPOLOGY_UID = "t"
 
@@ -93,11 +94,17 @@ class SimulatedNode:
         """Whether queues or homes of shards may be others since this was last set to False."""
         self.publish: Callable[[Publish], Any] | None = None
         """Carries out a publication in the store's place, and looks at what it does."""
+        self.rings = 0
+        """How often the bell of the outboxes rang."""
+        self.remembered: dict[bytes, bytes] = {}
+        """What the store keeps of the Schedules for its agent."""
+        self._remembered_before: dict[bytes, bytes] = {}
+        self._waited_for: set[str] = set()
         self._rng = rng
         self._memory = MemoryNode(keep_log=True)
         self._seen_length = 0
         self.store = make_store(self._memory, TOPOLOGY_UID, BOUNDS)
-        self.store.call(OpenStore(name))
+        self.generation = self.store.call(OpenStore(name))
         self.note_seen(self.log_length)
 
     @property
@@ -125,10 +132,10 @@ class SimulatedNode:
         """Bring the store to its memory limit, or give it room again."""
         self._memory.memory_bytes_max = 0 if full else None
 
-    @property
-    def has_outgoing(self) -> bool:
-        """Whether something waits for another store."""
-        return bool(self._memory.topology(TOPOLOGY_UID).outgoing)
+    def published(self, operator: str) -> int:
+        """The version of the schedule that the store works by; 0 for none."""
+        schedule = self._memory.topology(TOPOLOGY_UID).schedules.get(operator)
+        return schedule.version if schedule is not None else 0
 
     def is_ready(self, ready: str) -> bool:
         """Whether a task that blocks on this list would wake."""
@@ -152,7 +159,10 @@ class SimulatedNode:
         self.late.clear()
         self.has_changed = True
         self.starts += 1
-        self.store.call(OpenStore(self.name))
+        if self._rng.random() < 0.5:
+            self.remembered = self._remembered_before
+        self._remembered_before = self.remembered
+        self.generation = self.store.call(OpenStore(self.name))
         self._seen_length = self.log_length
         return lost
 
@@ -200,4 +210,16 @@ class SimulatedNode:
     def _effect(self, call: Request[Any]) -> Any:
         if self.publish is not None and isinstance(call, Publish):
             return self.publish(call)
-        return self.store.call(call)
+        answer = self.store.call(call)
+        if type(call) not in _LEAVE_QUEUES:
+            self._ring(call, answer)
+        return answer
+
+    def _ring(self, call: Request[Any], answer: object) -> None:
+        """The bell rings when something begins to wait for a target that nothing waited for, and when what
+        waits for a shard has somewhere to go."""
+        waited_for = {target for _, target in self._memory.topology(TOPOLOGY_UID).outgoing}
+        departed = isinstance(call, Depart) and answer is Answer.OK and call.shard in waited_for
+        if departed or not waited_for <= self._waited_for:
+            self.rings += 1
+        self._waited_for = waited_for

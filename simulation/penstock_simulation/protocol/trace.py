@@ -20,6 +20,7 @@ from penstock.store.port import (
     Fetched,
     Load,
     Publish,
+    PutMetrics,
     ReadOutbox,
     Request,
     SetTasks,
@@ -102,6 +103,8 @@ def _call(call: Request[Any]) -> str:
             return f"set tasks {dict(call.mapping)}"
         case Tasks():
             return f"tasks of {call.executor}"
+        case PutMetrics():
+            return f"put metrics {[name for name, _ in call.rows]}"
         case _:
             return _call_of_move(call)
 
@@ -136,5 +139,7 @@ def _answer(answer: object) -> str:
             return ", ".join(f"{e.executor}: {e.shards}" for e in answer.executors if e.shards) or "nothing"
         case TaskMap():
             return f"{answer.mapping} of {answer.incarnation}, version {answer.version}"
+        case {} if answer and all(isinstance(row, bytes) for row in answer.values()):
+            return f"{len(answer)} rows"
         case _:
             return str(answer)

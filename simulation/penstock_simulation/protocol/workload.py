@@ -106,7 +106,7 @@ def counts_in(content: bytes) -> Counts:
 
 # --- what the processors left in a shard's state ------------------------------------------------------
 
-TIMER_STEP_MS = 256
+TIMER_STEP_MS = 128
 """A timer's expiry is a multiple of this, and the number of the row that set it; 0 for one that a row takes
 away again, mostly."""
 TIMERS_MAX = 12

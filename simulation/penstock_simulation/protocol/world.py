@@ -1,12 +1,12 @@
-"""One seeded run of the store's protocol: nodes, workers, tasks and senders under faults, then calm.
+"""One seeded run of the store's protocol: nodes, agents, workers and tasks under faults, then calm.
 
 A run is a random sequence of turns, each about a call on its way. While it is rough, calls are lost, come
-late or twice, tasks and workers stop, go on and die, stores restart, schedules change; when it is calm
-nothing fails any more and everything must drain. What must hold is in `promises`. The same seed makes the
-same run.
+late or twice, tasks, workers and agents stop, go on and die, stores restart, schedules change; when it is
+calm nothing fails any more and everything must drain. What must hold is in `promises`. The same seed makes
+the same run.
 
-The tasks are the product's (`hosted_task`). While one actor waits for an answer others act, inside its call
-(`link`), and others again inside theirs, `NESTED_MAX` deep.
+Tasks, workers and agents are the product's (`hosted_task`, `hosted_worker`, `hosted_agent`). While one actor
+waits for an answer others act, inside its call (`link`), and others again inside theirs, `NESTED_MAX` deep.
 """
 
 from __future__ import annotations
@@ -22,22 +22,14 @@ from typing import Any
 
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.store import MemoryStore
-from penstock.store.moving.mover import moves_due
-from penstock.store.port import (
-    Assignment,
-    NodeStore,
-    Publish,
-    ShardStatus,
-    StoreUnreachable,
-)
-from penstock.store.sender import deliver_once
-from penstock_simulation.protocol.agent import Agent
+from penstock.store.port import Assignment, Publish, ShardStatus
+from penstock_simulation.protocol.agents import Agents
 from penstock_simulation.protocol.chaos import Chaos
+from penstock_simulation.protocol.hosted_agent import AGENT_PARTS, AgentParts
 from penstock_simulation.protocol.hosted_task import HostedTask
 from penstock_simulation.protocol.hosted_worker import PACE_MAX, PACE_MIN
-from penstock_simulation.protocol.layout import NODES, WORKERS
+from penstock_simulation.protocol.layout import NODES, OPERATORS, WORKERS
 from penstock_simulation.protocol.link import Link, Watcher
-from penstock_simulation.protocol.moving import DRIVE, Drive, MovingAgent
 from penstock_simulation.protocol.node import (
     CALM,
     FaultRates,
@@ -45,6 +37,7 @@ from penstock_simulation.protocol.node import (
     StoreFactory,
 )
 from penstock_simulation.protocol.promises import PromiseBroken, Promises
+from penstock_simulation.protocol.schedule_api import ROUGH, ScheduleApi
 from penstock_simulation.protocol.scheduling import Schedules
 from penstock_simulation.protocol.stages import Runners, SimulatedSinks
 from penstock_simulation.protocol.trace import Trace
@@ -60,6 +53,15 @@ NESTED_MAX = 4
 """So many actors may wait for each other's turns."""
 START_US = 1_000_000_000
 DRAIN_TURNS_MAX = 600
+AGENT_PACE_MIN, AGENT_PACE_MAX = 8, 80
+"""How much faster than their node's tasks' agents' time goes."""
+RELIST_FACTOR = 8
+"""How much faster than that a feed lists anew by itself."""
+CALM_BIRTHS = 0.8
+"""In so many runs, 0..1, nothing fails before all shards are made."""
+BIRTH_ROUNDS_MAX = 50
+TWO_AGENTS = 0.5
+"""In so many of the runs with moves, 0..1, an earlier start of each agent was taken for dead and runs."""
 DRAIN_CYCLE_TURNS = 10
 """How often agents and main processes look by themselves while everything drains."""
 
@@ -74,8 +76,7 @@ class Parts:
     cache: type[StateCache] = StateCache
     sinks: type[SimulatedSinks] = SimulatedSinks
     node: type[SimulatedNode] = SimulatedNode
-    deliver: Callable[..., object] = deliver_once
-    drive: Drive = DRIVE
+    agent: AgentParts = AGENT_PARTS
     moves: bool = False
     """Whether shards change their home."""
     pressure: bool = False
@@ -123,7 +124,7 @@ def simulate(seed: int, parts: Parts | None = None) -> Outcome:
 def _roughness(rng: random.Random, *, moves: bool) -> Roughness:
     level = rng.random() * 0.06
     return Roughness(
-        turns=80 + int(rng.random() * (300 if moves else 200)),
+        turns=100 + int(rng.random() * (700 if moves else 300)),
         rates=FaultRates(
             lost_call=level * rng.random(),
             lost_reply=level * 2 * rng.random(),
@@ -152,10 +153,13 @@ class World:
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
         for node in self.nodes.values():
             node.publish = partial(self._publish, node)
-        self.agents = {
-            name: Agent(node, self.link(f"agent {name}", name)) for name, node in self.nodes.items()
-        }
-        self.schedules = Schedules(rng, moves=parts.moves, names_all=not self.in_cluster)
+        self.agent_pace: float = AGENT_PACE_MIN * (AGENT_PACE_MAX / AGENT_PACE_MIN) ** rng.random()
+        self.relist_pace = RELIST_FACTOR * self.agent_pace
+        self.agents = Agents(self)
+        self.hurry: deque[Callable[[], None]] = deque()
+        self.api = ScheduleApi(rng, self.agents.hear)
+        self.schedules = Schedules(self.api, rng, moves=parts.moves, names_all=not self.in_cluster)
+        self._is_born = False
         self.workers = Workers(self)
         self.hot_shard = ""
         self.runners = Runners()
@@ -167,19 +171,6 @@ class World:
         self._nested = 0
         self._on_their_way: dict[Link, None] = {}
         self._chaos = Chaos(self)
-        self._sender_links = {
-            name: {there: self.link(f"sender {name}", there) for there in NODES} for name in NODES
-        }
-        self._moving = {
-            name: MovingAgent(
-                name,
-                {there: self.link(f"mover {name}", there, before=self._mover_may_die) for there in NODES},
-                rng,
-                parts.drive,
-            )
-            for name in NODES
-        }
-        self.hurry: deque[Callable[[], None]] = deque()
 
     # --- making
 
@@ -193,10 +184,6 @@ class World:
     ) -> Link:
         return Link(self.nodes[node], who, self, before=before, watcher=watcher)
 
-    def shards_were_replaced(self) -> None:
-        """The operator has written a schedule: the agents see it."""
-        self.hurry.extend(partial(self.step_agent, agent) for agent in self.agents.values())
-
     # --- time, and calls on their way
 
     @property
@@ -208,9 +195,19 @@ class World:
         self._time_us += 1
         return self._time_us
 
+    @property
+    def time_us(self) -> int:
+        """Virtual time, for who only looks whether something is due."""
+        return self._time_us
+
     def take_time(self, microseconds: int) -> None:
         """Somebody works for so long."""
         self._time_us += microseconds
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether anything may fail."""
+        return self._is_born and not self._calm
 
     def is_hot(self, shard: str) -> bool:
         """Whether work on a shard takes long."""
@@ -270,8 +267,15 @@ class World:
         """Rough, then calm. Raises PromiseBroken."""
         for name in WORKERS:
             self.workers.start(name)
-        for agent in self.agents.values():
-            agent.step(self.schedules.newest)
+        for name in NODES:
+            self.agents.start(name)
+        if self.rng.random() < CALM_BIRTHS:
+            self._be_born()
+        self._is_born = True
+        if self.moves and self.rng.random() < TWO_AGENTS:
+            for name in NODES:
+                self.agents.start(name)
+        self.api.faults = ROUGH
         for node in self.nodes.values():
             node.rates = self.roughness.rates
         while self.trace.turn < self.roughness.turns:
@@ -286,9 +290,17 @@ class World:
         self.promises.check_counts(self._records_at_home())
         self.promises.check_results(self._records_at_home())
 
+    def _be_born(self) -> None:
+        """Agents make the shards, and publish the first schedules, before anything fails."""
+        for _ in range(BIRTH_ROUNDS_MAX):
+            self.agents.step_due()
+            if not self._agents_left():
+                return
+        raise PromiseBroken(5, f"{self._agents_left()} after so many rounds")
+
     def anything_happens(self) -> None:
         """The world strikes, or somebody takes a step."""
-        if not self._calm and self.rng.random() < self.roughness.event_rate:
+        if self.is_rough and self.rng.random() < self.roughness.event_rate:
             self._chaos.strike()
         else:
             self.anybody_steps()
@@ -316,38 +328,27 @@ class World:
         if self.hurry and self.rng.random() < 0.5:
             self.hurry.popleft()()
             return
-        if self.moves and self.rng.random() < 0.3 and (due := self._nodes_with_moves()):
-            self.step_mover(due[int(self.rng.random() * len(due))])
-            return
         draw = self.rng.random()
-        if draw < 0.82:
+        is_move = self.moves and draw < 0.25
+        if draw < (0.5 if self.moves else 0.2) and (due := self.agents.due(movers=is_move)):
+            agent, thread = due[int(self.rng.random() * len(due))]
+            agent.step(thread)
+            return
+        if self.rng.random() < 0.95:
             task = self._pick_task()
             if task is not None:
                 self.step_task(task)
                 return
-        if draw < 0.94:
-            waiting = [name for name, node in self.nodes.items() if node.has_outgoing]
-            if waiting:
-                self.send(waiting[int(self.rng.random() * len(waiting))])
-                return
-        if draw < 0.98:
-            worker = self.workers.running[int(self.rng.random() * len(self.workers.running))]
-            if worker.is_due:
-                self.workers.step(worker)
-        else:
-            self.step_agent(self.agents[NODES[int(self.rng.random() * len(NODES))]])
-
-    def step_agent(self, agent: Agent) -> None:
-        """Publish what is new, which wakes the node's workers."""
-        if agent.behind(self.schedules.newest) and not agent.is_in_step:
-            agent.step(self.schedules.newest)
-            here = [worker for worker in self.workers.running if worker.node == agent.node.name]
-            self.hurry.extend(worker.hear for worker in here)
+        worker = self.workers.running[int(self.rng.random() * len(self.workers.running))]
+        if worker.is_due:
+            self.workers.step(worker)
 
     def _publish(self, node: SimulatedNode, call: Publish) -> Any:
         before = self._assigned(node)
         answer = node.store.call(call)
         self.promises.check_kept(before, self._assigned(node), dict(node.records()))
+        # the node's workers hear of it
+        self.hurry.extend(worker.hear for worker in self.workers.running if worker.node == node.name)
         return answer
 
     def _assigned(self, node: SimulatedNode) -> dict[str, list[str]]:
@@ -360,57 +361,10 @@ class World:
                         assigned.setdefault(shard, []).append(executor.executor)
         return assigned
 
-    def _nodes_with_moves(self) -> list[str]:
-        """Nodes that have a shard to move."""
-        return [
-            name
-            for name, node in self.nodes.items()
-            if moves_due(name, self.schedules.homes, {s: record.status for s, record in node.records()})
-        ]
-
-    def step_mover(self, name: str) -> None:
-        """A part of a move, now and then by a driver that believes an old schedule."""
-        schedules = dict(self.schedules.newest)
-        if not self._calm and self.rng.random() < 0.1:
-            schedules = self.schedules.old[int(self.rng.random() * len(self.schedules.old))]
-        self._moving[name].step(schedules)
-
     def step_task(self, task: HostedTask) -> None:
         task.step()
         if task.retired:
             self.workers.task_is_over(task)
-
-    def send(self, name: str) -> None:
-        """One pass of a node's sender; others take steps between its calls."""
-        links = self._sender_links[name]
-
-        homes = self.schedules.homes
-        if self.moves and not self._calm and self.rng.random() < 0.3:
-            homes = self.schedules.old_homes[int(self.rng.random() * len(self.schedules.old_homes))]
-        elif self.moves and self.rng.random() < 0.6:
-            homes = self._told_homes()
-
-        def home_of(target: str) -> NodeStore | None:
-            return links[homes[target]]
-
-        try:
-            self.parts.deliver(links[name], home_of, bytes_max=(6, 60)[int(self.rng.random() * 2)])
-        except StoreUnreachable:
-            self.trace.event(f"sender {name}", "gives up a pass")
-
-    def _told_homes(self) -> dict[str, str]:
-        """Where shards are, as a sender knows that was sent on by who does not have them."""
-        told = dict(self.schedules.homes)
-        for name, node in self.nodes.items():
-            for shard, record in node.records():
-                if record.status is ShardStatus.FROZEN or not record.is_away:
-                    told[shard] = name
-        return told
-
-    def _mover_may_die(self) -> None:
-        """Much happens during a move; and the agent may die here, so that another pass goes on later."""
-        if not self._calm and self.rng.random() < 0.08:
-            raise StoreUnreachable("the agent dies")
 
     def check_bounds(self) -> None:
         for node in self.nodes.values():
@@ -428,6 +382,8 @@ class World:
         self.trace.event("world", "calms down")
         self._calm = True
         self.workers.calm_down()
+        self.api.calm_down()
+        self.agents.calm_down()
         for node in self.nodes.values():
             node.rates = CALM
             while node.late:
@@ -447,8 +403,6 @@ class World:
         left_over = ""
         for _ in range(DRAIN_TURNS_MAX // DRAIN_CYCLE_TURNS):
             self.hurry.clear()
-            for agent in self.agents.values():
-                self.step_agent(agent)
             self.workers.step_due()
             for _ in range(DRAIN_CYCLE_TURNS):
                 self._next_turn()
@@ -458,19 +412,18 @@ class World:
                         self.step_task(task)
                 if not can_run:
                     self._pass_idle_time()
-                for name, node in self.nodes.items():
-                    if node.has_outgoing:
-                        self.send(name)
-                if self.moves:
-                    for name in self._nodes_with_moves():
-                        self._moving[name].step(dict(self.schedules.newest))
+                self.agents.step_due()
             left_over = left()
             if not left_over:
                 return
         raise PromiseBroken(5, left_over)
 
     def _left_over(self) -> str:
-        return self._moves_left() or self.promises.left_over(self._records_at_home(), self._owners())
+        return (
+            self._moves_left()
+            or self._agents_left()
+            or self.promises.left_over(self._records_at_home(), self._owners())
+        )
 
     def _records_at_home(self) -> dict[str, ShardRecord]:
         return {shard: self.nodes[home].record(shard) for shard, home in self.schedules.homes.items()}
@@ -486,6 +439,23 @@ class World:
                 home = self.schedules.homes[shard]
                 if record.status is not (ShardStatus.ACTIVE if home == name else ShardStatus.MOVED):
                     return f"{shard} is {record.status} in {name}, its home is {home}"
+        return ""
+
+    def _agents_left(self) -> str:
+        """A schedule that is not applied, or not reported as it is."""
+        if self._calm and not all(agent.has_heard_all for agent in self.agents.running):
+            return "an agent has not heard of all"
+        for operator in OPERATORS:
+            version = self.schedules.version(operator)
+            told = {entry["node"]: entry for entry in self.api.entries(operator)}
+            for name, node in self.nodes.items():
+                is_applied = node.published(operator) == version
+                if not is_applied:
+                    return f"{operator} is at version {node.published(operator)} in {name}, not {version}"
+                entry = told.get(name, {})
+                is_told = (entry.get("version"), entry.get("generation"), entry.get("shardsMoving"))
+                if is_told != (version, node.generation, 0):
+                    return f"{operator} is reported as {entry} by {name}, at version {version}"
         return ""
 
     def _owners(self) -> dict[str, list[int]]:

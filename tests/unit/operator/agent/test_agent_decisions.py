@@ -138,6 +138,15 @@ def test_a_topology_that_is_back_in_the_second_list_stays() -> None:
     assert farewell(third, [UID], back.missed).retract == ()
 
 
+def test_two_lists_that_lack_a_topology_are_not_enough_when_one_between_them_had_it() -> None:
+    """A store that is slow may keep the agent from looking at that one."""
+    first, _, third, fourth = snapshots([], [item()], [], [])
+    missed = farewell(first, [UID], {})
+    again = farewell(third, [UID], missed.missed)
+    assert again == Farewell({UID: 3}, ())
+    assert farewell(fourth, [UID], again.missed).retract == (UID,)
+
+
 def test_nobody_leaves_before_the_first_complete_list() -> None:
     assert farewell(ScheduleCache().recall([]), [UID], {UID: 0}) == Farewell({}, ())
 

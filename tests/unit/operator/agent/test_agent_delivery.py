@@ -43,7 +43,7 @@ from penstock.store.sender import PAIRS_A_LOOK
 from penstock_operator.agent.delivery import TopologyDelivery
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.routes import Routes
-from worlds.no_thread import NoThread
+from penstock_simulation.twins.no_thread import NoThread
 
 UID = "t"
 WAIT_S = 20.0

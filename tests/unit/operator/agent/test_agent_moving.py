@@ -34,10 +34,10 @@ from penstock_operator.agent.moving import (
     MoveDriver,
 )
 from penstock_operator.agent.store_side import DueMove
+from penstock_simulation.twins.no_thread import NoThread
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import SHARDS, out
 from scenes.task_scene import Between
-from worlds.no_thread import NoThread
 
 X = "mid/0"
 KEY = ("t1", X)

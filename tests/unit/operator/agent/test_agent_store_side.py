@@ -91,6 +91,16 @@ def test_what_has_to_move_is_known_in_the_round_trip_that_publishes(side: Side) 
     assert side.sent == [["Publish", "Measure"]]
 
 
+def test_what_has_to_move_is_known_again_after_lists_that_lacked_it_or_were_old(side: Side) -> None:
+    """It is published already: nothing is left to do by which it would be noticed."""
+    newest = item(2, homes={"0": "b", "1": "b"})
+    side.turn(newest)
+    side.cache.listed([])
+    side.cache.listed([item(1), item(1, name="words-end", operator="end")])
+    assert side.turn().moves == ()
+    assert side.turn(newest).moves == (DueMove(UID, "mid/0", MoveKind.MOVE, "b", 2),)
+
+
 def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:
     side.turn(item(2))
     assert ["Topologies"] not in side.sent

@@ -21,7 +21,7 @@ from penstock_operator.agent.store_keeper import OpenedStore
 from penstock_operator.agent.store_side import StoreSide
 from penstock_operator.agent.store_turns import StoreTurns
 from penstock_operator.agent.weighing import Weighing
-from worlds.no_thread import NoThread
+from penstock_simulation.twins.no_thread import NoThread
 from worlds.schedule_objects import item
 
 NAME = b"words-mid"

@@ -1,4 +1,4 @@
-"""In a thread's place where a test gives the turns."""
+"""In a thread's place where a test, or the simulation, gives the turns."""
 
 from __future__ import annotations
 
