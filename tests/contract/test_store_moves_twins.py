@@ -28,7 +28,7 @@ from penstock.store.port import (
     TimerWrite,
 )
 from penstock.store.port.moves import Activate, Depart, Discard, Drop, Move, Precopy, Thaw
-from penstock.store.sender import deliver_once
+from scenes.delivery_pass import deliver_once
 from scenes.move_scene import WORKERS, MoveScene
 from scenes.store_scenario import SHARDS, out
 

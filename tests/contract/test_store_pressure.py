@@ -19,7 +19,8 @@ from penstock.store.port import (
     Wake,
 )
 from penstock.store.port.moves import Chunk, Install, Move
-from penstock.store.sender import Obstacle, deliver_once
+from penstock.store.sender import Obstacle
+from scenes.delivery_pass import deliver_once
 from scenes.store_scenario import NOW_US, Scene, out, payloads
 
 

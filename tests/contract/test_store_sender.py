@@ -10,7 +10,8 @@ import pytest
 from backends.store_backends import Backend, LossyStore
 from penstock.store import sender
 from penstock.store.port import Answer, Append, NodeStore, Request, StoreUnreachable
-from penstock.store.sender import PAIRS_AT_ONCE, Delivered, Obstacle, deliver_once
+from penstock.store.sender import PAIRS_AT_ONCE, Delivered, Obstacle
+from scenes.delivery_pass import deliver_once
 from scenes.store_scenario import Scene, out, payloads
 
 MID = ("src/0", "mid/0")

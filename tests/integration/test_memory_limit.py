@@ -31,9 +31,9 @@ from penstock.store.port import (
     StateWrite,
 )
 from penstock.store.redis.store import RedisStore, load_functions
-from penstock.store.sender import deliver_once
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_worker.task.store_pressure import PRESSED_US, StorePressure
+from scenes.delivery_pass import deliver_once
 
 pytestmark = pytest.mark.integration
 

@@ -26,7 +26,7 @@ from penstock.store.port.moves import (
     Precopy,
     ReadMove,
 )
-from penstock.store.sender import deliver_once
+from scenes.delivery_pass import deliver_once
 from scenes.store_scenario import SHARDS, SMALL, Scene
 
 CHUNKED = replace(SMALL, chunk_bytes_max=60, chunk_entries_max=4)

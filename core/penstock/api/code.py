@@ -15,6 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
+from penstock.api.syntax import syntax_tree
 from penstock.manifest.faults import Fault, listed, nearest, path_text
 
 _PYTHON = ".py"
@@ -86,7 +87,7 @@ def _names(module: str, code_dir: Path) -> _Names:
         return _Names(None)
     try:
         with tokenize.open(spec.origin) as file:
-            tree = ast.parse(file.read())
+            tree = syntax_tree(file.read())
     except SyntaxError as error:
         return _Names(None, f"{module}.py, line {error.lineno}: {error.msg}")
     except (OSError, UnicodeDecodeError, ValueError) as error:

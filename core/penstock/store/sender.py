@@ -2,7 +2,7 @@
 
 One pass is read, append, acknowledge, each in one round trip for many pairs. Each step may be lost,
 repeated or left half done: the target takes a pair's entries by number, so what it has already answers
-DUP, and what was not acknowledged is read again. Whoever runs passes (the node agent's loop, the simulation)
+DUP, and what was not acknowledged is read again. Whoever runs passes (the links of the node's agent)
 owns the clock: a pass never waits, it answers what stands in the way. Entries for outside sinks
 are not its business, their shard's owner writes those.
 """
@@ -104,24 +104,6 @@ def waiting_pairs(source: NodeStore, targets: Sequence[str]) -> Iterator[list[Pa
             last = pairs[-1][1]
             skip = sum(target == last for _, target in pairs) + (skip if last == left[0] else 0)
             left = left[left.index(last) :]
-
-
-def deliver_once(
-    source: NodeStore,
-    home_of: HomeOf,
-    *,
-    pairs_max: int = 10_000,
-    bytes_max: int = 64 << 10,
-    refused: Refused | None = None,
-) -> Delivered:
-    """One pass over the pairs that wait in `source`, about `bytes_max` bytes of each.
-
-    An unreachable home is an obstacle of its pairs; an unreachable `source` raises
-    StoreUnreachable. `pairs_max` must not be less than the pairs that can be stuck at a time.
-    """
-    pairs = source.call(Outgoing(pairs_max))
-    delivered = deliver_pairs(source, home_of, pairs, bytes_max=bytes_max, refused=refused)
-    return replace(delivered, more=delivered.more or len(pairs) == pairs_max)
 
 
 def deliver_pairs(

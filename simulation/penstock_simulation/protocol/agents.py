@@ -53,7 +53,3 @@ class Agents:
         for agent, thread in self.due():
             if not (agent.over or thread.is_in_turn):
                 agent.step(thread)
-
-    def wakes_us(self) -> int:
-        """When the next thread has something to do by itself."""
-        return min(agent.wakes_us() for agent in self.running)

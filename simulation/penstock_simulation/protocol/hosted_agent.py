@@ -137,10 +137,6 @@ class HostedAgent:
             if not thread.is_in_turn and (time_us >= thread.wakes_us or thread.has_news()):
                 yield thread
 
-    def wakes_us(self) -> int:
-        """When one of its threads has something to do by itself."""
-        return min(thread.wakes_us for thread in self._threads())
-
     def step(self, thread: AgentThread) -> None:
         """A turn of one of its threads."""
         thread.is_in_turn = True

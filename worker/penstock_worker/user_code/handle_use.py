@@ -15,6 +15,8 @@ from collections.abc import Collection, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
+from penstock.api.syntax import syntax_tree
+
 _NOT_THE_USERS = ("pyspark", "abc", "builtins")
 _UNKNOWN = object()
 
@@ -85,7 +87,7 @@ def _called_above(function: FunctionType) -> Iterator[str]:
 def tree_of(function: FunctionType) -> ast.AST | None:
     """None where there is no source to read."""
     try:
-        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+        return syntax_tree(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
     except (OSError, TypeError, SyntaxError):
         return None
 
