@@ -22,15 +22,23 @@ from penstock_simulation.protocol.hosted_agent import AgentParts
 from penstock_simulation.protocol.world import Parts
 
 
+class _PlantedDelivery(TopologyDelivery):
+    link: type[Link]
+
+    def _new_link(self, peer: str) -> Link:
+        return self.link(peer, self)
+
+
 class _Planted(Deliveries):
-    """Whose routes, deliveries and links are of other kinds."""
+    """Whose routes and links are of other kinds."""
 
     routes: type[Routes] = Routes
-    delivery: type[TopologyDelivery] = TopologyDelivery
+    link: type[Link] = Link
 
     def _begin(self, uid: str) -> tuple[Routes, TopologyDelivery]:
         routes, delivery = super()._begin(uid)
-        routes.__class__, delivery.__class__ = self.routes, self.delivery
+        routes.__class__ = self.routes
+        delivery.__class__, delivery.link = _PlantedDelivery, self.link
         return routes, delivery
 
 
@@ -45,15 +53,10 @@ class _AcknowledgesFirst(Link):
         return super()._pass(source, pairs, bytes_max)
 
 
-class _AcknowledgingDelivery(TopologyDelivery):
-    def _new_link(self, peer: str) -> Link:
-        return _AcknowledgesFirst(peer, self)
-
-
 class AcknowledgesFirst(_Planted):
     """An outbox is trimmed before the target has the entries."""
 
-    delivery = _AcknowledgingDelivery
+    link = _AcknowledgesFirst
 
 
 class _ForgetsStuck(Link):
@@ -62,15 +65,10 @@ class _ForgetsStuck(Link):
         super()._plan_retry(began_s, progress=progress, is_retry=is_retry)
 
 
-class _ForgettingDelivery(TopologyDelivery):
-    def _new_link(self, peer: str) -> Link:
-        return _ForgetsStuck(peer, self)
-
-
 class ForgetsWhatIsStuck(_Planted):
     """A link that could not deliver waits for the bell, which does not ring again."""
 
-    delivery = _ForgettingDelivery
+    link = _ForgetsStuck
 
 
 class _NeverLooks(Link):
@@ -78,15 +76,10 @@ class _NeverLooks(Link):
         pass
 
 
-class _UnlookingDelivery(TopologyDelivery):
-    def _new_link(self, peer: str) -> Link:
-        return _NeverLooks(peer, self)
-
-
 class NeverLooksAgain(_Planted):
     """What came to wait during a pass, behind what the pass took, rang no bell and is forgotten."""
 
-    delivery = _UnlookingDelivery
+    link = _NeverLooks
 
 
 class _LearnsNothing(Routes):

@@ -6,7 +6,7 @@ it is `orders_worker`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.port import NodeStore, Request, WaitReady
+from penstock_simulation.twins.passing_on import PassingOn
 from penstock_worker.main_process.loop import MainProcess
 from penstock_worker.main_process.prometheus import WorkerCollector
 from penstock_worker.main_process.resident_task import ResidentTask
@@ -27,23 +28,11 @@ from penstock_worker.task.loop import TaskLoop
 Connect = Callable[[], NodeStore]
 
 
-class Unwaiting(NodeStore):
+class Unwaiting(PassingOn):
     """A connection that hardly blocks: others are in the same thread."""
 
-    def __init__(self, store: NodeStore) -> None:
-        self._store = store
-
     def call(self, call: Request[Any]) -> Any:
-        return self._store.call(replace(call, timeout_ms=1) if isinstance(call, WaitReady) else call)
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        return self._store.pipeline(calls)
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        return self._store.post(calls)
-
-    def close(self) -> None:
-        self._store.close()
+        return super().call(replace(call, timeout_ms=1) if isinstance(call, WaitReady) else call)
 
 
 class TurnedTasks:

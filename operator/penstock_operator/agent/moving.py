@@ -33,9 +33,8 @@ works on this node and the other one would wait for the cores that it takes."""
 PRECOPY_BURST_S = 0.1
 """So long it copies without a rest when it has not copied for a while: a shard of some thousand fields is
 there in that time."""
-CHUNKS_AT_ONCE = 16
-_CHUNKS_AHEAD_AT_ONCE = 16
-"""So many chunks are copied ahead before both stores are asked again how far the move is."""
+_CHUNKS_AT_ONCE = 16
+"""So many chunks are copied, or dropped, before both stores are asked again how far the move is."""
 _CHUNKS_AHEAD_BETWEEN_RESTS = 2
 """So many once it rests, or is about to, so that no rest is long. A shard that stands still is copied without
 any."""
@@ -238,7 +237,7 @@ class Mover:
         self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
         self._stores: dict[tuple[str, str], NodeStore] = {}
         self._move: DueMove | None = None
-        self.chunks_max = CHUNKS_AT_ONCE
+        self.chunks_max = _CHUNKS_AT_ONCE
         """So many chunks are copied, or dropped, in one step at the most."""
 
     def take(self, now_s: float) -> bool:
@@ -291,7 +290,7 @@ class Mover:
 
         began_s = self._clock_s()
         is_fresh = self._pace.held_s(began_s) > PRECOPY_BURST_S / 2
-        chunks = _CHUNKS_AHEAD_AT_ONCE if is_fresh else _CHUNKS_AHEAD_BETWEEN_RESTS
+        chunks = self.chunks_max if is_fresh else min(_CHUNKS_AHEAD_BETWEEN_RESTS, self.chunks_max)
         progress = self._step(move, here, store_of, chunks)
         ended_s = self._clock_s()
         again_s = self._driver.note(move, here, store_of, progress)
@@ -327,7 +326,7 @@ class Mover:
                     target_id=move.home,
                     version=move.version,
                     chunks_max=self.chunks_max,
-                    chunks_ahead_max=min(chunks_ahead_max, self.chunks_max),
+                    chunks_ahead_max=chunks_ahead_max,
                 )
             case MoveKind.BACK:
                 return go_back_once(here, store_of, move.shard, chunks_max=self.chunks_max)

@@ -44,7 +44,7 @@ _STOP_S = 0.4
 REPORT_AFTER_S = 0.05
 """A report that nothing waits for is written so long after there was something to say: the move of a small
 shard is over by then, is told once, and does not wait for what its report costs everybody."""
-_REPORT_AGAIN_S = 0.5
+REPORT_AGAIN_S = 0.5
 _TROUBLE_LOG_S = 10.0
 _MEMORY_TIMEOUT_S = 5.0
 """For a reply to what the store remembers of the Schedules."""
@@ -258,7 +258,7 @@ class NodeAgent:
                 except PenstockError as error:
                     _LOG.warning("%s: cannot report: %s", seen.name, error)
                     self._reports_changed.set()
-                    await asyncio.sleep(_REPORT_AGAIN_S)
+                    await asyncio.sleep(REPORT_AGAIN_S)
                     break
                 self._reports.note_written(seen, applied)
                 self._turns.confirm(seen, applied)

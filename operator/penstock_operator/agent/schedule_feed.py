@@ -48,7 +48,7 @@ class Snapshot:
     `listing` counts the complete lists that were had: 0 before the first, when `schedules` are what an
     earlier agent remembered. `topology_uids` are those of all objects, also of such as cannot be read;
     None when an object does not tell its own: then nothing may be concluded from a uid's absence.
-    `listed_at` is topology uid -> the newest complete list that had it.
+    `listed_at` is topology uid -> the newest complete list that had it, of the last two.
     """
 
     schedules: Mapping[str, SeenSchedule]
@@ -110,9 +110,10 @@ class ScheduleCache:
             self._forget(name)
         for item in told.values():
             self._take(item)
-        self._listing += 1
-        for uid in filter(None, map(_topology_uid, told.values())):
-            self._listed_at[uid] = self._listing
+        before, self._listing = self._listing, self._listing + 1
+        listed = filter(None, map(_topology_uid, told.values()))
+        missed_once = {uid: at for uid, at in self._listed_at.items() if at == before}
+        self._listed_at = missed_once | dict.fromkeys(listed, self._listing)
         return self.snapshot()
 
     def changed(self, item: Object) -> Snapshot:
@@ -132,7 +133,7 @@ class ScheduleCache:
             known,
             self._listing,
             dict(self._faults),
-            dict(self._listed_at),
+            self._listed_at,
             dict(self._objects),
         )
 

@@ -36,9 +36,10 @@ class Agents:
         """The newest of each node goes on; the others end."""
         newest = {agent.node: agent for agent in self.running}
         for agent in list(self.running):
-            if agent is not newest[agent.node]:
+            if agent is newest[agent.node]:
+                agent.calm_down()
+            else:
                 self.kill(agent)
-            agent.calm_down()
 
     def hear(self) -> None:
         """Somebody wrote a Schedule, or its status."""

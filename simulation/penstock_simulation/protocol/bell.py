@@ -6,21 +6,19 @@ anything waits. Neighbours: `node` rings, `hosted_agent` listens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from penstock.store.port import NodeStore, Request, StoreUnreachable, WaitOutgoing
 from penstock_simulation.protocol.node import SimulatedNode
+from penstock_simulation.twins.passing_on import PassingOn
 
-A = TypeVar("A")
 
-
-class Bell(NodeStore):
+class Bell(PassingOn):
     """A connection to `node`'s store that waits for the bell by itself; all other calls go on to `store`."""
 
     def __init__(self, node: SimulatedNode, store: NodeStore) -> None:
+        super().__init__(store)
         self._node = node
-        self._store = store
         self._heard: tuple[int, int] | None = None
         """The node's starts and rings when it listened last; None while it does not."""
 
@@ -29,10 +27,10 @@ class Bell(NodeStore):
         """Whether who waits would be woken."""
         return self._heard != (self._node.starts, self._node.rings)
 
-    def call(self, call: Request[A]) -> A:
+    def call(self, call: Request[Any]) -> Any:
         if not isinstance(call, WaitOutgoing):
             try:
-                return self._store.call(call)
+                return super().call(call)
             except StoreUnreachable:
                 self._heard = None
                 raise
@@ -40,17 +38,8 @@ class Bell(NodeStore):
         if self._heard is None or self._heard[0] != self._node.starts:
             self._heard = None
             # listens before it looks
-            is_some = self._store.call(call)
+            is_some = super().call(call)
             self._heard = now
-            return cast("A", is_some)
+            return is_some
         rings, self._heard = self._heard != now, now
-        return cast("A", rings)
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        return self._store.pipeline(calls)
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        return self._store.post(calls)
-
-    def close(self) -> None:
-        self._store.close()
+        return rings

@@ -21,7 +21,7 @@ from penstock_operator.agent.delivery import TopologyDelivery
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.link import Link as DeliveryLink
 from penstock_operator.agent.moving import MoveDriver, Mover
-from penstock_operator.agent.node_agent import RESYNC_S
+from penstock_operator.agent.node_agent import REPORT_AGAIN_S, RESYNC_S
 from penstock_operator.agent.peers import Peers
 from penstock_operator.agent.reports import Reports
 from penstock_operator.agent.schedule_feed import RELIST_S, FeedAway, ScheduleCache
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
 
 MOVERS = 2
-_REPORT_AGAIN_S = 0.5
 _FOREVER_US = 1 << 62
 _BREAKS = 0.04
 """How often a connection breaks under a call, 0..1: a move, or a pass of deliveries, is left where it is."""
@@ -244,7 +243,7 @@ class HostedAgent:
             try:
                 self._world.api.report(seen, applied)
             except FeedAway:
-                return _REPORT_AGAIN_S
+                return float(REPORT_AGAIN_S)
             self._world.pass_turn(self._api)
             if self.over:
                 raise ActorGone

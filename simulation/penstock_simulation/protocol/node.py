@@ -38,6 +38,7 @@ from penstock.store.port import (
     Wake,
 )
 from penstock.store.port.moves import Depart, ReadMove
+from penstock_simulation.twins.memory_wire import MemoryWire
 
 TOPOLOGY_UID = "t"
 
@@ -96,9 +97,10 @@ class SimulatedNode:
         """Carries out a publication in the store's place, and looks at what it does."""
         self.rings = 0
         """How often the bell of the outboxes rang."""
-        self.remembered: dict[bytes, bytes] = {}
+        self.remembered = MemoryWire()
         """What the store keeps of the Schedules for its agent."""
         self._remembered_before: dict[bytes, bytes] = {}
+        """The same, at the last start."""
         self._waited_for: set[str] = set()
         self._rng = rng
         self._memory = MemoryNode(keep_log=True)
@@ -160,8 +162,8 @@ class SimulatedNode:
         self.has_changed = True
         self.starts += 1
         if self._rng.random() < 0.5:
-            self.remembered = self._remembered_before
-        self._remembered_before = self.remembered
+            self.remembered.fields = self._remembered_before
+        self._remembered_before = dict(self.remembered.fields)
         self.generation = self.store.call(OpenStore(self.name))
         self._seen_length = self.log_length
         return lost

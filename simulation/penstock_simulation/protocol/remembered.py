@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RememberedWire:
-    """Keeps the port `Wire` of `schedule_memory` over one hash, `node.remembered`."""
+    """Keeps the port `Wire` of `schedule_memory` over `node.remembered`, and loses commands and replies."""
 
     def __init__(self, world: World, node: SimulatedNode, link: Link) -> None:
         self._world = world
@@ -33,23 +33,10 @@ class RememberedWire:
         is_lost = self._world.rng.random() < self._node.rates.total
         if is_lost and self._world.rng.random() < 0.5:
             raise StoreUnreachable("command lost")
-        replies = [self._carry_out(*command) for command in commands]
+        replies = self._node.remembered.exchange(commands)
         if is_lost:
             raise StoreUnreachable("reply lost")
         return replies
-
-    def _carry_out(self, name: Any, _: Any, *parts: Any) -> Any:
-        fields = self._node.remembered
-        match name:
-            case b"HGETALL":
-                return dict(fields)
-            case b"HSET":
-                self._node.remembered = {**fields, **dict(zip(parts[::2], parts[1::2], strict=True))}
-            case b"HDEL":
-                self._node.remembered = {one: text for one, text in fields.items() if one not in parts}
-            case _:
-                raise NotImplementedError(name)
-        return len(parts)
 
     def close(self) -> None:
         """Nothing to close."""

@@ -449,9 +449,8 @@ class World:
             version = self.schedules.version(operator)
             told = {entry["node"]: entry for entry in self.api.entries(operator)}
             for name, node in self.nodes.items():
-                is_applied = node.published(operator) == version
-                if not is_applied:
-                    return f"{operator} is at version {node.published(operator)} in {name}, not {version}"
+                if (published := node.published(operator)) != version:
+                    return f"{operator} is at version {published} in {name}, not {version}"
                 entry = told.get(name, {})
                 is_told = (entry.get("version"), entry.get("generation"), entry.get("shardsMoving"))
                 if is_told != (version, node.generation, 0):

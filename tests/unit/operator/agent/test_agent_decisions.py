@@ -147,6 +147,11 @@ def test_two_lists_that_lack_a_topology_are_not_enough_when_one_between_them_had
     assert farewell(fourth, [UID], again.missed).retract == (UID,)
 
 
+def test_what_lists_had_is_not_kept_for_ever() -> None:
+    first, second, third = snapshots([item()], [], [])
+    assert (first.listed_at, second.listed_at, third.listed_at) == ({UID: 1}, {UID: 1}, {})
+
+
 def test_nobody_leaves_before_the_first_complete_list() -> None:
     assert farewell(ScheduleCache().recall([]), [UID], {UID: 0}) == Farewell({}, ())
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import pytest
 
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, NodeStore, OpenStore
-from penstock.store.redis.connection import Command
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import MoveDriver
@@ -21,42 +17,18 @@ from penstock_operator.agent.store_keeper import OpenedStore
 from penstock_operator.agent.store_side import StoreSide
 from penstock_operator.agent.store_turns import StoreTurns
 from penstock_operator.agent.weighing import Weighing
+from penstock_simulation.twins.memory_wire import MemoryWire
 from penstock_simulation.twins.no_thread import NoThread
 from worlds.schedule_objects import item
 
 NAME = b"words-mid"
 
 
-class Kept:
-    """The hash that the store keeps."""
-
-    def __init__(self) -> None:
-        self.fields: dict[bytes, bytes] = {}
-        self.reads = 0
-
-    def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        return [self._carry_out(*command) for command in commands]
-
-    def _carry_out(self, name: Any, _: Any, *parts: Any) -> Any:
-        match name:
-            case b"HGETALL":
-                self.reads += 1
-                return dict(self.fields)
-            case b"HSET":
-                self.fields.update(zip(parts[::2], parts[1::2], strict=True))
-            case b"HDEL":
-                self.fields = {field: text for field, text in self.fields.items() if field not in parts}
-        return len(parts)
-
-    def close(self) -> None:
-        pass
-
-
 class Turns:
     """An agent of store "a" that was told `item(1)` in a list, and has had a turn."""
 
     def __init__(self) -> None:
-        self.kept = Kept()
+        self.kept = MemoryWire()
         self.node = MemoryNode()
         MemoryStore(self.node, "", Bounds()).call(OpenStore("a"))
         self.cache = ScheduleCache()
