@@ -20,7 +20,21 @@ PANDAS = "Pandas"
 """How a processor takes its rows: as `transformWithState`, or as `transformWithStateInPandas` of PySpark."""
 NO_TIME = "None"
 PROCESSING_TIME = "ProcessingTime"
+EVENT_TIME = "EventTime"
 """What timers of a processor go by, in Spark's words for TimeMode."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """Rows have an event time, and a watermark begins with them: no earlier one is waited for.
+
+    `column` is its position; the watermark is `delay_ms` behind the latest event time seen. A partition that
+    gives no rows for `idle_ms` holds nobody back.
+    """
+
+    column: int
+    delay_ms: int
+    idle_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,8 @@ class Fanout:
     steps: tuple[Step, ...]
     sinks: tuple[Sink, ...]
     edges: tuple[KeyedEdge, ...]
+    event_time: EventTime | None = None
+    """Where a watermark begins: at a source, or at a step behind one."""
 
     @property
     def fused(self) -> frozenset[str]:
@@ -85,6 +101,16 @@ class Processor:
     form: str = ""
     """ROWS or PANDAS; "" where the class says it."""
     time_mode: str = NO_TIME
+    event_column: int | None = None
+    """With EVENT_TIME the column of its input that says when a row happened,"""
+    producers: tuple[str, ...] = ()
+    """the operators of the stages whose rows reach it: the least of their watermarks is its own,"""
+    late_sinks: tuple[Sink, ...] = ()
+    """and where rows go that came behind it. Their schema is `input`."""
+
+    @property
+    def by_event_time(self) -> bool:
+        return self.time_mode == EVENT_TIME
 
     @property
     def has_timers(self) -> bool:
@@ -106,6 +132,8 @@ class Stage:
     tasks: Tasks
     out: Fanout
     """`out.schema` is the operator's own output schema."""
+    tells_watermark: bool = False
+    """Whether a stage behind it goes by event time."""
 
     @property
     def is_source(self) -> bool:
