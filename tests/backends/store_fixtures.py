@@ -15,7 +15,7 @@ from penstock.store.redis.store import RedisStore
 from penstock_operator.local.store.private_store import PrivateStore
 from scenes.store_scenario import SMALL
 
-_RECORD = struct.Struct("<16d")
+_RECORD = struct.Struct("<21d")
 _STATUS = 13
 
 

@@ -14,6 +14,8 @@ from backends.store_backends import MemoryBackend
 from backends.store_fixtures import RedisBackend
 from penstock.store.port import (
     Acknowledge,
+    Advance,
+    Advancing,
     Answer,
     Append,
     Assignment,
@@ -36,20 +38,26 @@ from penstock.store.port import (
     Owner,
     Publish,
     PutMetrics,
+    ReadFacts,
     ReadMetrics,
     ReadOutbox,
+    ReadWatermark,
     ReportFailure,
     Request,
     Scan,
     SetTasks,
     StateSnapshot,
     StateWrite,
+    TakeFacts,
     Tasks,
     TimerWrite,
+    ToldOperators,
     Topologies,
     WaitControl,
     WaitReady,
     Wake,
+    Watermark,
+    WatermarkFact,
 )
 from scenes.store_scenario import SMALL
 
@@ -57,6 +65,7 @@ SHARDS = ("src/0", "src/1", "mid/0", "mid/1")
 TARGETS = (*SHARDS[2:], "far/0", "far/1")
 WORKERS = ("w1", "w2")
 READY = ("r1", "r2", "r3")
+PRODUCERS = (("src",), ("src",), ("mid",), ("src", "mid"))
 # A commit that has more to drain than its budget picks targets by chance; these never do.
 GENEROUS = replace(SMALL, drain_entries_max=1000, drain_bytes_max=100_000)
 
@@ -80,7 +89,7 @@ class Script:
             (4, self._create), (2, self._publish), (1, self._enroll), (3, self._set_tasks), (2, self._wake),
             (1, self._mint),
             (2, self._repeat), (2, self._load), (1, self._report), (0.3, self._open), (1, self._metrics),
-            (1, lambda _: ClearFailure("mid")),
+            (1, lambda _: ClearFailure("mid")), (6, self._advance), (2, self._take_facts),
         )  # fmt: skip
         (make,) = self._rng.choices([make for _, make in kinds], [weight for weight, _ in kinds])
         call = make(store)
@@ -131,6 +140,26 @@ class Script:
                 for _ in range(rng.randint(0, 3))
             ),
             outputs=tuple(self._output(shard) for _ in range(rng.choice((0, 0, 0, 1, 1, 4)))),
+            watermark=rng.choice((None, self._watermark())),
+            tells=rng.random() < 0.8,
+        )
+
+    def _watermark(self) -> Watermark:
+        rng = self._rng
+        return Watermark(rng.choice((None, *range(-9, 99, 7))), rng.random() < 0.2)
+
+    def _advance(self, store: NodeStore) -> Request[Any]:
+        shards = [shard for shard in SHARDS if self._counters(store, shard)]
+        seen = {
+            shard: self._counters(store, shard) for shard in self._rng.sample(shards, min(2, len(shards)))
+        }
+        advancing = tuple(Advancing(s, of.generation, self._near(of.epoch)) for s, of in seen.items())
+        return Advance(self._rng.choice(PRODUCERS), advancing)
+
+    def _take_facts(self, _: NodeStore) -> Request[Any]:
+        rng = self._rng
+        return TakeFacts(
+            "src", (WatermarkFact(rng.choice(SHARDS[:2]), rng.randint(1, 40), self._watermark()),)
         )
 
     def _state_write(self) -> StateWrite:
@@ -157,7 +186,8 @@ class Script:
         fetch = Fetch(rng.choice(READY), rng.choice((1, 50, 1000)), rng.randint(1, 3))
         if rng.random() < 0.5:
             return fetch
-        return replace(fetch, now_ms=rng.randint(0, 99), timers_max=rng.choice((1, 4, 100)))
+        timed = replace(fetch, now_ms=rng.randint(0, 99), timers_max=rng.choice((1, 4, 100)))
+        return replace(timed, producers=rng.choice(PRODUCERS)) if rng.random() < 0.5 else timed
 
     def _claim(self, store: NodeStore) -> Request[Any]:
         rng = self._rng
@@ -287,6 +317,9 @@ def state_of(store: NodeStore) -> list[object]:
     seen += [store.call(WaitControl(worker, -1, 0)) for worker in WORKERS]
     seen += [store.call(Tasks(f"mid@{worker}", "mid")) for worker in WORKERS]
     seen += [store.call(Failures()), store.call(ReadMetrics()), store.call(Topologies())]
+    seen += [store.call(ReadWatermark(producers)) for producers in PRODUCERS]
+    seen += [store.call(ReadFacts(operator)) for operator in ("src", "mid")]
+    seen.append(store.call(ToldOperators()))
     seen += [store.call(WaitReady(ready, 0)) for ready in READY]
     seen += [store.call(Fetch(ready, 100_000, 100, now_ms=50, timers_max=400)) for ready in READY]
     return seen

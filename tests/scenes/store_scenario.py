@@ -35,6 +35,7 @@ from penstock.store.port import (
     ShardCounters,
     StateWrite,
     TimerWrite,
+    Watermark,
 )
 
 SMALL = Bounds(
@@ -147,6 +148,8 @@ class Scene:
         position: bytes | None = None,
         state: Sequence[StateWrite] = (),
         timers: Sequence[TimerWrite] = (),
+        watermark: Watermark | None = None,
+        tells: bool = True,
         now_us: int = NOW_US,
     ) -> Commit:
         """The commit that follows the last one that `commit` sent for this shard."""
@@ -168,6 +171,8 @@ class Scene:
             state=tuple(state),
             timers=tuple(timers),
             outputs=outputs,
+            watermark=watermark,
+            tells=tells,
         )
 
     def send(self, commit: Commit, **changes: Any) -> Answer:

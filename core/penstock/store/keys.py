@@ -71,8 +71,31 @@ class Keys:
         return self.prefix + b"collections:" + shard.encode()
 
     def timers(self, shard: str) -> bytes:
-        """Sorted set: timers by when they are due (milliseconds of the node's steady clock)."""
+        """Sorted set: timers by when they are due (milliseconds of the node's steady clock, or of
+        event time)."""
         return self.prefix + b"timers:" + shard.encode()
+
+    def marks(self, shard: str) -> bytes:
+        """Hash: what has to leave the outbox before a watermark is told: target -> last number, and
+        "" -> what is told then."""
+        return self.prefix + b"marks:" + shard.encode()
+
+    def facts(self, operator: str) -> bytes:
+        """Hash: what is known of watermarks: shard of the operator -> version and value (packed)."""
+        return self.prefix + b"facts:" + operator.encode()
+
+    def waited(self, operator: str) -> bytes:
+        """Sorted set: shards of the operator that are not idle, by watermark (milliseconds)."""
+        return self.prefix + b"waited:" + operator.encode()
+
+    def idle(self, operator: str) -> bytes:
+        """Sorted set: idle shards of the operator, by watermark (milliseconds)."""
+        return self.prefix + b"idle:" + operator.encode()
+
+    @property
+    def telling(self) -> bytes:
+        """Set: operators of which a watermark is known."""
+        return self.prefix + b"telling"
 
     def move(self, shard: str) -> bytes:
         """Hash, the move that the shard is in, left with or gave up: source, target, epoch, generation; at

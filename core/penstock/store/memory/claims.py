@@ -75,6 +75,7 @@ class MemoryClaims(MemoryQueues):
             finished=record.finished,
             within=record.within,
             counts=record.counts,
+            watermark_ms=record.watermark_ms,
         )
 
 

@@ -7,6 +7,7 @@ from typing import cast
 from penstock.store.memory.node import MoveNote, Readiness, ShardRecord, Waiting
 from penstock.store.memory.parts import STATE, TIMER
 from penstock.store.memory.queues import MemoryQueues
+from penstock.store.memory.telling import take_watermark
 from penstock.store.memory.topology import Handlers
 from penstock.store.port import Answer, Commit, ShardStatus, StateWrite
 
@@ -29,14 +30,7 @@ class MemoryCommits(MemoryQueues):
             or call.offset > record.placed
         ):
             return Answer.CONFLICT
-        record.commit = call.number
-        if call.position is not None:
-            record.position = call.position
-        if call.within is not None:
-            record.within = call.within
-        if call.counts is not None:
-            record.counts = call.counts
-        record.finished = record.finished or call.finished
+        _write_notes(record, call)
         if record.status is ShardStatus.COPYING:
             self._note_changes(record, call)
         _write_state(record, call)
@@ -58,6 +52,8 @@ class MemoryCommits(MemoryQueues):
             lane.issued += 1
             entry = Waiting(lane.issued, call.now_us, output.rows, output.payload)
             self._place(call.shard, record, output.target, lane, entry)
+        if call.watermark is not None and call.tells:
+            self._reach(call.shard, record, is_idle=call.watermark.is_idle)
         if was_held:
             record.readiness = Readiness.HELD
             self._release(call.shard, record)
@@ -77,6 +73,20 @@ class MemoryCommits(MemoryQueues):
         note.noted.update(dict.fromkeys((TIMER, timer.name) for timer in commit.timers))
         if len(note.noted) > self._bounds.noted_entries_max:
             record.stop_noting()
+
+
+def _write_notes(record: ShardRecord, call: Commit) -> None:
+    """What a commit says of the shard itself."""
+    record.commit = call.number
+    if call.position is not None:
+        record.position = call.position
+    if call.within is not None:
+        record.within = call.within
+    if call.counts is not None:
+        record.counts = call.counts
+    record.finished = record.finished or call.finished
+    if call.watermark is not None:
+        take_watermark(record, call.watermark.ms)
 
 
 def _write_state(record: ShardRecord, call: Commit) -> None:

@@ -100,5 +100,6 @@ class MemoryDeliveries(MemoryQueues):
             if there := self._data.shards.get(call.target):
                 there.waiters.pop(call.producer, None)
         if is_news:
+            self._passed(call.producer, record, call.target)
             self._release(call.producer, record)
         return Answer.OK

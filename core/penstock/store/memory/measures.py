@@ -60,6 +60,9 @@ class MemoryMeasures(MemoryTopology):
             status=record.status,
             counts=record.counts,
             position=record.position,
+            watermark_ms=record.watermark_ms,
+            next_timer_ms=min(record.timers.values(), default=None) if record.watermark_ms else None,
+            is_all_told=record.reached == record.told,
         )
 
     def _weigh(self, call: Weigh) -> list[int | None]:

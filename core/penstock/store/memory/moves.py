@@ -119,6 +119,7 @@ class MemoryMoves(MemoryMoving):
             del outgoing[producer, target]
             record.waiters[producer] = None
         self._pull_waiters(shard, record)
+        self._resume_telling(shard, record)
         self._wake_runner(shard)
 
     def _wake_runner(self, shard: str) -> None:

@@ -10,7 +10,7 @@ from penstock.store.memory.moving import GONE, MemoryMoving, installed_of, is_of
 from penstock.store.memory.node import Budget, Lane, MoveNote, ShardRecord, Waiting
 from penstock.store.memory.parts import ENTRY, HEAD, STATE, TAKEN, TIMER
 from penstock.store.memory.topology import Handlers
-from penstock.store.port import Answer, Entry, ShardStatus
+from penstock.store.port import Answer, Entry, ShardStatus, Watermark
 from penstock.store.port.moves import Install, Installed, Move
 
 
@@ -64,7 +64,9 @@ class MemoryMovesInstall(MemoryMoving):
                 record.epoch, record.source, record.position, record.within, record.counts,
                 record.table_version, record.commit, record.offset, record.finished, record.placed,
                 record.inbox_bytes, record.arrived_rows, record.completed_rows,
+                record.watermark_ms, reached, told, record.told_version,
             ) = values  # fmt: skip
+            record.reached, record.told = (None if of is None else Watermark(*of) for of in (reached, told))
             record.home = ""
         elif kind == TAKEN:
             (record.taken_from[names[0]],) = values

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
-from penstock.store.port import Bounds, Call, Entry, Owner, ShardStatus
+from penstock.store.port import Bounds, Call, Entry, Owner, ShardStatus, Watermark, WatermarkFact
 from penstock.store.port.moves import Move
 
 _RECORD_BYTES = 128
@@ -103,10 +103,12 @@ class Callers:
 class ShardRecord:
     """One shard: who owns it, how far it is, its inbox, its outbox, its state.
 
-    `home` is the store that has it when it is not this one. `placed` is the number of the last
-    entry that the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last
-    entry taken. `waiters` are producers of this store that wait for room in the inbox, in line; `callers`
-    are those of other stores, None while there are none.
+    `home` is the store that has it when it is not this one. `placed` is the number of the last entry that
+    the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last entry taken.
+    `waiters` are producers of this store that wait for room in the inbox, in line; `callers` are those of
+    other stores, None while there are none. `watermark_ms` is what its owner has taken, `reached` what it is
+    as far as; `told` of that last, in version `told_version`. `marked` is to be told when the outbox has
+    entries up to the numbers in `marks` no more.
     """
 
     source: bool
@@ -136,6 +138,12 @@ class ShardRecord:
     outbox_bytes: int = 0
     state: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
     timers: dict[bytes, int] = field(default_factory=dict)
+    watermark_ms: int | None = None
+    reached: Watermark | None = None
+    told: Watermark | None = None
+    told_version: int = 0
+    marked: Watermark | None = None
+    marks: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_away(self) -> bool:
@@ -323,6 +331,8 @@ class TopologyData:
     leaving: dict[str, str] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
+    facts: dict[str, dict[str, WatermarkFact]] = field(default_factory=dict)
+    """What is known of watermarks: operator -> shard -> fact."""
 
 
 class MemoryNode:

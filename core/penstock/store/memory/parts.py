@@ -78,6 +78,7 @@ def _record_parts(record: ShardRecord) -> Iterator[Part]:
             record.epoch, record.source, record.position, record.within, record.counts,
             record.table_version, record.commit, record.offset, record.finished, record.placed,
             record.inbox_bytes, record.arrived_rows, record.completed_rows,
+            record.watermark_ms, record.reached, record.told, record.told_version,
         ),
     )  # fmt: skip
     for producer, number in record.taken_from.items():

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from penstock.store.memory.node import Budget, Lane, Readiness, ShardRecord, Waiting
-from penstock.store.memory.topology import MemoryTopology
+from penstock.store.memory.telling import MemoryTelling
 
 
-class MemoryQueues(MemoryTopology):
+class MemoryQueues(MemoryTelling):
     """What puts entries into queues, and moves those that wait for room."""
 
     def _place(self, producer: str, record: ShardRecord, target: str, lane: Lane, entry: Waiting) -> None:
@@ -75,4 +75,5 @@ class MemoryQueues(MemoryTopology):
             there.waiters[producer] = None
         else:
             self._data.outgoing.pop((producer, target), None)
+        self._passed(producer, source, target)
         return not lane.waiting

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from penstock.store.memory.node import Readiness, ShardRecord
-from penstock.store.memory.topology import Handlers, MemoryTopology
+from penstock.store.memory.telling import MemoryTelling
+from penstock.store.memory.topology import Handlers
 from penstock.store.port import (
     CONTROL_TOKEN,
     Answer,
@@ -24,7 +25,7 @@ LATER_MS = 20
 """A shard whose timers have to wait is looked at again after so long."""
 
 
-class MemoryReadyLists(MemoryTopology):
+class MemoryReadyLists(MemoryTelling):
     """A part of `memory.store`."""
 
     def handlers(self) -> Handlers:
@@ -62,44 +63,63 @@ class MemoryReadyLists(MemoryTopology):
             entries = _read(record, call.bytes_max - used_bytes)
             used_bytes += sum(len(entry.payload) for entry in entries)
             record.readiness = Readiness.TAKEN if entries or record.source else Readiness.IDLE
-            taken.append(FetchedShard(name, record.epoch, record.offset, entries))
+            placed = record.placed if call.producers else 0
+            taken.append(FetchedShard(name, record.epoch, record.offset, entries, placed=placed))
         return self._hand_out_due(call, taken, control) if call.timers_max else Fetched(tuple(taken), control)
 
     def _hand_out_due(self, call: Fetch, taken: list[FetchedShard], control: bool) -> Fetched:
         """The timers that are due of the shards that were taken, then those of others of the list."""
+        watermark = self._input_watermark(call.producers) if call.producers else None
+        now_ms = call.now_ms if watermark is None else watermark.ms
         share, left = max(1, call.timers_max // 4), call.timers_max
         shards = []
         for one in taken:
-            timers = _due(self._data.shards[one.shard], call.now_ms, min(share, left))
+            record = self._data.shards[one.shard]
+            up_to_ms = now_ms if watermark is None else record.watermark_ms
+            timers = _due(record, up_to_ms, min(share, left))
             left -= len(timers)
             shards.append(one._replace(timers=timers))
         held = {one.shard for one in taken}
         looks = self._data.due.get(call.ready, {})
-        looked = sorted((at_ms, shard) for shard, at_ms in looks.items() if at_ms <= call.now_ms)[:DUE_SHARDS]
-        is_more = left <= 0 or len(looked) == DUE_SHARDS
-        for _, shard in looked:
-            if shard in held:
+        looked = sorted(
+            (at_ms, shard) for shard, at_ms in looks.items() if now_ms is not None and at_ms <= now_ms
+        )
+        is_more = left <= 0 or (watermark is None and len(looked) >= DUE_SHARDS)
+        for _, shard in looked[:DUE_SHARDS]:
+            if shard in held or now_ms is None:
                 continue
             if left <= 0 or len(shards) >= call.shards_max:
                 is_more = True
                 break
-            record = self._data.shards.get(shard)
-            if record is None or record.owner is None or record.owner.ready != call.ready or record.is_away:
+            found = self._data.shards.get(shard)
+            if found is None or found.owner is None or found.owner.ready != call.ready or found.is_away:
                 del looks[shard]
-            elif record.readiness is not Readiness.IDLE or record.over_bound(self._bounds):
-                looks[shard] = call.now_ms + LATER_MS
-            elif timers := _due(record, call.now_ms, min(share, left)):
+                continue
+            is_busy = found.readiness is not Readiness.IDLE or found.over_bound(self._bounds)
+            up_to_ms = now_ms if watermark is None else max(now_ms, found.watermark_ms or now_ms)
+            if watermark is not None and (is_busy or found.placed > found.offset):
+                # What it has before its timers are rows, whose commits bring the watermark.
+                looks[shard] = now_ms
+            elif is_busy:
+                looks[shard] = now_ms + LATER_MS
+            elif timers := _due(found, up_to_ms, min(share, left)):
                 left -= len(timers)
-                shards.append(FetchedShard(shard, record.epoch, record.offset, (), timers))
+                placed = 0 if watermark is None else found.placed
+                shards.append(FetchedShard(shard, found.epoch, found.offset, (), timers, placed))
             else:
-                self._look_when_due(shard, record)
+                self._look_when_due(shard, found)
+        if watermark is not None:
+            again_ms = 0 if is_more else None
+            return Fetched(tuple(shards), control, next_due_ms=again_ms, watermark=watermark)
         later = [at_ms for at_ms in looks.values() if at_ms > call.now_ms]
         next_due_ms = call.now_ms if is_more else min(later, default=None)
         return Fetched(tuple(shards), control, next_due_ms=next_due_ms)
 
 
-def _due(record: ShardRecord, now_ms: int, most: int) -> tuple[DueTimer, ...]:
+def _due(record: ShardRecord, now_ms: int | None, most: int) -> tuple[DueTimer, ...]:
     """Timers that are due, the earliest first."""
+    if now_ms is None:
+        return ()
     due = sorted((due_ms, name) for name, due_ms in record.timers.items() if due_ms <= now_ms)
     return tuple(DueTimer(name, due_ms) for due_ms, name in due[: max(0, most)])
 

@@ -26,6 +26,7 @@ from penstock.store.memory.ready_lists import MemoryReadyLists
 from penstock.store.memory.schedules import MemorySchedules
 from penstock.store.memory.state import MemoryState
 from penstock.store.memory.topology import MemoryTopology
+from penstock.store.memory.watermarks import MemoryWatermarks
 from penstock.store.memory.workers import MemoryWorkers
 from penstock.store.port import Answer, Append, Bounds, Commit, Fetch, Fetched, Request, StoreFull
 from penstock.store.port.moves import Install
@@ -43,6 +44,7 @@ class MemoryStore(
     MemoryCommits,
     MemoryFailures,
     MemoryDeliveries,
+    MemoryWatermarks,
     MemoryMeasures,
     MemoryMoves,
     MemoryMovesExport,

@@ -25,7 +25,7 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 from __future__ import annotations
 
 from penstock.store.port.administration import OpenStore, Retract, Topologies
-from penstock.store.port.answers import Answer, Moved, ShardStatus
+from penstock.store.port.answers import Answer, Moved, ShardStatus, Watermark
 from penstock.store.port.bounds import Bounds
 from penstock.store.port.claims import Claim, Claimed, Create, ExternalCursor, Owner, Reopen
 from penstock.store.port.commits import Commit, Output, StateWrite, TimerWrite
@@ -63,12 +63,25 @@ from penstock.store.port.ready_lists import (
 from penstock.store.port.request import Call, Request
 from penstock.store.port.schedules import AssignedExecutor, Assignment, Publish, WaitControl, WorkerAssignment
 from penstock.store.port.state import LOAD_BYTES, Load, Scan, StateSnapshot
+from penstock.store.port.watermarks import (
+    Advance,
+    Advanced,
+    Advancing,
+    ReadFacts,
+    ReadWatermark,
+    TakeFacts,
+    ToldOperators,
+    WatermarkFact,
+)
 from penstock.store.port.workers import Enroll, MintStart, SetTasks, TaskMap, Tasks
 
 __all__ = [
     "CONTROL_TOKEN",
     "LOAD_BYTES",
     "Acknowledge",
+    "Advance",
+    "Advanced",
+    "Advancing",
     "Answer",
     "Append",
     "AssignedExecutor",
@@ -101,9 +114,11 @@ __all__ = [
     "ProtocolMismatch",
     "Publish",
     "PutMetrics",
+    "ReadFacts",
     "ReadMemory",
     "ReadMetrics",
     "ReadOutbox",
+    "ReadWatermark",
     "Reopen",
     "ReportFailure",
     "Request",
@@ -118,14 +133,18 @@ __all__ = [
     "StoreFull",
     "StoreMemory",
     "StoreUnreachable",
+    "TakeFacts",
     "TaskMap",
     "Tasks",
     "TimerWrite",
+    "ToldOperators",
     "Topologies",
     "WaitControl",
     "WaitOutgoing",
     "WaitReady",
     "Wake",
+    "Watermark",
+    "WatermarkFact",
     "Weigh",
     "WorkerAssignment",
     "told_here",

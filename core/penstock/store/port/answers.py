@@ -1,9 +1,10 @@
-"""What several calls answer: one word, or that a shard is elsewhere."""
+"""What several calls answer: one word, that a shard is elsewhere, or a watermark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Answer(StrEnum):
@@ -41,6 +42,16 @@ class ShardStatus(StrEnum):
     """Another store's; only the tombstone is here."""
     INSTALLING = "installing"
     """On its way here."""
+
+
+class Watermark(NamedTuple):
+    """All rows with an event time up to `ms` have come, or count as late. None: nothing is known.
+
+    `is_idle`: nothing has come for a while, so nobody waits for it.
+    """
+
+    ms: int | None
+    is_idle: bool = False
 
 
 @dataclass(frozen=True, slots=True)

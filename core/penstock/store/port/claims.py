@@ -58,7 +58,8 @@ class ExternalCursor:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """What a new owner starts from. `within` and `counts` are as last noted with a commit ("" before)."""
+    """What a new owner starts from. `within` and `counts` are as last noted with a commit ("" before).
+    `watermark_ms` is the one that was taken last, None before."""
 
     epoch: int
     generation: int
@@ -70,6 +71,7 @@ class Claimed:
     finished: bool
     within: bytes = b""
     counts: bytes = b""
+    watermark_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.store.port.answers import Answer
+from penstock.store.port.answers import Answer, Watermark
 from penstock.store.port.request import Request
 
 
@@ -63,6 +63,10 @@ class Commit(Request[Answer]):
     totals since the shard's creation of rows that came out of what is fused in it (`codec.encode_counts`).
     `pressed`: queues are filled under `Bounds.pressed`, as the store was at its memory limit lately; it takes
     it all the same.
+
+    `watermark`, where the operator goes by event time, is what the shard has taken with this commit, never
+    less than before. With `tells` it is told to the stages behind as soon as no timer up to it is left and
+    all outputs so far are in their inboxes (`port.watermarks`).
     """
 
     shard: str
@@ -84,3 +88,5 @@ class Commit(Request[Answer]):
     timers: tuple[TimerWrite, ...] = ()
     outputs: tuple[Output, ...] = ()
     pressed: bool = False
+    watermark: Watermark | None = None
+    tells: bool = False

@@ -24,8 +24,10 @@ class ReadMetrics(Request[dict[str, bytes]]):
 @dataclass(frozen=True, slots=True)
 class ShardCounters:
     """Totals since creation; they survive every owner. A difference across `generation` is
-    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`. `counts`
-    and `position` are those of the last commit that had some."""
+    missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`.
+    `counts` and `position` are those of the last commit that had some. `watermark_ms` is what its owner has
+    taken, and `next_timer_ms` when its next timer is due, which is told only beside a watermark;
+    `is_all_told`: nothing that it has reached waits to be told."""
 
     epoch: int
     generation: int
@@ -41,6 +43,9 @@ class ShardCounters:
     status: ShardStatus = ShardStatus.ACTIVE
     counts: bytes = b""
     position: bytes = b""
+    watermark_ms: int | None = None
+    next_timer_ms: int | None = None
+    is_all_told: bool = True
 
     @property
     def is_here(self) -> bool:

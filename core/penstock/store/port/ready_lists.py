@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from penstock.store.port.answers import Answer
+from penstock.store.port.answers import Answer, Watermark
 from penstock.store.port.request import Request
 
 CONTROL_TOKEN = "!"  # noqa: S105 - not a secret
@@ -51,7 +51,9 @@ class FetchedShard(NamedTuple):
     earliest first.
 
     `entries` is empty for a source shard, for a keyed shard that was woken for nothing, and for one of which
-    only timers are due: that is handed out again with each fetch until a commit has taken them away.
+    only timers are due: that is handed out again with each fetch until a commit has taken them away. By
+    event time `placed` is the number of the inbox's last entry: behind it the shard has the watermark that
+    the fetch tells.
     """
 
     shard: str
@@ -59,6 +61,7 @@ class FetchedShard(NamedTuple):
     offset: int
     entries: tuple[Entry, ...]
     timers: tuple[DueTimer, ...] = ()
+    placed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,15 @@ class Fetched:
     """`control` is set when a control token was on the list; `full`: the store is at its memory limit.
 
     `next_due_ms`, where timers were asked for, says when to fetch again: when the next timer of the list's
-    shards is due, at `now_ms` where more is due than was handed out; None for never.
+    shards is due, at `now_ms` where more is due than was handed out; None for never. By event time it is 0
+    or None, and `watermark` is the stage's.
     """
 
     shards: tuple[FetchedShard, ...]
     control: bool
     full: bool = False
     next_due_ms: int | None = None
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,8 @@ class Fetch(Request[Fetched]):
     `timers_max` above 0 asks also for so many timers that are due at `now_ms` (the caller's clock), a quarter
     of them from one shard at the most: those of the shards that were taken, then of the list's others by
     their earliest, within `shards_max`. A shard that waits on the list has its timers read in its turn; one
-    that is held fires none.
+    that is held fires none. With `producers`, the operators that feed the stage, timers go by event time: due
+    is what the shard's own watermark has passed, and of one without work what the stage's has.
 
     A store at its memory limit takes nothing off the list and answers `full`. `pressed`: asked all the same,
     under `Bounds.pressed`, by a task that was answered so (`docs/decisions/0021-memory-under-pressure.md`).
@@ -99,3 +105,4 @@ class Fetch(Request[Fetched]):
     pressed: bool = False
     now_ms: int = 0
     timers_max: int = 0
+    producers: tuple[str, ...] = ()

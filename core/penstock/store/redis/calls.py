@@ -32,6 +32,7 @@ from penstock.store.redis.moves import RedisMoves
 from penstock.store.redis.ready_lists import RedisReadyLists
 from penstock.store.redis.schedules import RedisSchedules
 from penstock.store.redis.state import RedisState
+from penstock.store.redis.watermarks import RedisWatermarks
 from penstock.store.redis.workers import RedisWorkers
 
 ROLES: tuple[type[RedisRole], ...] = (
@@ -44,6 +45,7 @@ ROLES: tuple[type[RedisRole], ...] = (
     RedisCommits,
     RedisFailures,
     RedisDeliveries,
+    RedisWatermarks,
     RedisMeasures,
     RedisMoves,
 )

@@ -40,11 +40,14 @@ class RedisClaims(RedisRole):
 def _claimed(call: Claim, reply: Any) -> Claimed | Answer | Moved:
     if isinstance(reply, bytes) or reply[0] == b"MOVED":
         return answer_or_moved(call, reply)
-    epoch, generation, commit, offset, position, table_version, finished, within, counts = reply[:9]
+    epoch, generation, commit, offset, position, table_version, finished, within, counts, watermark_ms = (
+        reply[:10]
+    )
     external = {
         reply[at].decode(): ExternalCursor(reply[at + 1], reply[at + 2], reply[at + 3])
-        for at in range(9, len(reply), 4)
+        for at in range(10, len(reply), 4)
     }
     return Claimed(
-        epoch, generation, commit, offset, position, table_version, external, finished == 1, within, counts
-    )
+        epoch, generation, commit, offset, position, table_version, external, finished == 1, within, counts,
+        watermark_ms or None,
+    )  # fmt: skip

@@ -13,7 +13,8 @@ _TOGETHER_ARGUMENTS_MAX = 600
 _TOGETHER_BYTES_MAX = 64 * 1024
 """What one command may carry of several commits: far below what keeps the server for 5 ms."""
 
-_COMMIT_NUMBERS = struct.Struct("<17d")
+_NO_WATERMARK, _OWN_WATERMARK, _TELLS, _TELLS_IDLE = range(4)
+_COMMIT_NUMBERS = struct.Struct("<19d")
 
 
 class RedisCommits(RedisRole):
@@ -88,12 +89,22 @@ def commit_arguments(call: Commit) -> Command:
         call.in_hand,
         within is not None,
         counts is not None,
+        *_watermark(call),
     )
     if within is not None:
         to_sinks.append(within)
     if counts is not None:
         to_sinks.append(counts)
     return (call.shard, numbers, call.now_us, position or b"", *arguments, *to_sinks)
+
+
+def _watermark(call: Commit) -> tuple[int, int]:
+    """As `commit_one` reads it: what of a watermark, and its time."""
+    watermark = call.watermark
+    if watermark is None:
+        return _NO_WATERMARK, 0
+    told = _TELLS_IDLE if watermark.is_idle else _TELLS
+    return (told if call.tells else _OWN_WATERMARK), watermark.ms or 0
 
 
 class _Group:

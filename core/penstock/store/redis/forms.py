@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from penstock.store.keys import Keys
-from penstock.store.port import Answer, Bounds, Moved, ShardStatus
+from penstock.store.port import Answer, Bounds, Moved, ShardStatus, Watermark
 from penstock.store.redis.connection import Command
 from penstock.store.redis.library import PROTOCOL_VERSION
 
@@ -85,6 +85,10 @@ def answer(_: Any, reply: bytes) -> Answer:
 
 def answer_or_moved(_: Any, reply: Any) -> Answer | Moved:
     return ANSWERS[reply] if isinstance(reply, bytes) else Moved(reply[1].decode())
+
+
+def watermark(ms: int | bytes, is_idle: int) -> Watermark:
+    return Watermark(ms if isinstance(ms, int) else None, is_idle == 1)
 
 
 def names(_: Any, reply: set[bytes]) -> list[str]:

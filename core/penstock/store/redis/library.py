@@ -11,14 +11,25 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 """The one of the function library; every function's name ends in it."""
 
-SHARED = ("library", "records", "ready_names", "due", "changes", "callers", "queues", "maps", "moves")
+SHARED = (
+    "library",
+    "records",
+    "ready_names",
+    "due",
+    "watermarks",
+    "changes",
+    "callers",
+    "queues",
+    "maps",
+    "moves",
+)
 """In `functions/shared`, each below those that it needs."""
 ROLES = (
     "administration", "workers", "schedules", "claims", "ready_lists", "state", "commits", "failures",
-    "deliveries", "measures", "moves", "moves_export", "moves_install",
+    "deliveries", "watermarks", "measures", "moves", "moves_export", "moves_install",
 )  # fmt: skip
 """In `functions`; none needs another."""
 

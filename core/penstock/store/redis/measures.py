@@ -18,7 +18,7 @@ from penstock.store.port import (
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import STATUSES, CallForm, PartsForm, RedisRole, answer
 
-_RECORD = struct.Struct("<16d")
+_RECORD = struct.Struct("<21d")
 
 _MEASURED_PER_COMMAND = 256
 """At about 4 microseconds each."""
@@ -65,7 +65,7 @@ def _rows(_: ReadMetrics, reply: dict[bytes, bytes]) -> dict[str, bytes]:
 
 def _counters(_: Measure, replies: list[Any]) -> list[ShardCounters | None]:
     return [
-        _shard_counters(reply[0], *reply[at : at + 4]) for reply in replies for at in range(1, len(reply), 4)
+        _shard_counters(reply[0], *reply[at : at + 5]) for reply in replies for at in range(1, len(reply), 5)
     ]
 
 
@@ -75,12 +75,14 @@ def _shard_counters(
     executor: bytes | None,
     counts: bytes | None,
     position: bytes | None,
+    next_timer_ms: bytes | None,
 ) -> ShardCounters | None:
     if record is None:
         return None
     (
         epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows,
-        outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, status, *_
+        outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, status,
+        _pending, _waiters, watermark_ms, reached, told, *_
     ) = map(int, _RECORD.unpack(record))  # fmt: skip
     return ShardCounters(
         epoch=epoch,
@@ -97,6 +99,9 @@ def _shard_counters(
         status=STATUSES[status],
         counts=counts or b"",
         position=position or b"",
+        watermark_ms=watermark_ms or None,
+        next_timer_ms=None if next_timer_ms is None else int(next_timer_ms),
+        is_all_told=reached == told,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.store.port import DueTimer, Entry, Fetch, Fetched, FetchedShard, Wake
 from penstock.store.redis.connection import Command
-from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, watermark
 
 
 class RedisReadyLists(RedisRole):
@@ -31,12 +31,12 @@ class RedisReadyLists(RedisRole):
         else:
             head, bounds = self._heads["fetch"], self._bounds
         command: Command = (*head, call.ready, call.bytes_max, call.shards_max, bounds)
-        return (*command, call.now_ms, call.timers_max) if call.timers_max else command
+        return (*command, call.now_ms, call.timers_max, *call.producers) if call.timers_max else command
 
 
 def _fetched(call: Fetch, reply: list[Any]) -> Fetched:
     if call.timers_max:
-        return _with_timers(reply)
+        return _by_event_time(reply) if call.producers else _with_timers(reply)
     shards = [
         FetchedShard(reply[at].decode(), reply[at + 1], reply[at + 2], _entries(reply[at + 3]))
         for at in range(1, len(reply), 4)
@@ -51,6 +51,18 @@ def _with_timers(reply: list[Any]) -> Fetched:
         for shard, epoch, offset, entries, timers in zip(*(flat[at::5] for at in range(5)), strict=True)
     ]
     return Fetched(tuple(shards), control == 1, next_due_ms=None if again_ms < 0 else again_ms)
+
+
+def _by_event_time(reply: list[Any]) -> Fetched:
+    (control, again_ms, watermark_ms, is_idle), *flat = reply
+    shards = [
+        FetchedShard(shard.decode(), epoch, offset, _entries(entries), _timers(timers), placed)
+        for shard, epoch, offset, entries, timers, placed in zip(
+            *(flat[at::6] for at in range(6)), strict=True
+        )
+    ]
+    again = None if again_ms < 0 else again_ms
+    return Fetched(tuple(shards), control == 1, next_due_ms=again, watermark=watermark(watermark_ms, is_idle))
 
 
 def _entries(entries: list[Any]) -> tuple[Entry, ...]:

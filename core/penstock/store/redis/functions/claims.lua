@@ -8,7 +8,8 @@ local function create(keys, args)
   local key = p .. 'shard:' .. shard
   if redis.call('EXISTS', key) == 1 then return 'EXISTS' end
   local record = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0, key, false, 0, true, {},
+    0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0, 0, 0, 0, 0, 0,
+    key, false, 0, true, {},
   }
   redis.call('HSET', key, 'h', pack_record(record), 'p', args[3])
   redis.call('SADD', TOPOLOGIES, uid_of(p))
@@ -59,8 +60,8 @@ end
 
 -- claim: take a shard.
 -- KEYS 1: prefix. ARGV: shard, executor, incarnation, ready list, schedule version.
--- Answers [epoch, generation, commit, offset, position, table version, finished, within, counts, sink, issued,
--- acknowledged, sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
+-- Answers [epoch, generation, commit, offset, position, table version, finished, within, counts, watermark (ms, 0 for
+-- none), sink, issued, acknowledged, sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
   local record = living_record(p, shard)
@@ -83,7 +84,7 @@ local function claim(keys, args)
   local opaque = redis.call('HMGET', key, 'p', 'w', 'c')
   local answer = {
     record[EPOCH], generation(), record[COMMIT], record[OFFSET], opaque[1], record[TABLE],
-    record[FINISHED], opaque[2] or '', opaque[3] or '',
+    record[FINISHED], opaque[2] or '', opaque[3] or '', record[WATERMARK],
   }
   -- a record has fields for each of thousands of pairs; only sinks are looked at
   local acknowledged, cursor = {}, '0'

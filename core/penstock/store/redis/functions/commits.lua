@@ -2,6 +2,8 @@
 
 local PAIRS_MAX = 1500 -- targets of one commit; with their fields they fit into one unpack
 local TRIM_ENTRIES, TRIM_BYTES = 16, 4096
+-- What a commit says of a watermark: nothing; its shard's own; one that is also told, of a shard that may be idle
+local NO_WATERMARK, TELLS, TELLS_IDLE = 0, 2, 3
 
 -- Notes what a commit, of which write_state and write_timers read the same arguments, is about to change: "w" and a
 -- collection that is dropped; "s", the length of a collection's name, ":", the name and a field; "t" and a timer.
@@ -138,7 +140,8 @@ end
 local function commit_one(p, now_generation, bounds, args, first, last)
   local shard, now_us = args[first], args[first + 2]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external, in_hand, has_within, has_counts = struct.unpack('<ddddddddddddddddd', args[first + 1])
+    groups, timers, outputs, external, in_hand, has_within, has_counts, watermark, watermark_ms =
+    struct.unpack('<ddddddddddddddddddd', args[first + 1])
   last = last - has_within - has_counts
   local outputs_at = last - 3 * (outputs + external) + 1
   if outputs_at < first + 4 or outputs + external > PAIRS_MAX then return nil end
@@ -163,6 +166,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   if record[STATUS] == COPYING then note_changes(change, shard, record, args, first + 4, groups, timers) end
   local at = write_state(p, shard, args, first + 4, groups)
   at = write_timers(p, shard, record[LIST], args, at, timers)
+  if watermark > NO_WATERMARK then take_watermark(record, watermark_ms) end
 
   local worked = math.max(0, offset - record[OFFSET])
   if worked > 0 then
@@ -196,6 +200,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
     end
     for target, last in pairs(issued) do fields['<' .. target] = string.format('%d', last) end
   end
+  if watermark >= TELLS then reach(p, shard, record, watermark == TELLS_IDLE) end
 
   if was_held then
     record[READY] = HELD
@@ -211,7 +216,8 @@ end
 -- commit: apply the next commits of some shards, in order, each by itself: one that is refused leaves the others alone.
 -- KEYS 1: prefix. ARGV: bounds; then for each commit the number of its arguments, and those: shard, numbers (packed:
 -- generation, epoch, number, table version, offset, consumed bytes, consumed rows, finished, again, has position,
--- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within, has counts) and the rest as `commit_one` reads it.
+-- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within, has counts, what of a watermark, ms)
+-- and the rest as `commit_one` reads it.
 -- Answers [OK, DONE, FENCED, CONFLICT or UNKNOWN, ...]; an error for a malformed one, those before it are applied.
 local function commit(keys, args)
   local p, bounds, answers, at = keys[1], {struct.unpack(BOUNDS, args[1])}, {}, 2

@@ -98,6 +98,7 @@ local function acknowledge(keys, args)
       pair_emptied(change, producer, record, target, change_record(change, target))
       if redis.call('EXISTS', p .. 'waiters:' .. target) == 0 then redis.call('SREM', p .. 'outgoing', target) end
     end
+    passed(p, producer, record, target, number, number == issued)
     release(change, producer, record)
     write_back(change)
   elseif next(fields) then

@@ -31,6 +31,7 @@ local function take_up(p, shard, record, bounds)
     pull_waiters(change, shard, record, 0, 0)
     if record[WAITERS] <= 0 or record[PLACED] > record[OFFSET] then break end
   end
+  resume_telling(p, shard, record)
   write_back(change)
   wake_runner(p, shard)
 end

@@ -7,6 +7,7 @@ function WRITERS.h(change, shard, record, piece)
   local head = unpack_record(record[KEY], piece[2])
   for _, i in ipairs({
     EPOCH, COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, TABLE, SOURCE, FINISHED,
+    WATERMARK, REACHED, TOLD, TOLD_VERSION,
   }) do record[i] = head[i] end
   redis.call('HDEL', record[KEY], 'm')
 end

@@ -9,21 +9,25 @@ local function wake(keys, args)
 end
 
 -- Hands out timers that are due, a fetch's `answer` being as in `fetch`: of the shards that it holds already, then of
--- others of the list, `left` at the most. Answers when to fetch again (ms), nil for never.
-local function hand_out_due(p, list, bounds, answer, left, now_ms, most)
-  local share, held = math.max(1, math.floor(most / 4)), {}
-  local function read(shard)
-    local timers = most > 0 and due_timers(p, shard, now_ms, math.min(share, most)) or {}
+-- others of the list, `left` at the most. `by` says what they go by: "now", the time or the stage's watermark (ms, nil
+-- for none), "width" of a shard in the answer, and for event time "taken", each held shard's own watermark. Answers
+-- when to fetch again (ms), nil for never; by event time nobody knows when the next one is due.
+local function hand_out_due(p, list, bounds, answer, left, by, most)
+  local share, now_ms = math.max(1, math.floor(most / 4)), by.now
+  local function read(shard, up_to)
+    local timers = most > 0 and due_timers(p, shard, up_to, math.min(share, most)) or {}
     most = most - #timers / 2
     return timers
   end
-  for at = 2, #answer, 5 do
+  local held = {}
+  for at = 2, #answer, by.width do
     held[answer[at]] = true
-    answer[at + 4] = read(answer[at])
+    answer[at + 4] = read(answer[at], by.taken and by.taken[answer[at]] or now_ms)
   end
+  if not now_ms then return most <= 0 and 0 or nil end
   local key = due_key(p, list)
   local looked = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'LIMIT', 0, DUE_SHARDS)
-  local is_more = most <= 0 or #looked == DUE_SHARDS
+  local is_more = most <= 0 or not by.taken and #looked == DUE_SHARDS
   for _, shard in ipairs(looked) do
     if not held[shard] then
       if most <= 0 or left <= 0 then
@@ -33,35 +37,43 @@ local function hand_out_due(p, list, bounds, answer, left, now_ms, most)
       local record = read_record(p, shard)
       if not record or record[LIST] ~= list or record[STATUS] > ACTIVE then
         look_no_more(p, list, shard)
+      elseif by.taken and (record[READY] ~= IDLE or record[PLACED] > record[OFFSET] or over_bound(record, bounds)) then
+        -- behind those that are due as well: what it has before it are rows, whose commits bring the watermark
+        look_at(p, list, shard, now_ms)
       elseif record[READY] ~= IDLE or over_bound(record, bounds) then
         look_at(p, list, shard, now_ms + LATER_MS)
       else
-        local timers = read(shard)
+        local timers = read(shard, by.taken and math.max(now_ms, record[WATERMARK]) or now_ms)
         if #timers == 0 then
           look_when_due(p, list, shard)
         else
           local at = #answer
           answer[at + 1], answer[at + 2], answer[at + 3] = shard, record[EPOCH], record[OFFSET]
           answer[at + 4], answer[at + 5] = {}, timers
+          if by.taken then answer[at + 6] = record[PLACED] end
           left = left - 1
         end
       end
     end
   end
+  if by.taken then return is_more and 0 or nil end
   if is_more then return now_ms end
   local next_look = redis.call('ZRANGEBYSCORE', key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return tonumber(next_look[2])
 end
 
 -- fetch, fetch_pressed: take shards off a ready list and read their inboxes; with no shards, a control token at most.
--- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds; now (ms) and how many timers, where these are asked for.
+-- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds; now (ms) and how many timers, where these are asked for; the
+-- operators that feed the stage, where it goes by event time.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...], and with timers
--- [[control, when to fetch again (ms) or -1], shard, epoch, offset, entries, [name, due (ms), ...], ...].
+-- [[control, when to fetch again (ms) or -1], shard, epoch, offset, entries, [name, due (ms), ...], ...]; by event time
+-- [[control, again, watermark (ms) or '', idle (0, 1)], shard, epoch, offset, entries, timers, last number placed, ...].
 local function fetch(keys, args)
   local p, bytes_max, shards_max = keys[1], tonumber(args[2]), tonumber(args[3])
   local bounds = {struct.unpack(BOUNDS, args[4])}
   local list = p .. 'ready:' .. args[1]
   local answer, used, taken, entries_left = {0}, 0, 0, READ_ENTRIES
+  local watermarks = args[7] and {}
   if shards_max == 0 and redis.call('LINDEX', list, 0) == TOKEN then
     take_name(list, TOKEN)
     answer[1] = 1
@@ -103,14 +115,24 @@ local function fetch(keys, args)
           local at = #answer
           answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = name, record[EPOCH], offset, entries
           if args[6] then answer[at + 5] = {} end
+          if watermarks then
+            answer[at + 6] = record[PLACED]
+            watermarks[name] = record[WATERMARK] ~= 0 and record[WATERMARK] or '-inf'
+          end
         end
       end
     end
   end
   if args[6] then
-    local now_ms, most = tonumber(args[5]), tonumber(args[6])
-    local again_ms = hand_out_due(p, args[1], bounds, answer, shards_max - taken, now_ms, most)
+    local by = {now = tonumber(args[5]), width = 5}
+    local is_idle
+    if watermarks then
+      by = {width = 6, taken = watermarks}
+      by.now, is_idle = input_watermark(p, args, 7, #args)
+    end
+    local again_ms = hand_out_due(p, args[1], bounds, answer, shards_max - taken, by, tonumber(args[6]))
     answer[1] = {answer[1], again_ms or -1}
+    if watermarks then answer[1][3], answer[1][4] = by.now or '', is_idle and 1 or 0 end
   end
   return answer
 end

@@ -105,7 +105,7 @@ end
 local function clear_some(p, shard, record, entries)
   local change = new_change(p)
   change.records[shard] = record
-  redis.call('UNLINK', p .. 'value:' .. shard, p .. 'inbox:' .. shard, p .. 'timers:' .. shard)
+  redis.call('UNLINK', p .. 'value:' .. shard, p .. 'inbox:' .. shard, p .. 'timers:' .. shard, marks_key(p, shard))
   local names = redis.call('SPOP', p .. 'collections:' .. shard, entries)
   for _, name in ipairs(names) do redis.call('UNLINK', collection_key(p, shard, name)) end
   entries = entries - #names

@@ -104,6 +104,7 @@ local function move_waiting(change, producer, source, target, record, taken, bud
     -- to the end of the line, so that no producer starves
     wait_in_line(p, target, producer)
   end
+  passed(p, producer, source, target, last, emptied)
   return emptied, taken
 end
 

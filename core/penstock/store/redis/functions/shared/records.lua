@@ -2,15 +2,18 @@
 
 -- A record in memory is one array: its counters, packed in the hash's field "h" (one packed value is read and
 -- written four times as fast as a field each), then what a function notes about it while it works.
-local HOT = '<dddddddddddddddd'
-local HOT_SIZE = 16
+local HOT = '<ddddddddddddddddddddd'
+local HOT_SIZE = 21
 local EPOCH, COMMIT, OFFSET, PLACED, INBOX_BYTES, ARRIVED, COMPLETED, OUT_ENTRIES = 1, 2, 3, 4, 5, 6, 7, 8
 local OUT_BYTES, TABLE, READY, SOURCE, FINISHED, STATUS, PENDING, WAITERS = 9, 10, 11, 12, 13, 14, 15, 16
+-- the watermark that the owner has taken (ms, 0 for none); then values, as `watermarks` says: reached, and told last;
+-- the version of the latter; whether something reached waits for the outbox
+local WATERMARK, REACHED, TOLD, TOLD_VERSION, MARKED = 17, 18, 19, 20, 21
 -- its key; its owner's ready list; the last number it took from the producer that the function is about; whether
 -- it has to be written back, and with which fields beside "h"
-local KEY, LIST, TAKEN, DIRTY, FIELDS = 17, 18, 19, 20, 21
+local KEY, LIST, TAKEN, DIRTY, FIELDS = 22, 23, 24, 25, 26
 -- what is kept of its inbox for callers, where that was asked for
-local KEPT = 22
+local KEPT = 27
 -- WAITERS counts producers of this store that wait for room in the inbox, and this on top while it has callers
 local CALLED = 2 ^ 40
 
@@ -70,8 +73,11 @@ end
 -- The record in a hash's fields "h", "l" and ">PRODUCER", where given; nil without one.
 local function unpack_record(key, packed, list, taken)
   if not packed then return nil end
-  local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q = struct.unpack(HOT, packed)
-  return {a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, key, list, taken and tonumber(taken) or 0, false, false}
+  local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, u, v = struct.unpack(HOT, packed)
+  return {
+    a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, u, v,
+    key, list, taken and tonumber(taken) or 0, false, false,
+  }
 end
 
 local function read_record(p, shard)

@@ -1,0 +1,130 @@
+-- Watermarks: what a shard's owner says it has reached, and what is told of it to the stages behind.
+--
+-- A value is a watermark in ms, doubled, and one more for a shard that is idle; 0 is none. A shard reaches its
+-- watermark when no timer up to it is left. What it has put out by then may wait in its outbox: "marks:SHARD" has the
+-- targets for which something does, each with the last number issued, and under "" the value; it is told when all of
+-- that has reached its inboxes. Until then what is reached later waits its turn, so that telling never stands still
+-- while an outbox is never empty.
+--
+-- What was told is a fact about one producer, true wherever it is known: "facts:OPERATOR" has (version, value) of each
+-- shard, of this store or of others. The sorted sets "waited:OPERATOR" and "idle:OPERATOR" have its shards by
+-- watermark, so that the least is one look. A shard that moves takes its version along.
+
+local FACT = '<dd'
+
+local function facts_key(p, operator) return p .. 'facts:' .. operator end
+local function waited_key(p, operator) return p .. 'waited:' .. operator end
+local function idle_key(p, operator) return p .. 'idle:' .. operator end
+local function marks_key(p, shard) return p .. 'marks:' .. shard end
+
+-- Writes what is known of a shard.
+local function keep_fact(p, shard, version, value)
+  local operator = operator_of(shard)
+  local is_idle = value % 2 == 1
+  local into, from = waited_key(p, operator), idle_key(p, operator)
+  if is_idle then into, from = from, into end
+  local is_new = redis.call('HSET', facts_key(p, operator), shard, struct.pack(FACT, version, value))
+  if is_new == 1 then redis.call('SADD', p .. 'telling', operator) end
+  redis.call('ZADD', into, math.floor(value / 2), shard)
+  redis.call('ZREM', from, shard)
+end
+
+-- A fact that comes from elsewhere: counts when it is newer than what is known.
+local function take_fact(p, shard, version, value)
+  local known = redis.call('HGET', facts_key(p, operator_of(shard)), shard)
+  if known then
+    local known_version, known_value = struct.unpack(FACT, known)
+    if version < known_version or version == known_version and value <= known_value then return end
+  end
+  keep_fact(p, shard, version, value)
+end
+
+local function tell(p, shard, record, value)
+  record[TOLD_VERSION], record[TOLD] = record[TOLD_VERSION] + 1, value
+  keep_fact(p, shard, record[TOLD_VERSION], value)
+end
+
+-- Notes what has to reach its inboxes before what is reached now may be told. Last numbers that a commit is about to
+-- write stand in the record's FIELDS.
+local function mark(p, shard, record)
+  local targets, issued, marks = redis.call('SMEMBERS', p .. 'pending:' .. shard), record[FIELDS] or {}, {}
+  for first = 1, #targets, CHUNK do
+    local names = {}
+    for i = first, math.min(first + CHUNK - 1, #targets) do names[#names + 1] = '<' .. targets[i] end
+    local got = redis.call('HMGET', record[KEY], unpack(names))
+    for i, name in ipairs(names) do
+      marks[#marks + 1], marks[#marks + 2] = targets[first + i - 1], issued[name] or got[i]
+    end
+  end
+  marks[#marks + 1], marks[#marks + 2] = '', string.format('%d', record[REACHED])
+  call_chunked('HSET', marks_key(p, shard), marks, 1, #marks)
+  record[MARKED] = 1
+end
+
+-- Tells what was reached, or notes what that waits for. The caller writes the record.
+local function tell_or_mark(p, shard, record)
+  if record[MARKED] == 1 or record[REACHED] == record[TOLD] then return end
+  if record[PENDING] == 0 then tell(p, shard, record, record[REACHED]) else mark(p, shard, record) end
+end
+
+-- Tells what was marked when nothing is left that it waits for. The caller writes the record.
+local function tell_marked(p, shard, record)
+  local key = marks_key(p, shard)
+  if redis.call('HLEN', key) > 1 then return end
+  local value = redis.call('HGET', key, '')
+  redis.call('UNLINK', key)
+  record[MARKED] = 0
+  if value then tell(p, shard, record, tonumber(value)) end
+  tell_or_mark(p, shard, record)
+end
+
+-- Entries of a pair up to number `last`, all where `is_all`, have left the outbox for the target's inbox.
+local function passed(p, shard, record, target, last, is_all)
+  if record[MARKED] == 0 then return end
+  local key = marks_key(p, shard)
+  local number = redis.call('HGET', key, target)
+  if not number or not is_all and last < tonumber(number) then return end
+  redis.call('HDEL', key, target)
+  -- a shard that is stopped for a move goes on where it is taken up
+  if record[STATUS] <= ACTIVE then tell_marked(p, shard, record) end
+end
+
+-- The watermark that an owner says its shard has taken; it never goes back.
+local function take_watermark(record, ms)
+  if ms ~= 0 and (record[WATERMARK] == 0 or ms > record[WATERMARK]) then record[WATERMARK] = ms end
+end
+
+-- Whether the shard is as far as its watermark: so it is told, or will be. The caller writes the record.
+local function reach(p, shard, record, is_idle)
+  if record[SOURCE] == 0 then
+    local first = redis.call('ZRANGE', timers_key(p, shard), 0, 0, 'WITHSCORES')
+    if first[2] and tonumber(first[2]) <= record[WATERMARK] then return end
+  end
+  record[REACHED] = 2 * record[WATERMARK] + (is_idle and 1 or 0)
+  tell_or_mark(p, shard, record)
+end
+
+-- A shard that has come, or is taken up again.
+local function resume_telling(p, shard, record)
+  if record[TOLD_VERSION] > 0 then take_fact(p, shard, record[TOLD_VERSION], record[TOLD]) end
+  if record[MARKED] == 1 then tell_marked(p, shard, record) else tell_or_mark(p, shard, record) end
+end
+
+-- The watermark of a stage that the operators args[first] to args[last] feed: ms, nil for none, and whether all is idle.
+local function input_watermark(p, args, first, last)
+  local least, most
+  for i = first, last do
+    local waited, idle = waited_key(p, args[i]), idle_key(p, args[i])
+    local shards = redis.call('HLEN', p .. 'shards:' .. args[i])
+    if shards == 0 or redis.call('ZCARD', waited) + redis.call('ZCARD', idle) < shards then return nil, false end
+    local slowest = redis.call('ZRANGE', waited, 0, 0, 'WITHSCORES')[2]
+    if slowest then
+      least = math.min(least or math.huge, tonumber(slowest))
+    else
+      most = math.max(most or -math.huge, tonumber(redis.call('ZREVRANGE', idle, 0, 0, 'WITHSCORES')[2]))
+    end
+  end
+  if least then return least, false end
+  if most == 0 then most = nil end
+  return most, true
+end
