@@ -24,6 +24,11 @@ EVENT_TIME = "EventTime"
 """What timers of a processor go by, in Spark's words for TimeMode."""
 
 
+def late_rows_of(operator: str) -> str:
+    """The name under which an operator's late rows are counted, which no operator can have."""
+    return f"{operator}/late"
+
+
 @dataclass(frozen=True, slots=True)
 class EventTime:
     """Rows have an event time, and a watermark begins with them: no earlier one is waited for.

@@ -22,6 +22,7 @@ from penstock.store.port import (
     Output,
     StateWrite,
     TimerWrite,
+    Watermark,
 )
 
 
@@ -46,7 +47,7 @@ class OwnedShard:
     """One shard under one epoch. Made from a granted claim; useless after `lost`."""
 
     __slots__ = ("_counting", "_counts", "_external", "epoch", "finished", "generation", "number", "offset",
-                 "position", "shard", "table_version", "within")  # fmt: skip
+                 "position", "shard", "table_version", "watermark", "within")  # fmt: skip
 
     def __init__(self, shard: str, claimed: Claimed) -> None:
         self.shard = shard
@@ -58,6 +59,8 @@ class OwnedShard:
         self.table_version = claimed.table_version
         self.finished = claimed.finished
         self.within = claimed.within
+        self.watermark = Watermark(claimed.watermark_ms)
+        """What was taken last."""
         self._counts = self._counting = decode_counts(claimed.counts)
         self._external = {
             target: _ExternalPair(c.issued, c.acknowledged, c.position)
@@ -79,6 +82,8 @@ class OwnedShard:
         state: tuple[StateWrite, ...] = (),
         timers: tuple[TimerWrite, ...] = (),
         outputs: tuple[Output, ...] = (),
+        watermark: Watermark | None = None,
+        tells: bool = False,
     ) -> Commit:
         """The next commit: work on `entries` (the ones right after the offset) is done.
 
@@ -104,6 +109,8 @@ class OwnedShard:
             state=state,
             timers=timers,
             outputs=outputs,
+            watermark=watermark,
+            tells=tells,
         )
 
     def settle(self, commit: Commit, answer: object) -> list[tuple[str, int, bytes]]:
@@ -122,6 +129,8 @@ class OwnedShard:
             self.within = commit.within
         if commit.counts is not None:
             self._counts = self._counting
+        if commit.watermark is not None:
+            self.took(commit.watermark)
         self.finished = self.finished or commit.finished
         placed = []
         for output in commit.outputs:
@@ -130,6 +139,12 @@ class OwnedShard:
                 pair.issued += 1
                 placed.append((output.target, pair.issued, output.payload))
         return placed
+
+    def took(self, watermark: Watermark) -> None:
+        """The shard has this watermark, or had a later one."""
+        before_ms = self.watermark.ms
+        ms = watermark.ms if before_ms is None else max(before_ms, watermark.ms or before_ms)
+        self.watermark = Watermark(ms, watermark.is_idle)
 
     def _counted(self, counted: Mapping[str, int]) -> bytes:
         """The totals with the next commit; they hold once it is settled."""

@@ -119,7 +119,10 @@ class HostedTask:
             return SourceStage(stage, reader, FANOUTS[operator], launch.bounds, clock)
         runner = world.runners.lend(operator)
         cache = world.parts.cache(runner.variables, runner.key_types, self.link.call)
-        return KeyedStage(operator, head, runner, cache, FANOUTS[operator], launch.bounds, clock)
+        return KeyedStage(
+            operator, head, runner, cache, FANOUTS[operator], launch.bounds, clock,
+            tells_watermark=stage.tells_watermark,
+        )  # fmt: skip
 
     # --- its host
 

@@ -129,7 +129,10 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
             if isinstance(runner, NotedRunner):
                 runner.note = note
             cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
-            return KeyedStage(stage.operator, head, runner, cache, fanout, launch.bounds, clock)
+            return KeyedStage(
+                stage.operator, head, runner, cache, fanout, launch.bounds, clock,
+                tells_watermark=stage.tells_watermark,
+            )  # fmt: skip
         case source:
             reader = readers(stage.operator, source, base_dir)
             return SourceStage(stage, reader, fanout, launch.bounds, clock)

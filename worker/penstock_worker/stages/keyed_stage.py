@@ -17,14 +17,15 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from penstock.dataflow.plan import Processor
+from penstock.dataflow.plan import Processor, late_rows_of
 from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite
+from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.due import NOTHING_DUE, Due, due_of, hashable
+from penstock_worker.stages.event_time import US_PER_MS, InputTime
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
@@ -37,6 +38,7 @@ from penstock_worker.values.held import Held, TooMuch
 Key = tuple[Any, ...]
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]
 
+LONG_AGO_MS = -(1 << 63)
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
 
@@ -77,7 +79,9 @@ class Part:
     rows.
     """
 
-    __slots__ = ("due", "entries", "groups", "rows_placed_us", "timestamps_us", "within", "writes")
+    __slots__ = (
+        "due", "entries", "groups", "late", "late_us", "rows_placed_us", "timestamps_us", "within", "writes",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.due = NOTHING_DUE
@@ -88,10 +92,14 @@ class Part:
         self.within: bytes | None = None
         self.writes: tuple[StateWrite, ...] = ()
         """State changes that are not user code's."""
+        self.late: list[Any] = []
+        """Rows that came behind the watermark,"""
+        self.late_us: list[int] = []
+        """and their source timestamps."""
 
     def __len__(self) -> int:
         """Rows and timers."""
-        return len(self.timestamps_us) + len(self.due)
+        return len(self.timestamps_us) + len(self.late) + len(self.due)
 
     @property
     def keys(self) -> Iterable[Key]:
@@ -111,8 +119,15 @@ class KeyedStage:
         fanout: FanoutRunner,
         bounds: Bounds,
         clock: Clock,
+        *,
+        tells_watermark: bool = False,
     ) -> None:
         self._operator = operator
+        self._event_column = head.event_column
+        self._tells = tells_watermark
+        self._late_sinks = [sink.name for sink in head.late_sinks]
+        self._columns = head.input.names
+        self._time = InputTime() if head.by_event_time else None
         self._runner = runner
         self._cache = cache
         self._fanout = fanout
@@ -136,9 +151,13 @@ class KeyedStage:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
         self._unreadable.pop(shard, None)
+        if self._time is not None:
+            self._time.release(shard)
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        if self._time is not None:
+            self._time.told(owned, fetched)
         given = self._given(owned, fetched)
         entries, _ = given
         if entries and is_fragment(entries[0].payload):
@@ -180,7 +199,7 @@ class KeyedStage:
                     part.within = within.encode(within.Rows(number, end))
                 rows, deltas_us = rows[done:end], deltas_us[done:end]
                 done = 0
-            self._add(part, placed_us, batch.base_us, deltas_us, rows)
+            self._add(owned, part, placed_us, batch.base_us, deltas_us, rows)
             left -= len(rows)
             if part.within is not None:
                 part.entries = entries[:taken]
@@ -189,9 +208,17 @@ class KeyedStage:
         return part
 
     def _add(
-        self, part: Part, placed_us: int, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
+        self,
+        owned: OwnedShard,
+        part: Part,
+        placed_us: int,
+        base_us: int,
+        deltas_us: Sequence[int],
+        rows: Sequence[Any],
     ) -> None:
         part.rows_placed_us += placed_us * len(rows)
+        if self._event_column is not None and owned.watermark.ms is not None:
+            deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
         groups, timestamps = part.groups, part.timestamps_us
         key_of = self._key_of
         for delta_us, row in zip(deltas_us, rows, strict=True):
@@ -204,6 +231,20 @@ class KeyedStage:
             elif timestamp_us < group.oldest_us:
                 group.oldest_us = timestamp_us
             group.rows.append(row)
+
+    def _in_time(
+        self, part: Part, watermark_ms: int, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
+    ) -> tuple[Sequence[int], Sequence[Any]]:
+        """The rows that do not come behind the watermark; the others are late."""
+        column, since_us = self._event_column, watermark_ms * US_PER_MS
+        late = [at for at, row in enumerate(rows) if row[column] is not None and row[column] < since_us]
+        if not late:
+            return deltas_us, rows
+        part.late_us.extend([base_us + deltas_us[at] for at in late])
+        part.late.extend([rows[at] for at in late])
+        gone = set(late)
+        in_time = [at for at in range(len(rows)) if at not in gone]
+        return [deltas_us[at] for at in in_time], [rows[at] for at in in_time]
 
     def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
         state = self._states[owned.shard]
@@ -252,7 +293,7 @@ class KeyedStage:
         batch = decode_batch(last.payload)
         part = Part()
         part.entries, part.writes = (entry,), (last.forget,)
-        self._add(part, entry.placed_us, batch.base_us, batch.deltas_us, batch.rows)
+        self._add(owned, part, entry.placed_us, batch.base_us, batch.deltas_us, batch.rows)
         state = self._states[owned.shard]
         load = state.missing(part.keys)
         if load is not None:
@@ -263,7 +304,8 @@ class KeyedStage:
         began_us = self._clock.monotonic_us()
         now_us = self._clock.now_us()
         state = self._states[owned.shard]
-        rows = len(part.timestamps_us)
+        rows = len(part.timestamps_us) + len(part.late)
+        taken = self._taken(owned, part)
         state.alone = len(part) == 1
         held = self._alone if state.alone else self._several
         out_rows: list[Any] = []
@@ -272,6 +314,11 @@ class KeyedStage:
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
         state.now_ms, state.ahead_ms = now_us // 1000, -((wall_us - now_us) // 1000)
+        if self._time is not None:
+            # Timers are due by event time, also those before the watermark.
+            state.now_ms, state.ahead_ms = LONG_AGO_MS, 0
+            told = owned.watermark if rows or taken is None else taken
+            self._runner.watermark_ms = told.ms or 0
         look_at = LOOK_GROUPS
         for done, (key, group) in enumerate(part.groups.items()):
             if done == look_at:
@@ -283,9 +330,11 @@ class KeyedStage:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))
         if part.due.done:
-            self._work_due(state, part.due, wall_ms, held, out_rows, out_stamps)
+            self._work_due(state, part.due, now_us, wall_ms, held, out_rows, out_stamps)
         outputs = OutputBatch(self._bounds, owned.shard, held)
         rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
+        if part.late:
+            self._put_late(part, outputs, rows_out)
         # Drained first: what it refuses can still be rolled back.
         drained = outputs.drain()
         writes = state.take_writes()
@@ -306,20 +355,48 @@ class KeyedStage:
             entries=part.entries,
             rows=rows,
             within=note,
-            counted=rows_out if out_rows else None,
+            counted=rows_out if out_rows or part.late else None,
             in_hand=in_hand,
             state=(*part.writes, *writes) if part.writes else writes,
             timers=timers,
             outputs=drained,
+            watermark=owned.watermark if taken is None and self._tells else taken,
+            tells=self._tells,
         )
         waited_us = max(0, now_us * rows - part.rows_placed_us)
         busy_us = self._clock.monotonic_us() - began_us
-        return Work(commit, part.timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+        timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
+        return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+
+    def _taken(self, owned: OwnedShard, part: Part) -> Watermark | None:
+        """The watermark that the shard has behind this part; None for no other than before."""
+        if self._time is None:
+            return None
+        return self._time.taken(owned, part.entries[-1].number if part.entries else owned.offset)
+
+    def _put_late(self, part: Part, outputs: OutputBatch, rows_out: dict[str, int]) -> None:
+        """Rows that came behind the watermark go where they are asked for, and are counted."""
+        rows_out[late_rows_of(self._operator)] = len(part.late)
+        for sink in self._late_sinks:
+            rows_out[sink] = rows_out.get(sink, 0) + len(part.late)
+            gathered_us, gathered = outputs.external(sink, self._columns)
+            gathered_us.extend(part.late_us)
+            gathered.extend(part.late)
 
     def _work_due(
-        self, state: ShardState, due: Due, wall_ms: int, held: Held, rows: list[Any], stamps: list[int]
+        self,
+        state: ShardState,
+        due: Due,
+        now_us: int,
+        wall_ms: int,
+        held: Held,
+        rows: list[Any],
+        stamps: list[int],
     ) -> None:
-        """Fire timers, sweep what expired; what the former put out goes behind `rows`."""
+        """Fire timers, sweep what expired; what the former put out goes behind `rows`.
+
+        It is as old as the timer is late; by event time it is new, since a watermark passes when it is told.
+        """
         for name in due.done:
             state.set_timer(name, None)
         for key, found in due.swept:
@@ -332,7 +409,7 @@ class KeyedStage:
                 look_at *= 2
             produced = self._runner.expire(state, key, expiry_ms, wall_ms, held)
             rows.extend(produced)
-            stamps.extend([due_us] * len(produced))
+            stamps.extend([due_us if self._time is None else now_us] * len(produced))
 
     def grew(self, owned: OwnedShard) -> bool:
         return False
@@ -340,6 +417,8 @@ class KeyedStage:
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
         self._states[owned.shard].committed()
+        if self._time is not None:
+            self._time.settled(owned)
 
     def close(self) -> None:
         self._runner.close()

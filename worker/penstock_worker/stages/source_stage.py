@@ -10,6 +10,7 @@ from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output
 from penstock_worker.process.clock import Clock
 from penstock_worker.sources import SourceBatch, SourceReader
+from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
@@ -33,15 +34,20 @@ class SourceStage:
         self._bounds = bounds
         self._clock = clock
         self._paces: dict[str, FlushPace] = {}
+        self._declared = declared_times(stage.out) if stage.tells_watermark else {}
+        self._times: dict[str, SourceTime] = {}
         self._size = PartSize(READ_ROWS_MAX)
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
 
     def adopt(self, owned: OwnedShard) -> None:
         self._reader.open(owned.shard, owned.position, self._clock.now_us())
         self._paces[owned.shard] = FlushPace()
+        if self._declared:
+            self._times[owned.shard] = SourceTime(self._declared, self._clock.now_us())
 
     def release(self, shard: str) -> None:
         self._paces.pop(shard, None)
+        self._times.pop(shard, None)
         self._reader.release(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -62,7 +68,7 @@ class SourceStage:
                     owned.shard, owned.position, self._size.rows, READ_BYTES_MAX, now_us
                 )
                 if not batch.rows and not batch.finished:
-                    return Rest(max(batch.next_due_us or 0, rested_us))
+                    return self._without_rows(owned, max(batch.next_due_us or 0, rested_us), now_us, began_us)
                 outputs = OutputBatch(
                     self._bounds, owned.shard, self._several if len(batch.rows) > 1 else self._alone
                 )
@@ -82,8 +88,26 @@ class SourceStage:
                 raise WorkFailed(f"source {self._operator}: {error}") from error
             fill = fill_of(self._bounds, len(drained), outputs.drained_bytes)
             self._size.worked(len(batch.rows), fill)
+            if batch.rows and (time := self._times.get(owned.shard)) is not None:
+                time.seen(outputs.latest_us, now_us)
+            if fill > 1 and batch.finished and self._declared:
+                # A commit in parts tells no watermark: the one that finishes does.
+                batch = replace(batch, finished=False)
             work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
             return replace(work, large=True) if fill > 1 else work
+
+    def _without_rows(self, owned: OwnedShard, until_us: int, now_us: int, began_us: int) -> Work | Rest:
+        """Nothing is there: rest, unless the watermark has news."""
+        time = self._times.get(owned.shard)
+        if time is None:
+            return Rest(until_us)
+        watermark = time.watermark(owned, now_us, finished=False)
+        if watermark is None:
+            if time.is_behind(owned):
+                until_us = min(until_us, time.tell_at_us())
+            return Rest(until_us if owned.watermark.is_idle else min(until_us, time.idle_at_us()))
+        commit = owned.commit(now_us, again=True, in_hand=True, watermark=watermark, tells=True)
+        return Work(commit, (), {}, self._clock.monotonic_us() - began_us, 0)
 
     def _committed(
         self,
@@ -97,6 +121,8 @@ class SourceStage:
         behind = batch.next_due_us is not None and batch.next_due_us <= now_us
         self._paces[owned.shard].flushed(now_us, behind=behind)
         rows_out[self._operator] = len(batch.rows)
+        time = self._times.get(owned.shard)
+        watermark = None if time is None else time.watermark(owned, now_us, finished=batch.finished)
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
@@ -106,6 +132,8 @@ class SourceStage:
             again=not batch.finished,
             in_hand=True,
             outputs=outputs,
+            watermark=watermark,
+            tells=watermark is not None,
         )
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
 

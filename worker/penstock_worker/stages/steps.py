@@ -21,6 +21,7 @@ from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
+from penstock_worker.stages.event_time import latest_us
 from penstock_worker.user_code.forms import listed_rows
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, raised
 from penstock_worker.values.held import Held, TooMuch
@@ -53,6 +54,8 @@ class OutputBatch:
         self._targets: dict[str, _Gathered] = {}
         self._columns: dict[str, Sequence[str]] = {}
         self._external: set[str] = set()
+        self.latest_us: dict[str, int] = {}
+        """Latest event times, by where they were declared."""
 
     def target(self, name: str, columns: Sequence[str]) -> _Gathered:
         """The lists that rows for the shard `name` are to be appended to; `columns` are their names."""
@@ -114,9 +117,12 @@ class OutputBatch:
 
 
 class FanoutRunner:
-    """Runs everything behind one schema's rows. Raises UserCodeMissing when a step's code is not there."""
+    """Runs everything behind one schema's rows, those of a stage or of its step `name`. Raises
+    UserCodeMissing when a step's code is not there."""
 
-    def __init__(self, fanout: Fanout, base_dir: Path) -> None:
+    def __init__(self, fanout: Fanout, base_dir: Path, name: str = "") -> None:
+        self._name = name
+        self._event_time = fanout.event_time
         self._columns = fanout.schema.names
         self._sinks = [sink.name for sink in fanout.sinks]
         self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
@@ -140,6 +146,10 @@ class FanoutRunner:
         """As `feed`, adding to `counts`."""
         if not rows:
             return
+        if self._event_time is not None:
+            found_us = latest_us(rows, self._event_time.column)
+            if found_us is not None:
+                into.latest_us[self._name] = found_us
         for sink in self._sinks:
             counts[sink] = counts.get(sink, 0) + len(rows)
             gathered_us, gathered = into.external(sink, self._columns)
@@ -226,7 +236,7 @@ class _StepRunner:
             raise UserCodeMissing(f"{step.function!r} is no function; a map takes a row and returns rows")
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
-        self._out = FanoutRunner(step.out, base_dir)
+        self._out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]

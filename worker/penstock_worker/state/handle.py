@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from pyspark.sql.types import DataType, StructType
 
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
-from penstock.dataflow.plan import NO_TIME
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
 from penstock_worker.state.clients import Cursor, ListClient, MapClient, TimerClient, ValueClient
@@ -32,7 +32,8 @@ _KEY_EXAMPLE = "key"
 
 def needs_time(call: str) -> str:
     """The sentence that refuses `call` where the operator has no time mode."""
-    return f"{call}, which needs a time mode; give the operator timeMode: ProcessingTime"
+    mode = "ProcessingTime" if call.startswith("ttl") else "ProcessingTime or timeMode: EventTime"
+    return f"{call}, which needs a time mode; give the operator timeMode: {mode}"
 
 
 class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carries no types here
@@ -52,6 +53,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         if time_mode != NO_TIME:
             self.variables.append(Variable("", encoding.TIMERS, encoding.TIMERS, ()))
             self.timers = TimerClient(self.cursor, 0)
+        self._by_event_time = time_mode == EVENT_TIME
 
     def seal(self) -> None:
         """`init` is over: no variable may be declared any more."""
@@ -143,6 +145,11 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         call = f"ttlDurationMs={ttl_ms} of state {name!r}"
         if not isinstance(ttl_ms, int) or ttl_ms <= 0:
             raise StateMisuse(f"{call}: give a whole number of milliseconds above 0, or leave it out")
+        if self._by_event_time:
+            raise StateMisuse(
+                f"{call}: a time to live goes by processing time, as in Spark, and the operator has "
+                "timeMode: EventTime; delete what is too old with a timer, or leave ttlDurationMs out"
+            )
         if self.timers is None:
             self.refuse_without_time(call)
 

@@ -41,6 +41,7 @@ from penstock.store.stranding import StrandingWatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.task.advances import Advances
 from penstock_worker.task.arrivals import without_stale
 from penstock_worker.task.large_commit import LargeCommits, Placed
 from penstock_worker.task.launch import TaskLaunch
@@ -103,6 +104,7 @@ class TaskLoop:
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
         self._next_fetch = NextFetch(launch, clock, self._pressure)
+        self._advances = Advances(launch)
         self._awaited: list[Claim] = []
         """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
@@ -166,6 +168,7 @@ class TaskLoop:
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
+            self._advance(fetched)
             if work:
                 fetched = self._work_through(work)
             elif has_more:
@@ -175,6 +178,14 @@ class TaskLoop:
         if not self.retired and not self._halted:
             self._send_told()
             self._wait()
+
+    def _advance(self, fetched: Fetched) -> None:
+        """Shards without work take the watermark that others take with their commits."""
+        self._advances.fetched(fetched.watermark)
+        calls = self._advances.due(self._owned, self._clock.monotonic_us())
+        for call, answer in zip(calls, self._store.pipeline(calls) if calls else (), strict=True):
+            for shard in self._advances.taken(call, answer, self._owned):
+                self._lost(shard)
 
     def _look_for_name(self) -> None:
         """The map names this task now, most likely, and its shards wait."""

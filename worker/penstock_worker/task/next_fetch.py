@@ -17,6 +17,9 @@ from penstock_worker.task.batch_size import BatchSize
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.store_pressure import StorePressure
 
+WATERMARK_LOOK_US = 20_000
+"""A task that goes by event time asks at least this often how far its watermark is."""
+
 
 class NextFetch:
     """One per task."""
@@ -24,6 +27,7 @@ class NextFetch:
     def __init__(self, launch: TaskLaunch, clock: Clock, pressure: StorePressure) -> None:
         head = launch.stage.head
         self.has_timers = isinstance(head, Processor) and head.has_timers
+        self._producers = head.producers if isinstance(head, Processor) and head.by_event_time else ()
         self._ready = launch.owner.ready
         self._clock = clock
         self._pressure = pressure
@@ -35,7 +39,8 @@ class NextFetch:
         size = self._size
         fetch = Fetch(self._ready, size.bytes, size.shards)
         if self.has_timers:
-            fetch = replace(fetch, now_ms=self._clock.now_us() // 1000, timers_max=size.timers)
+            now_ms = self._clock.now_us() // 1000
+            fetch = replace(fetch, now_ms=now_ms, timers_max=size.timers, producers=self._producers)
         return self._pressure.fetch(fetch, now_us)
 
     def answered(self, fetch: Fetch | None, fetched: Fetched) -> None:
@@ -52,7 +57,12 @@ class NextFetch:
         self._again_ms = None
 
     def wait_us(self, most_us: int, now_us: int) -> int:
-        """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all."""
+        """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all.
+
+        By event time that is not known: a look at the watermark is never far.
+        """
+        if self._producers:
+            most_us = min(most_us, WATERMARK_LOOK_US)
         return most_us if self._again_ms is None else min(most_us, self._again_ms * 1000 - now_us)
 
     def comes_again(self, fetched: Fetched) -> bool:

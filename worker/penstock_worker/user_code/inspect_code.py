@@ -23,7 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
-from penstock.dataflow.plan import NO_TIME
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, listed, path_text
@@ -174,9 +174,10 @@ def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -
     handles_timers = processor.handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
     if handles_timers and named.time_mode == NO_TIME:
         found.note(f"handleExpiredTimer of {target!r} is never called: the operator has no timeMode")
-    if mentions(processor, "getCurrentWatermarkInMs"):
+    if named.time_mode != EVENT_TIME and mentions(processor, "getCurrentWatermarkInMs"):
         found.note(
-            f"getCurrentWatermarkInMs(), which {target!r} asks, is -1 always: there is no event time yet"
+            f"getCurrentWatermarkInMs(), which {target!r} asks, is -1 always: the operator has no "
+            "timeMode: EventTime"
         )
 
 

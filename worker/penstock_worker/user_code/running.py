@@ -21,7 +21,7 @@ from typing import Any, cast
 import pyspark
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from penstock.dataflow.plan import NO_TIME
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock_worker.state.cache import Key, ShardState, Variable
@@ -153,7 +153,11 @@ class ProcessorRunner:
             raise UserCodeError(operator, "the form of its processor is unclear:", str(unclear)) from None
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
         self._timer_values = TimerValues(-1, -1)
-        self._now_ms = -1
+        self._by_event_time = time_mode == EVENT_TIME
+        self.watermark_ms = 0 if self._by_event_time else -1
+        """What its TimerValues tell: that of the rows that come next. As in Spark it is -1 without event
+        time, and 0 as long as there is none."""
+        self._told = (-1, -1)
         handle = TaskHandle(time_mode)
         self._cursor = handle.cursor
         self._timers = handle.timers
@@ -171,9 +175,9 @@ class ProcessorRunner:
         `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError and TooMuch, after
         which the batch is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
         """
-        if now_ms != self._now_ms:
-            self._now_ms = now_ms
-            self._timer_values = TimerValues(now_ms, -1)
+        if (now_ms, self.watermark_ms) != self._told:
+            self._told = (now_ms, self.watermark_ms)
+            self._timer_values = TimerValues(now_ms, self.watermark_ms)
         self._cursor.at(state, state.begin(key))
         form = self._form
         users_key = form.key(key)
@@ -201,13 +205,15 @@ class ProcessorRunner:
         timers = cast("TimerClient", self._timers)
         self._cursor.at(state, state.begin(key))
         users_key = self._form.key(key)
+        if not self._by_event_time:
+            # The wall clock may have been set back since.
+            now_ms = max(now_ms, expiry_ms)
         try:
             if not timers.fires(expiry_ms):
                 return []
             result = self._processor.handleExpiredTimer(
                 key=users_key,
-                # The wall clock may have been set back since.
-                timerValues=TimerValues(max(now_ms, expiry_ms), -1),
+                timerValues=TimerValues(now_ms, self.watermark_ms),
                 expiredTimerInfo=ExpiredTimerInfo(expiry_ms),
             )
             wire_rows = self._form.wire_rows(result, held)

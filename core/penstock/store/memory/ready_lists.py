@@ -70,15 +70,15 @@ class MemoryReadyLists(MemoryTelling):
     def _hand_out_due(self, call: Fetch, taken: list[FetchedShard], control: bool) -> Fetched:
         """The timers that are due of the shards that were taken, then those of others of the list."""
         watermark = self._input_watermark(call.producers) if call.producers else None
-        now_ms = call.now_ms if watermark is None else watermark.ms
+        now_ms = call.now_ms if watermark is None else _before(watermark.ms)
         share, left = max(1, call.timers_max // 4), call.timers_max
         shards = []
         for one in taken:
             record = self._data.shards[one.shard]
-            up_to_ms = now_ms if watermark is None else record.watermark_ms
+            up_to_ms = now_ms if watermark is None else _before(record.watermark_ms)
             timers = _due(record, up_to_ms, min(share, left))
             left -= len(timers)
-            shards.append(one._replace(timers=timers))
+            shards.append(one._replace(timers=timers, watermark=watermark))
         held = {one.shard for one in taken}
         looks = self._data.due.get(call.ready, {})
         looked = sorted(
@@ -96,7 +96,8 @@ class MemoryReadyLists(MemoryTelling):
                 del looks[shard]
                 continue
             is_busy = found.readiness is not Readiness.IDLE or found.over_bound(self._bounds)
-            up_to_ms = now_ms if watermark is None else max(now_ms, found.watermark_ms or now_ms)
+            own_ms = None if watermark is None else _before(found.watermark_ms)
+            up_to_ms = now_ms if own_ms is None else max(now_ms, own_ms)
             if watermark is not None and (is_busy or found.placed > found.offset):
                 # What it has before its timers are rows, whose commits bring the watermark.
                 looks[shard] = now_ms
@@ -105,7 +106,7 @@ class MemoryReadyLists(MemoryTelling):
             elif timers := _due(found, up_to_ms, min(share, left)):
                 left -= len(timers)
                 placed = 0 if watermark is None else found.placed
-                shards.append(FetchedShard(shard, found.epoch, found.offset, (), timers, placed))
+                shards.append(FetchedShard(shard, found.epoch, found.offset, (), timers, placed, watermark))
             else:
                 self._look_when_due(shard, found)
         if watermark is not None:
@@ -114,6 +115,11 @@ class MemoryReadyLists(MemoryTelling):
         later = [at_ms for at_ms in looks.values() if at_ms > call.now_ms]
         next_due_ms = call.now_ms if is_more else min(later, default=None)
         return Fetched(tuple(shards), control, next_due_ms=next_due_ms)
+
+
+def _before(watermark_ms: int | None) -> int | None:
+    """The last time that a watermark has passed."""
+    return None if watermark_ms is None else watermark_ms - 1
 
 
 def _due(record: ShardRecord, now_ms: int | None, most: int) -> tuple[DueTimer, ...]:

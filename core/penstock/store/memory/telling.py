@@ -58,7 +58,7 @@ class MemoryTelling(MemoryTopology):
     def _reach(self, shard: str, record: ShardRecord, *, is_idle: bool) -> None:
         """The shard has its watermark; whether it is as far depends on its timers."""
         taken_ms = record.watermark_ms
-        if not record.source and any(due_ms <= (taken_ms or 0) for due_ms in record.timers.values()):
+        if not record.source and any(due_ms < (taken_ms or 0) for due_ms in record.timers.values()):
             return
         record.reached = Watermark(taken_ms, is_idle) if taken_ms is not None or is_idle else None
         self._tell_or_mark(shard, record)

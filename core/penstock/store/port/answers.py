@@ -45,7 +45,7 @@ class ShardStatus(StrEnum):
 
 
 class Watermark(NamedTuple):
-    """All rows with an event time up to `ms` have come, or count as late. None: nothing is known.
+    """All rows with an event time before `ms` have come, or count as late. None: nothing is known.
 
     `is_idle`: nothing has come for a while, so nobody waits for it.
     """

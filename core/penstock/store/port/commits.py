@@ -65,7 +65,7 @@ class Commit(Request[Answer]):
     it all the same.
 
     `watermark`, where the operator goes by event time, is what the shard has taken with this commit, never
-    less than before. With `tells` it is told to the stages behind as soon as no timer up to it is left and
+    less than before. With `tells` it is told to the stages behind as soon as no timer before it is left and
     all outputs so far are in their inboxes (`port.watermarks`).
     """
 

@@ -52,8 +52,8 @@ class FetchedShard(NamedTuple):
 
     `entries` is empty for a source shard, for a keyed shard that was woken for nothing, and for one of which
     only timers are due: that is handed out again with each fetch until a commit has taken them away. By
-    event time `placed` is the number of the inbox's last entry: behind it the shard has the watermark that
-    the fetch tells.
+    event time `placed` is the number of the inbox's last entry: behind it the shard has `watermark`, the
+    stage's.
     """
 
     shard: str
@@ -62,6 +62,7 @@ class FetchedShard(NamedTuple):
     entries: tuple[Entry, ...]
     timers: tuple[DueTimer, ...] = ()
     placed: int = 0
+    watermark: Watermark | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Watermarks: no row with an event time up to it is waited for any more.
+"""Watermarks: no row with an event time before it is waited for any more.
 
 A shard's owner says with its commits how far it is. What it has put out by then may still wait in its
 outbox: only when all of that has reached its targets' inboxes is the watermark *told*, as a fact about this

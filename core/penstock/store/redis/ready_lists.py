@@ -55,14 +55,15 @@ def _with_timers(reply: list[Any]) -> Fetched:
 
 def _by_event_time(reply: list[Any]) -> Fetched:
     (control, again_ms, watermark_ms, is_idle), *flat = reply
+    told = watermark(watermark_ms, is_idle)
     shards = [
-        FetchedShard(shard.decode(), epoch, offset, _entries(entries), _timers(timers), placed)
+        FetchedShard(shard.decode(), epoch, offset, _entries(entries), _timers(timers), placed, told)
         for shard, epoch, offset, entries, timers, placed in zip(
             *(flat[at::6] for at in range(6)), strict=True
         )
     ]
     again = None if again_ms < 0 else again_ms
-    return Fetched(tuple(shards), control == 1, next_due_ms=again, watermark=watermark(watermark_ms, is_idle))
+    return Fetched(tuple(shards), control == 1, next_due_ms=again, watermark=told)
 
 
 def _entries(entries: list[Any]) -> tuple[Entry, ...]:

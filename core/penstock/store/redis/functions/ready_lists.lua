@@ -9,8 +9,9 @@ local function wake(keys, args)
 end
 
 -- Hands out timers that are due, a fetch's `answer` being as in `fetch`: of the shards that it holds already, then of
--- others of the list, `left` at the most. `by` says what they go by: "now", the time or the stage's watermark (ms, nil
--- for none), "width" of a shard in the answer, and for event time "taken", each held shard's own watermark. Answers
+-- others of the list, `left` at the most. `by` says what they go by: "now", the time or the last ms below the stage's
+-- watermark (nil for none), "width" of a shard in the answer, and for event time "taken", the same of each held shard's
+-- own watermark. Answers
 -- when to fetch again (ms), nil for never; by event time nobody knows when the next one is due.
 local function hand_out_due(p, list, bounds, answer, left, by, most)
   local share, now_ms = math.max(1, math.floor(most / 4)), by.now
@@ -43,7 +44,7 @@ local function hand_out_due(p, list, bounds, answer, left, by, most)
       elseif record[READY] ~= IDLE or over_bound(record, bounds) then
         look_at(p, list, shard, now_ms + LATER_MS)
       else
-        local timers = read(shard, by.taken and math.max(now_ms, record[WATERMARK]) or now_ms)
+        local timers = read(shard, by.taken and math.max(now_ms, record[WATERMARK] - 1) or now_ms)
         if #timers == 0 then
           look_when_due(p, list, shard)
         else
@@ -117,7 +118,7 @@ local function fetch(keys, args)
           if args[6] then answer[at + 5] = {} end
           if watermarks then
             answer[at + 6] = record[PLACED]
-            watermarks[name] = record[WATERMARK] ~= 0 and record[WATERMARK] or '-inf'
+            watermarks[name] = record[WATERMARK] ~= 0 and record[WATERMARK] - 1 or '-inf'
           end
         end
       end
@@ -125,14 +126,14 @@ local function fetch(keys, args)
   end
   if args[6] then
     local by = {now = tonumber(args[5]), width = 5}
-    local is_idle
+    local watermark_ms, is_idle
     if watermarks then
-      by = {width = 6, taken = watermarks}
-      by.now, is_idle = input_watermark(p, args, 7, #args)
+      watermark_ms, is_idle = input_watermark(p, args, 7, #args)
+      by = {width = 6, taken = watermarks, now = watermark_ms and watermark_ms - 1}
     end
     local again_ms = hand_out_due(p, args[1], bounds, answer, shards_max - taken, by, tonumber(args[6]))
     answer[1] = {answer[1], again_ms or -1}
-    if watermarks then answer[1][3], answer[1][4] = by.now or '', is_idle and 1 or 0 end
+    if watermarks then answer[1][3], answer[1][4] = watermark_ms or '', is_idle and 1 or 0 end
   end
   return answer
 end

@@ -1,7 +1,7 @@
 -- Watermarks: what a shard's owner says it has reached, and what is told of it to the stages behind.
 --
 -- A value is a watermark in ms, doubled, and one more for a shard that is idle; 0 is none. A shard reaches its
--- watermark when no timer up to it is left. What it has put out by then may wait in its outbox: "marks:SHARD" has the
+-- watermark when no timer before it is left. What it has put out by then may wait in its outbox: "marks:SHARD" has the
 -- targets for which something does, each with the last number issued, and under "" the value; it is told when all of
 -- that has reached its inboxes. Until then what is reached later waits its turn, so that telling never stands still
 -- while an outbox is never empty.
@@ -98,7 +98,7 @@ end
 local function reach(p, shard, record, is_idle)
   if record[SOURCE] == 0 then
     local first = redis.call('ZRANGE', timers_key(p, shard), 0, 0, 'WITHSCORES')
-    if first[2] and tonumber(first[2]) <= record[WATERMARK] then return end
+    if first[2] and tonumber(first[2]) < record[WATERMARK] then return end
   end
   record[REACHED] = 2 * record[WATERMARK] + (is_idle and 1 or 0)
   tell_or_mark(p, shard, record)

@@ -1,0 +1,64 @@
+"""Shards without work take their input's watermark too, so that stages behind them go on.
+
+Commits bring a watermark to shards that have rows or timers; of the others the task asks the store now and
+then, some at a call. Only stages that tell their watermark need it. Neighbour: `task.loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.dataflow.plan import Processor
+from penstock.store.ownership import OwnedShard
+from penstock.store.port import Advance, Advanced, Advancing, Answer, Watermark
+from penstock_worker.task.launch import TaskLaunch
+from penstock_worker.task.next_fetch import WATERMARK_LOOK_US
+
+ADVANCED_MAX = 64
+"""Shards of one call: at about 20 microseconds each."""
+
+
+class Advances:
+    """One per task."""
+
+    def __init__(self, launch: TaskLaunch) -> None:
+        stage = launch.stage
+        tells = isinstance(stage.head, Processor) and stage.head.by_event_time and stage.tells_watermark
+        self._producers = stage.head.producers if tells and isinstance(stage.head, Processor) else ()
+        self._watermark: Watermark | None = None
+        self._due_us = 0
+
+    def fetched(self, watermark: Watermark | None) -> None:
+        """A fetch told how far the stage is."""
+        if watermark is not None:
+            self._watermark = watermark
+
+    def due(self, owned: Mapping[str, OwnedShard], now_us: int) -> list[Advance]:
+        """What to ask of the store now; of shards that lag behind."""
+        told = self._watermark
+        if not self._producers or told is None or told == Watermark(None) or now_us < self._due_us:
+            return []
+        self._due_us = now_us + WATERMARK_LOOK_US
+        behind = [
+            Advancing(one.shard, one.generation, one.epoch)
+            for one in owned.values()
+            if one.watermark.is_idle is not told.is_idle or (one.watermark.ms or 0) < (told.ms or 0)
+        ]
+        return [
+            Advance(self._producers, tuple(behind[first : first + ADVANCED_MAX]))
+            for first in range(0, len(behind), ADVANCED_MAX)
+        ]
+
+    @staticmethod
+    def taken(call: Advance, answer: Advanced, owned: Mapping[str, OwnedShard]) -> list[str]:
+        """Note what shards have now; answers those that are owned no more."""
+        lost = []
+        for shard, one in zip(call.shards, answer.answers, strict=True):
+            mine = owned.get(shard.shard)
+            if mine is None or mine.epoch != shard.epoch:
+                continue
+            if one is Answer.OK:
+                mine.took(answer.watermark)
+            elif one is not Answer.BUSY:
+                lost.append(shard.shard)
+        return lost
