@@ -7,16 +7,22 @@ which worker, fleet and simulation read.
 
 from __future__ import annotations
 
-from penstock.api.graph import Graph, Runtime, check
+from penstock.api.graph import Runtime, check
+from penstock.api.operators import Graph
 from penstock.api.topology import (
+    ALLOWED_DELAY_DEFAULT,
     DURABILITY_IN_CLUSTER,
+    IDLE_AFTER_DEFAULT,
+    LATE,
     SHARDS_DEFAULT,
     OperatorSpec,
     TasksSpec,
     Topology,
 )
 from penstock.dataflow.plan import (
+    EVENT_TIME,
     NO_TIME,
+    EventTime,
     Fanout,
     KeyedEdge,
     Plan,
@@ -27,7 +33,7 @@ from penstock.dataflow.plan import (
     WorkerRange,
 )
 from penstock.dataflow.schema import Schema
-from penstock.manifest.document import cpu_millis, memory_bytes
+from penstock.manifest.document import cpu_millis, duration_us, memory_bytes
 from penstock.manifest.faults import InvalidManifest
 
 _DURABILITY_DEFAULT = {"local": "Process", "cluster": DURABILITY_IN_CLUSTER}
@@ -73,10 +79,17 @@ class _Fuser:
         self._graph = graph
         self._operators = operators
         self._built: dict[str, Fanout] = {}
+        self._producers = {
+            name: self._producers_of(operators[name])
+            for name in graph.order
+            if operators[name].time_mode == EVENT_TIME
+        }
 
     def stage(self, operator: OperatorSpec) -> Stage:
+        name = operator.name
         head = self._processor(operator) if operator.source is None else operator.source.given.plan()
-        return Stage(operator.name, head, _tasks(operator.tasks or TasksSpec()), self._fanout(operator.name))
+        tells = any(name in producers for producers in self._producers.values())
+        return Stage(name, head, _tasks(operator.tasks or TasksSpec()), self._fanout(name), tells)
 
     def _fanout(self, name: str) -> Fanout:
         if name not in self._built:
@@ -86,6 +99,7 @@ class _Fuser:
                 steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
                 sinks=tuple(r.sink.given.plan(r.name) for r in readers if r.sink is not None),
                 edges=tuple(self._edge(r) for r in readers if r.processor is not None),
+                event_time=self._event_time(self._operators[name]),
             )
         return self._built[name]
 
@@ -96,7 +110,42 @@ class _Fuser:
         schema = self._graph.inputs[operator.name]
         columns, shards = self._key_columns(operator), _shards(operator)
         form, time_mode = operator.form or "", operator.time_mode or NO_TIME
-        return Processor(str(operator.processor), schema, columns, shards, form, time_mode)
+        event_column = self._graph.event_columns.get(operator.name)
+        return Processor(
+            str(operator.processor),
+            schema,
+            columns,
+            shards,
+            form,
+            time_mode,
+            schema.names.index(event_column) if event_column is not None else None,
+            self._producers.get(operator.name, ()),
+            (operator.late_to.given.plan(operator.name + LATE),) if operator.late_to is not None else (),
+        )
+
+    def _event_time(self, operator: OperatorSpec) -> EventTime | None:
+        """The watermark that begins there. One that a processor hands on does not begin with it."""
+        given = operator.event_time
+        if given is None or operator.processor is not None:
+            return None
+        return EventTime(
+            self._graph.outputs[operator.name].names.index(given.column),
+            _milliseconds(given.allowed_delay or ALLOWED_DELAY_DEFAULT),
+            _milliseconds(given.idle_after or IDLE_AFTER_DEFAULT),
+        )
+
+    def _producers_of(self, processor: OperatorSpec) -> tuple[str, ...]:
+        """The operators of the stages whose rows reach it, in their order: maps are fused into them."""
+        found: set[str] = set()
+        waiting = list(processor.inputs or ())
+        while waiting:
+            name = waiting.pop()
+            if name not in found:
+                found.add(name)
+                operator = self._operators[name]
+                waiting += (operator.inputs or ()) if operator.map is not None else ()
+        stages = {name for name in found if self._operators[name].map is None}
+        return tuple(name for name in self._graph.order if name in stages)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]
@@ -105,6 +154,11 @@ class _Fuser:
 
 def _tasks(tasks: TasksSpec) -> Tasks:
     return Tasks(tasks.min, tasks.upper, tasks.first)
+
+
+def _milliseconds(duration: str) -> int:
+    """Parts of one count as a whole."""
+    return -(-duration_us(duration) // 1000)
 
 
 def _shards(operator: OperatorSpec) -> int:

@@ -1,5 +1,5 @@
 """What must hold between the operators of a Topology: one role each, known inputs that stand above, no cycle,
-schemas that flow, keys that can be routed.
+schemas that flow, keys that can be routed. `event_time` adds what holds for event time.
 
 Works on the plain document, not on the model, so that these faults are listed together with the
 fields' own; what a field's own fault leaves unknown is passed over here, so that one mistake is named
@@ -10,17 +10,19 @@ say them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
-from penstock.api.topology import OperatorSpec
+from penstock.api.event_time import check_event_time
+from penstock.api.operators import Graph, Operator
+from penstock.api.topology import LATE
 from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
+from penstock.dataflow.plan import EVENT_TIME
 from penstock.dataflow.routing import routable
 from penstock.dataflow.schema import Schema
+from penstock.manifest.document import NAME_LENGTH_MAX
 from penstock.manifest.faults import Fault, listed, nearest
-from penstock.manifest.structural import structural_schema
 
 Runtime = Literal["local", "cluster"]
 
@@ -29,7 +31,6 @@ FUSED_COPIES_MAX = 256
 
 _ROLES = ("source", "map", "processor", "sink")
 _KINDS = {"source": tuple(SOURCES), "sink": tuple(SINKS)}
-_FIELDS = frozenset(structural_schema(OperatorSpec)["properties"])
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
     "source": (),
@@ -38,10 +39,11 @@ _NEEDS = {
     "sink": ("inputs",),
 }
 _MAY_HAVE = {
-    "source": frozenset({"tasks"}),
-    "map": frozenset({"inputs", "outputSchema"}),
+    "source": frozenset({"eventTime", "tasks"}),
+    "map": frozenset({"inputs", "eventTime", "outputSchema"}),
     "processor": frozenset(
-        {"inputs", "keyBy", "processor", "form", "timeMode", "outputSchema", "shards", "tasks"}
+        {"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}
+        | {"timeMode", "eventTime", "lateTo"}
     ),
     "sink": frozenset({"inputs"}),
 }
@@ -51,6 +53,8 @@ _WHY_NOT = {
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
+    "eventTime": "nothing comes behind it that could go by it",
+    "lateTo": "only a processor goes by event time",
     "shards": "only a processor's keys are cut into shards",
     "tasks": "it runs in the tasks of its input",
 }
@@ -60,36 +64,6 @@ _HINTS = {
     "processor": "give the class that works on each key, such as word_count:Count",
     "outputSchema": "give the columns that come out, such as 'word string, total bigint'",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """An operator as far as the document is clear about it."""
-
-    path: str
-    name: str | None
-    role: str | None
-    """One of source, map, processor, sink (a processor also when it lacks no more than that); None when
-    it has not exactly one."""
-    inputs: tuple[str, ...]
-    body: Mapping[str, Any]
-
-
-@dataclass(slots=True)
-class Graph:
-    """The outcome of `check`. Without faults `order` holds every operator, inputs first."""
-
-    faults: list[Fault] = field(default_factory=list)
-    operators: dict[str, Operator] = field(default_factory=dict)
-    order: list[str] = field(default_factory=list)
-    inputs: dict[str, Schema] = field(default_factory=dict)
-    """Operator -> schema of its input rows."""
-    outputs: dict[str, Schema] = field(default_factory=dict)
-    """Operator -> schema of the rows that come out. Sinks have none."""
-
-    def readers(self, name: str) -> Iterator[Operator]:
-        """The operators that read `name`, in the document's order."""
-        return (operator for operator in self.operators.values() if name in operator.inputs)
 
 
 def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
@@ -161,7 +135,7 @@ def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], 
 def _check_role(operator: Operator, faults: list[Fault]) -> None:
     role, body = operator.role, operator.body
     given = [name for name in _ROLES if body.get(name) is not None]
-    unknown = [name for name in body if name not in _FIELDS]
+    unknown = operator.unknown_fields
     if role is None:
         if given:
             message = f"has {' and '.join(given)}; keep exactly one of source, map, processor and sink"
@@ -179,12 +153,30 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     if body.get("timeMode") not in (None, "None") and isinstance(tasks, dict) and tasks.get("min") == 0:
         message = "0 leaves no task that fires timers; with a timeMode give 1 or more"
         faults.append(Fault(f"{operator.path}.tasks.min", message))
+    if role == "processor" and body.get("lateTo") is not None:
+        _check_late(operator, faults)
     if role in _KINDS and isinstance(body[role], dict):
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
         if role == "source":
             for kind, source in body[role].items():
                 if kind in SOURCES and isinstance(source, dict):
                     faults += SOURCES[kind].faults_of(f"{operator.path}.source.{kind}", source)
+
+
+def _check_late(operator: Operator, faults: list[Fault]) -> None:
+    path, given = f"{operator.path}.lateTo", operator.body["lateTo"]
+    if operator.time_mode not in (None, EVENT_TIME):
+        message = "rows are late by event time only; give timeMode: EventTime, or leave it out"
+        faults.append(Fault(path, message))
+    if isinstance(given, dict):
+        _check_one_of(path, given, _KINDS["sink"], faults)
+    most = NAME_LENGTH_MAX - len(LATE)
+    if operator.name is not None and most < len(operator.name) <= NAME_LENGTH_MAX:
+        message = (
+            f"its sink is called {operator.name + LATE!r}, which is too long: give the operator a name of at "
+            f"most {most} characters"
+        )
+        faults.append(Fault(path, message))
 
 
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:
@@ -205,6 +197,11 @@ def _check_names(operators: Sequence[Operator], graph: Graph) -> None:
         if first is not operator:
             message = f"{operator.name!r} is the name of {first.path} already; names are unique"
             graph.faults.append(Fault(f"{operator.path}.name", message))
+    for operator in graph.operators.values():
+        other = graph.operators.get(f"{operator.name}{LATE}")
+        if operator.body.get("lateTo") is not None and other is not None:
+            message = f"its sink is called {other.name!r}, as {other.path} is already; rename that operator"
+            graph.faults.append(Fault(f"{operator.path}.lateTo", message))
     if operators and not any(operator.body.get("source") is not None for operator in operators):
         graph.faults.append(Fault("spec.operators", "none is a source; records have to come from somewhere"))
 
@@ -288,6 +285,7 @@ def _flow(graph: Graph) -> None:
             graph.outputs[name] = schema
         if operator.role == "processor" and name in graph.inputs:
             _check_key(operator, graph.inputs[name], graph.faults)
+    check_event_time(graph)
 
 
 def _take_input(operator: Operator, graph: Graph) -> None:
@@ -361,17 +359,26 @@ def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list
 
 def _check_sinks(operators: Iterable[Operator], faults: list[Fault]) -> None:
     """Two sinks that write into one place would write into one another's rows."""
-    places: dict[tuple[str, str], Operator] = {}
+    places: dict[tuple[str, str], tuple[str, str]] = {}
+    for operator, field, kind, body in _sinks(operators):
+        place = SINKS[kind].place_of(body) if kind in SINKS and isinstance(body, dict) else None
+        if place is None:
+            continue
+        name = f"{operator.name}{LATE if field == 'lateTo' else ''}"
+        path = f"{operator.path}.{field}"
+        first_path, first = places.setdefault((kind, place.name), (path, name))
+        if first_path != path:
+            message = f"{first} writes into this {place.what} already; give each sink one of its own"
+            faults.append(Fault(f"{path}.{kind}.{place.field}", message))
+
+
+def _sinks(operators: Iterable[Operator]) -> Iterator[tuple[Operator, str, str, Any]]:
+    """Each with the field that it stands in, its kind and what is said of it."""
     for operator in operators:
-        sink = operator.body.get("sink")
-        for kind, body in sink.items() if isinstance(sink, dict) else ():
-            place = SINKS[kind].place_of(body) if kind in SINKS and isinstance(body, dict) else None
-            if place is None:
-                continue
-            first = places.setdefault((kind, place.name), operator)
-            if first is not operator:
-                message = f"{first.name} writes into this {place.what} already; give each sink one of its own"
-                faults.append(Fault(f"{operator.path}.sink.{kind}.{place.field}", message))
+        for field in ("sink", "lateTo"):
+            given = operator.body.get(field)
+            for kind, body in given.items() if isinstance(given, dict) else ():
+                yield operator, field, kind, body
 
 
 def _columns(schema: Schema) -> str:

@@ -11,18 +11,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
 from penstock.connectors.registry import SinkSpec, SourceSpec
 from penstock.manifest.document import (
+    EXPECTED,
+    NAME_LENGTH_MAX,
     SHARDS_MAX,
     ApiVersion,
     ColumnName,
     Cpu,
     Ddl,
     Document,
+    Duration,
     Memory,
     ModuleName,
     Name,
@@ -32,6 +35,7 @@ from penstock.manifest.document import (
     atomic_list,
     cel,
     cpu_millis,
+    duration_us,
     fixed,
     keyed_list,
 )
@@ -41,9 +45,34 @@ TASKS_MAX = 1024
 TASKS_MAX_DEFAULT = 8
 WORKERS_MAX = 1024
 DURABILITY_IN_CLUSTER = "Disk"
+OPERATORS_MAX = 64
+LATE = "-late"
+"""What the name of a processor's sink of late rows has more than its own."""
+ALLOWED_DELAY_DEFAULT = "0s"
+IDLE_AFTER_DEFAULT = "1m"
+IDLE_AFTER_LEAST = "100ms"
 
 TaskCount = Annotated[int, Field(ge=1, le=TASKS_MAX)]
 
+
+def _not_too_short(text: str) -> str:
+    if duration_us(text) < duration_us(IDLE_AFTER_LEAST):
+        raise ValueError(f"must be at least {IDLE_AFTER_LEAST}: partitions pause that long now and then")
+    return text
+
+
+IdleDuration = Annotated[
+    Duration,
+    AfterValidator(_not_too_short),
+    Field(
+        json_schema_extra={
+            EXPECTED: f"a duration of at least {IDLE_AFTER_LEAST} such as 250ms or 1m",
+            **cel(
+                (f"duration(self) >= duration('{IDLE_AFTER_LEAST}')", f"must be at least {IDLE_AFTER_LEAST}")
+            ),
+        }
+    ),
+]
 
 _MIN_BELOW_MAX = "!has(self.max) || self.min <= self.max"
 _INITIAL_BETWEEN = (
@@ -95,6 +124,23 @@ class TasksSpec(Document):
         return self
 
 
+class EventTimeSpec(Document):
+    """When the rows of an operator happened, by a column of theirs. At a source, or a map before the first
+    processors, a watermark begins: so far event time has come. A processor hands on its input's."""
+
+    model_config = ConfigDict(
+        json_schema_extra=cel(("self.column == oldSelf.column", "eventTime.column is fixed for life"))
+    )
+
+    column: ColumnName
+    """Of the rows that come out, of type timestamp or timestamp_ntz; fixed for life."""
+    allowed_delay: Duration | None = None
+    """How far the watermark stays behind the latest event time: rows may be out of order by so much. Without
+    it 0s."""
+    idle_after: IdleDuration | None = None
+    """A partition without rows for so long holds the watermark back no more. Without it 1m."""
+
+
 class OperatorSpec(Document):
     """A node of the topology's graph. Exactly one of source, map, processor and sink says what it does."""
 
@@ -126,6 +172,26 @@ class OperatorSpec(Document):
                 "|| self.tasks.min > 0",
                 "timers need a task that fires them: with a timeMode tasks.min is at least 1",
             ),
+            ("!has(self.eventTime) || !has(self.sink)", "a sink has no eventTime: nothing comes behind it"),
+            (
+                "!has(self.eventTime) || !has(self.processor) || "
+                "(has(self.timeMode) && self.timeMode == 'EventTime')",
+                "a processor has an eventTime with timeMode EventTime only",
+            ),
+            (
+                "!has(self.eventTime) || !has(self.processor) || "
+                "!(has(self.eventTime.allowedDelay) || has(self.eventTime.idleAfter))",
+                "a processor hands a watermark on: allowedDelay and idleAfter stand where it begins",
+            ),
+            (
+                "!has(self.lateTo) || (has(self.timeMode) && self.timeMode == 'EventTime')",
+                "only a processor with timeMode EventTime has a lateTo: rows are late by event time",
+            ),
+            (
+                f"!has(self.lateTo) || self.name.size() <= {NAME_LENGTH_MAX - len(LATE)}",
+                f"the sink of lateTo is called by the operator and '{LATE}': that name has at most "
+                f"{NAME_LENGTH_MAX - len(LATE)} characters",
+            ),
             (
                 "!has(self.tasks) || has(self.source) || has(self.processor)",
                 "a map and a sink run in the tasks of their input",
@@ -144,6 +210,8 @@ class OperatorSpec(Document):
                 "(has(oldSelf.timeMode) ? oldSelf.timeMode : 'None')",
                 "timeMode is fixed for life",
             ),
+            ("has(self.eventTime) == has(oldSelf.eventTime)", "eventTime.column is fixed for life"),
+            (fixed("lateTo"), "lateTo is fixed for life"),
             (
                 "has(self.source) == has(oldSelf.source) && has(self.map) == has(oldSelf.map) && "
                 "has(self.processor) == has(oldSelf.processor) && has(self.sink) == has(oldSelf.sink)",
@@ -167,9 +235,15 @@ class OperatorSpec(Document):
     form: Literal["Rows", "Pandas"] | None = None
     """How the processor takes what comes for a key: Rows, as in transformWithState, or Pandas, DataFrames as
     in transformWithStateInPandas. Without it what the class's hints say."""
-    time_mode: Literal["None", "ProcessingTime"] | None = None
-    """What the processor's timers and times to live go by, as in transformWithState; fixed for life. Without
-    it None: it has neither."""
+    time_mode: Literal["None", "ProcessingTime", "EventTime"] | None = None
+    """What the processor's timers go by, as in transformWithState; fixed for life. Without it None: it has
+    none. Times to live need ProcessingTime, EventTime an eventTime on every path to the processor."""
+    event_time: EventTimeSpec | None = None
+    """Which column says when a row happened. Of a source or a map, and of a processor with timeMode EventTime
+    where another one stands behind it."""
+    late_to: SinkSpec | None = None
+    """With timeMode EventTime: where rows go that came too late. The sink is called as the operator, with
+    '-late' behind; its rows are those of the input. Without it they are dropped."""
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
     """The columns that come out of a map or a processor."""
@@ -275,6 +349,11 @@ class TopologySpec(Document):
                 "a cycle cannot be listed so, because rows cannot come back to where they were",
             ),
             (
+                "self.operators.all(o, !has(o.lateTo) || "
+                f"!self.operators.exists(p, p.name == o.name + '{LATE}'))",
+                f"the sink of lateTo has its operator's name and '{LATE}': rename the operator called so",
+            ),
+            (
                 "self.operators.size() == oldSelf.operators.size() && "
                 "oldSelf.operators.all(o, self.operators.exists(p, p.name == o.name))",
                 "operators are fixed for life, because their state goes by their names: to add, remove or "
@@ -317,7 +396,7 @@ class TopologySpec(Document):
     deletion_policy: Literal["Delete", "Retain"] = "Delete"
     """What becomes of state when the Topology is deleted. Retain: a Topology of the same name that is applied
     later goes on where this one was."""
-    operators: Annotated[tuple[OperatorSpec, ...], keyed_list(64, "name", minimum=1)]
+    operators: Annotated[tuple[OperatorSpec, ...], keyed_list(OPERATORS_MAX, "name", minimum=1)]
 
 
 class OperatorStatus(Document):
@@ -359,7 +438,8 @@ class TopologyStatus(Document):
     latency: StatusText | None = None
     """The highest p99 of all sinks."""
     shards_moving: Annotated[int, Field(ge=0)] | None = None
-    operators: Annotated[tuple[OperatorStatus, ...], keyed_list(64, "name")] = ()
+    operators: Annotated[tuple[OperatorStatus, ...], keyed_list(2 * OPERATORS_MAX, "name")] = ()
+    """With the sinks of late rows, which are no operators of their own in the spec."""
 
 
 class TopologyMeta(ObjectMeta):

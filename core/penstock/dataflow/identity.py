@@ -61,12 +61,18 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
             yield f"{name}.input schema", head.input.ddl()
             if head.has_timers:
                 yield f"{name}.timeMode", head.time_mode
+            if head.event_column is not None:
+                yield f"{name}.input event time", head.input.names[head.event_column]
+            for sink in head.late_sinks:
+                yield f"{name}.lateTo", sink.identity_text()
         case source:
             yield f"{name}.source.{source.kind}", source.identity_text()
 
 
 def _fanout(name: str, fanout: Fanout) -> Iterator[tuple[str, str]]:
     yield f"{name}.outputSchema", fanout.schema.ddl()
+    if fanout.event_time is not None:
+        yield f"{name}.eventTime.column", fanout.schema.names[fanout.event_time.column]
     for edge in fanout.edges:
         yield f"{edge.operator}.inputs", name
     for sink in fanout.sinks:

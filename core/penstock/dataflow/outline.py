@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.dataflow.partitions import part_of
-from penstock.dataflow.plan import Fanout, Plan, Stage
+from penstock.dataflow.plan import Fanout, Plan, Processor, Stage
 from penstock.dataflow.schema import Schema
 
 
@@ -49,7 +49,7 @@ def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
     for stage in plan.stages:
         kind = "source" if stage.is_source else "keyed"
         found[stage.operator] = OutlinedOperator(stage.operator, kind, stage.operator)
-        for operator in _fused(stage, stage.out):
+        for operator in (*_fused(stage, stage.out), *_late(stage)):
             known = found.setdefault(operator.name, operator)
             if stage.operator not in known.stages:
                 found[operator.name] = replace(known, others=(*known.others, stage.operator))
@@ -61,7 +61,7 @@ def console_targets(plan: Plan) -> tuple[ConsoleTarget, ...]:
     return tuple(
         ConsoleTarget(sink.name, stage.operator, schema)
         for stage in plan.stages
-        for sink, schema in stage.out.all_sinks()
+        for sink, schema in stage.all_sinks()
         if sink.is_shown
     )
 
@@ -71,7 +71,7 @@ def sink_files(plan: Plan, shards: Mapping[str, Sequence[str]], base_dir: Path) 
     return [
         file
         for stage in plan.stages
-        for sink, _ in stage.out.all_sinks()
+        for sink, _ in stage.all_sinks()
         for file in sink.files(stage.operator, map(part_of, shards[stage.operator]), base_dir)
     ]
 
@@ -81,4 +81,10 @@ def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:
         yield OutlinedOperator(step.name, "step", stage.operator)
         yield from _fused(stage, step.out)
     for sink in fanout.sinks:
+        yield OutlinedOperator(sink.name, "sink", stage.operator)
+
+
+def _late(stage: Stage) -> Iterator[OutlinedOperator]:
+    """Where its late rows go: sinks without an operator of their own in the manifest."""
+    for sink in stage.head.late_sinks if isinstance(stage.head, Processor) else ():
         yield OutlinedOperator(sink.name, "sink", stage.operator)

@@ -144,6 +144,14 @@ class Stage:
     def is_source(self) -> bool:
         return not isinstance(self.head, Processor)
 
+    def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
+        """Every sink that its tasks deliver to, each with the schema of its rows: those fused behind it, and
+        those that its late rows go to."""
+        yield from self.out.all_sinks()
+        if isinstance(self.head, Processor):
+            for sink in self.head.late_sinks:
+                yield sink, self.head.input
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerRange:

@@ -42,7 +42,7 @@ def earlier_files(plan: Plan, base_dir: Path) -> list[Path]:
     """
     found: set[Path] = set()
     for stage in plan.stages:
-        for sink, _ in stage.out.all_sinks():
+        for sink, _ in stage.all_sinks():
             found.update(sink.earlier_files(stage.operator, base_dir))
     return sorted(found)
 
@@ -51,7 +51,7 @@ def sink_folders(plan: Plan, base_dir: Path) -> dict[Path, str]:
     """The folders that the plan's sinks write into, absolute, each with the first sink that does."""
     folders: dict[Path, str] = {}
     for stage in plan.stages:
-        for sink, _ in stage.out.all_sinks():
+        for sink, _ in stage.all_sinks():
             if (folder := sink.folder(base_dir)) is not None:
                 folders.setdefault(folder, sink.name)
     return folders

@@ -79,7 +79,7 @@ def warnings_of(plans: Iterable[Plan], base_dir: Path) -> list[str]:
         for stage in plan.stages:
             if isinstance(stage.head, Source):
                 told += [f"source {stage.operator}: {text}" for text in stage.head.warnings(base_dir)]
-            for sink, _ in stage.out.all_sinks():
+            for sink, _ in stage.all_sinks():
                 told += [f"sink {sink.name}: {text}" for text in sink.warnings(base_dir)]
     return list(dict.fromkeys(told))
 

@@ -31,7 +31,7 @@ class SinkDelivery:
     ) -> None:
         self._writers: dict[str, SinkWriter] = {}
         place = SinkPlace(base_dir, uid, topology, durable)
-        for sink, schema in stage.out.all_sinks():
+        for sink, schema in stage.all_sinks():
             if prints or not sink.is_shown:
                 self._writers[sink.name] = open_writer(sink, schema, place)
         self._gathering: dict[tuple[str, str], Gathering] = {}

@@ -167,9 +167,11 @@ def _sla_met(slas: Sequence[SlaMet]) -> Finding:
 
 
 def _operators(plan: Plan, verdict: Verdict, look: Look, order: Sequence[str]) -> list[dict[str, Any]]:
-    """In the `order` of the Topology."""
+    """In the `order` of the Topology; what is no operator of its own there, as sinks of late rows, at the
+    end."""
     outlined = {operator.name: operator for operator in outline(plan)}
-    return [_entry(operator_figures(outlined[name], look), verdict) for name in order if name in outlined]
+    names = dict.fromkeys((*order, *outlined))
+    return [_entry(operator_figures(outlined[name], look), verdict) for name in names if name in outlined]
 
 
 def _entry(figures: OperatorFigures, verdict: Verdict) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -11,7 +12,18 @@ from penstock.api.topology import Topology
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.connectors.zipf import ZipfSource
-from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks, WorkerRange
+from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.plan import (
+    EventTime,
+    Fanout,
+    KeyedEdge,
+    Plan,
+    Processor,
+    Stage,
+    Step,
+    Tasks,
+    WorkerRange,
+)
 from penstock.dataflow.schema import Column, Schema
 from penstock.manifest.faults import InvalidManifest
 
@@ -240,3 +252,120 @@ def test_the_compiler_lists_all_faults_of_a_valid_model() -> None:
         "spec.operators[2] (out).inputs[0]",
         "spec.operators[1] (count).keyBy[0]",
     ]
+
+
+# --- event time ----------------------------------------------------------------------------------
+
+TIMES = "word string, at timestamp"
+CLICKS = {
+    "name": "clicks",
+    "source": {"files": {"glob": "*.jsonl", "format": "jsonl", "schema": TIMES}},
+    "eventTime": {"column": "at", "allowedDelay": "1.5s"},
+}
+
+
+def timed(name: str, *inputs: str, **more: Any) -> dict[str, Any]:
+    return keyed(name, *inputs, **{"timeMode": "EventTime", "outputSchema": TIMES, **more})
+
+
+def processor(plan: Plan, name: str) -> Processor:
+    head = plan.stage(name).head
+    assert isinstance(head, Processor)
+    return head
+
+
+def test_a_watermark_begins_at_a_source_and_is_handed_on_by_processors() -> None:
+    plan = compiled(
+        CLICKS,
+        step("known", "clicks", schema="score int, at timestamp, word string"),
+        timed("first", "known", eventTime={"column": "at"}, lateTo={"files": {"path": "out/late"}}),
+        timed("second", "first"),
+        sink("out", "second"),
+    )
+    assert plan.stage("clicks").out.event_time == EventTime(1, 1500, 60_000)
+    assert plan.stage("clicks").out.steps[0].out.event_time is None
+    assert plan.stage("first").out.event_time is None
+    first, second = processor(plan, "first"), processor(plan, "second")
+    assert (first.by_event_time, first.has_timers, first.event_column) == (True, True, 1)
+    assert (first.producers, second.producers) == (("clicks",), ("first",))
+    assert second.event_column == 1
+    assert [stage.tells_watermark for stage in plan.stages] == [True, True, False]
+    late = JsonlSink("first-late", "out/late")
+    assert (first.late_sinks, second.late_sinks) == ((late,), ())
+    assert list(plan.stage("first").all_sinks()) == [(late, first.input)]
+    assert [sink.name for sink, _ in plan.stage("second").all_sinks()] == ["out"]
+
+
+def test_a_watermark_may_begin_at_a_map_of_several_sources() -> None:
+    begun = {"column": "at", "allowedDelay": "1us", "idleAfter": "250ms"}
+    plan = compiled(
+        LINES,
+        MORE,
+        {**step("parsed", "more", "lines", schema=TIMES), "eventTime": begun},
+        step("known", "parsed", schema=TIMES),
+        timed("count", "known", "parsed"),
+        sink("raw", "parsed"),
+        sink("out", "count"),
+    )
+    for name in ("lines", "more"):
+        stage = plan.stage(name)
+        assert stage.tells_watermark
+        assert stage.out.event_time is None
+        assert stage.out.steps[0].out.event_time == EventTime(1, 1, 250)
+    assert set(processor(plan, "count").producers) == {"lines", "more"}
+
+
+def test_stages_whose_rows_reach_nobody_by_event_time_tell_no_watermark() -> None:
+    plan = compiled(
+        CLICKS,
+        {**CLICKS, "name": "others"},
+        timed("count", "clicks"),
+        keyed("plain", "others", "clicks"),
+        sink("out", "count"),
+        sink("words", "plain"),
+    )
+    assert {stage.operator: stage.tells_watermark for stage in plan.stages} == {
+        "clicks": True,
+        "others": False,
+        "count": False,
+        "plain": False,
+    }
+    assert processor(plan, "plain") == Processor("code:Plain", parse_schema(TIMES), (0,), 64)
+
+
+def test_no_graph_makes_the_compiler_fail_otherwise_than_in_words() -> None:
+    def an_operator(rng: random.Random, number: int) -> dict[str, Any]:
+        above = [f"o{other}" for other in range(number)]
+        inputs = rng.sample(above, min(len(above), rng.randint(1, 2)))
+        schema = rng.choice(["word string, at timestamp", "word string, at timestamp, to timestamp"])
+        role = rng.choice(["source", "map", "map", "keyed", "keyed", "keyed"]) if number > 1 else "source"
+        event_time: dict[str, Any] = {"column": rng.choice(["at", "at", "at", "to"])}
+        if rng.random() < 0.1:
+            event_time["idleAfter"] = "2s"
+        more = {"eventTime": event_time} if rng.random() < 0.7 else {}
+        if role == "source":
+            files = {"glob": "*", "format": "jsonl", "schema": schema}
+            return {"name": f"o{number}", "source": {"files": files}, **more}
+        if role == "map":
+            more = more if rng.random() < 0.2 else {}
+            return {**step(f"o{number}", *inputs, schema=schema), **more}
+        if rng.random() < 0.2:
+            more["lateTo"] = {"files": {"path": f"late/{rng.randrange(4)}"}}
+        mode = rng.choice(["EventTime", "EventTime", "EventTime", "ProcessingTime"])
+        return keyed(f"o{number}", *inputs, timeMode=mode, outputSchema=schema, **more)
+
+    rng = random.Random(7)
+    told = 0
+    for _ in range(2000):
+        operators = [an_operator(rng, number) for number in range(rng.randint(2, 5))]
+        try:
+            plan = compiled(*operators, *(sink(f"s-{one['name']}", one["name"]) for one in operators))
+        except InvalidManifest:
+            continue
+        for stage in plan.stages:
+            if isinstance(stage.head, Processor) and stage.head.by_event_time:
+                told += 1
+                assert stage.head.event_column is not None
+                assert stage.head.producers
+                assert all(plan.stage(name).tells_watermark for name in stage.head.producers)
+    assert told > 100

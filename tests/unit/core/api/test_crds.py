@@ -158,6 +158,15 @@ def test_the_graph_is_fixed_for_life_and_lists_inputs_first() -> None:
     assert any("oldSelf.durability" in rule for rule in spec)
 
 
+def test_what_event_time_goes_by_is_fixed_for_life_and_how_long_it_waits_is_not() -> None:
+    operator = rules("Topology", ".spec.operators[]")
+    assert any("has(self.eventTime) == has(oldSelf.eventTime)" in rule for rule in operator)
+    assert any("self.lateTo == oldSelf.lateTo" in rule for rule in operator)
+    assert rules("Topology", ".spec.operators[].eventTime") == {"self.column == oldSelf.column"}
+    idle = rules("Topology", ".spec.operators[].eventTime.idleAfter")
+    assert idle == {"duration(self) >= duration('100ms')"}
+
+
 def test_short_names_and_columns_are_those_of_the_documents() -> None:
     assert [crd(kind)["spec"]["names"]["shortNames"] for kind in KINDS] == [["topo"], ["lsla"], ["sched"]]
     columns = [c["name"] for c in version_of("Topology")["additionalPrinterColumns"] if "priority" not in c]

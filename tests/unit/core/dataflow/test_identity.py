@@ -9,7 +9,7 @@ import pytest
 from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.identity import differences, identity_of, stage_digest
-from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks
+from penstock.dataflow.plan import EventTime, Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
 
 LINE = Schema((Column("value", "string"),))
@@ -33,6 +33,11 @@ def plan_of(
     lines = Stage("lines", source, Tasks(1, 8, tasks), Fanout(LINE, (step,), (), ()))
     count = Stage("count", processor, Tasks(1, 8, tasks), Fanout(totals, (), (sink,), ()))
     return Plan("t", "m", "Process", 1, 1 << 30, (lines, count))
+
+
+def timed(column: int) -> Processor:
+    late = (JsonlSink("count-late", "late/"),)
+    return Processor("m:Count", WORD, (0,), 8, time_mode="EventTime", event_column=column, late_sinks=late)
 
 
 def digests(plan: Plan) -> dict[str, str]:
@@ -68,6 +73,8 @@ def test_the_pace_of_a_generator_is_no_part_of_it(change: dict[str, object]) -> 
             "count",
             "count.timeMode",
         ),
+        (plan_of(processor=timed(0)), "count", "count.input event time"),
+        (plan_of(processor=timed(1)), "count", "count.lateTo"),
         (plan_of(words=TOTAL), "lines", "words.outputSchema"),
         (plan_of(totals=WORD), "count", "count.outputSchema"),
         (plan_of(sink=JsonlSink("totals", "elsewhere/")), "count", "totals.sink"),
@@ -81,6 +88,21 @@ def test_what_differs_is_told_in_words_and_in_the_digest_of_its_stage(
     assert any(line.startswith(f"{told}: was ") for line in differences(before, now))
     changed = {name for name, digest in digests(other).items() if digest != digests(plan_of())[name]}
     assert stage in changed
+
+
+def test_where_a_watermark_begins_is_part_of_it_and_how_far_it_is_behind_is_not() -> None:
+    def begun(event_time: EventTime | None) -> Plan:
+        lines, count = plan_of().stages
+        return replace(
+            plan_of(), stages=(replace(lines, out=replace(lines.out, event_time=event_time)), count)
+        )
+
+    plan, slower = begun(EventTime(0, 10, 100)), begun(EventTime(0, 500, 900))
+    assert digests(plan) == digests(slower)
+    assert differences(identity_of(begun(None)), identity_of(plan)) == [
+        "lines.eventTime.column: was nothing, is value"
+    ]
+    assert digests(begun(None))["lines"] != digests(plan)["lines"]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.outline import ConsoleTarget, console_targets, outline, sink_files
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Fanout, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
-from penstock.dataflow.sink_files import earlier_files, sink_file_name
+from penstock.dataflow.sink_files import earlier_files, sink_file_name, sink_folders
 
 SCHEMA = Schema((Column("value", "string"),))
 NOTHING = Fanout(SCHEMA, (), (), ())
@@ -75,4 +76,20 @@ def test_files_of_earlier_runs_are_found_for_every_file_sink(tmp_path: Path) -> 
         "deep-op-1.jsonl",
         "flat-op-0.jsonl",
         "flat-op-99.jsonl",
+    ]
+
+
+def test_sinks_of_late_rows_have_files_and_folders_as_others(tmp_path: Path) -> None:
+    late = (JsonlSink("op-late", "late"), ConsoleSink("shown"))
+    keyed = stage(Processor("m:P", SCHEMA, (0,), 2, late_sinks=late))
+    plan = Plan("t", "m", "Process", 1, 1 << 30, (keyed,))
+    put(tmp_path, "late/op%2Dlate-op-1.jsonl")
+    assert [path.name for path in earlier_files(plan, tmp_path)] == ["op%2Dlate-op-1.jsonl"]
+    assert sink_folders(plan, tmp_path) == {tmp_path / "late": "op-late"}
+    assert [path.name for path in sink_files(plan, {"op": ["op/0"]}, tmp_path)] == ["op%2Dlate-op-0.jsonl"]
+    assert console_targets(plan) == (ConsoleTarget("shown", "op", SCHEMA),)
+    assert [(one.name, one.kind, one.stage) for one in outline(plan)] == [
+        ("op", "keyed", "op"),
+        ("op-late", "sink", "op"),
+        ("shown", "sink", "op"),
     ]

@@ -171,8 +171,12 @@ def test_an_sla_has_a_window_that_holds_an_interval() -> None:
 
 JUNK: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, "", "x", "word_count:split", [], ["x"], [None], {}, {"name": "x"}, {"x": 1},
+    "EventTime", {"column": "word"}, {"console": {}},
     "a" * 5000, ["lines"] * 40, [["x"]], {"files": None}, {"files": {}, "zipf": {"keys": "x"}},
 )  # fmt: skip
+
+
+FIELDS = ("name", "inputs", "sink", "zz", "keyBy", "shards", "timeMode", "eventTime", "lateTo")
 
 
 def places_of(node: Any) -> list[tuple[Any, Any]]:
@@ -195,7 +199,7 @@ def mutated(rng: random.Random) -> Any:
             case 1:
                 container[key] = copy.deepcopy(rng.choice(JUNK))
             case 2 if isinstance(container, dict):
-                container[rng.choice(["name", "inputs", "sink", "zz", "keyBy", "shards"])] = rng.choice(JUNK)
+                container[rng.choice(FIELDS)] = rng.choice(JUNK)
             case _:
                 other, place = rng.choice(places_of(document))
                 container[key] = copy.deepcopy(other[place])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import socket
 import subprocess
@@ -120,6 +121,30 @@ def test_what_is_not_there_to_be_read_or_written_is_warned_of_and_valid(manifest
     as_json = invoke("validate", "--json", str(manifest))
     assert (as_json.exit_code, json.loads(as_json.stdout)) == (0, [])
     assert as_json.stderr == ended.stderr
+
+
+@pytest.mark.usefixtures("without_code")
+def test_a_sink_of_late_rows_that_cannot_be_written_is_warned_of(manifest: Path) -> None:
+    document = copy.deepcopy(MANIFEST)
+    keyed = {"name": "count", "inputs": ["lines"], "keyBy": ["at"], "processor": "m:P"}
+    timed = {"timeMode": "EventTime", "lateTo": {"files": {"path": "late/"}}, "outputSchema": "word string"}
+    files = {"glob": "texts/*.txt", "format": "jsonl", "schema": "at timestamp"}
+    document["spec"] = {
+        "code": {"module": "m"},
+        "operators": [
+            {"name": "lines", "source": {"files": files}, "eventTime": {"column": "at"}},
+            {**keyed, **timed},
+            {"name": "out", "inputs": ["count"], "sink": {"files": {"path": "out/"}}},
+        ],
+    }
+    manifest.write_text(yaml.safe_dump(document))
+    (manifest.parent / "m.py").write_text("class P:\n    pass\n")
+    (manifest.parent / "late").write_text("no folder")
+    (_, late) = invoke("validate", str(manifest)).stderr.splitlines()
+    assert late == (
+        f"warning: sink count-late: folder {manifest.parent}/late cannot be written into "
+        f"({manifest.parent}/late is no folder); mend that, or give another path"
+    )
 
 
 @pytest.mark.usefixtures("without_code")

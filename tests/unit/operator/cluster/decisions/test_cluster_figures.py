@@ -11,7 +11,7 @@ from penstock.metrics.rows import TaskRow
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.figures import WINDOW_S, with_sample
 from penstock_operator.cluster.observing.observed import Observed
-from worlds.cluster_world import World
+from worlds.cluster_world import World, manifest
 
 
 def histogram(*milliseconds: float) -> dict[int, int]:
@@ -127,3 +127,17 @@ def test_a_store_that_does_not_answer_leaves_no_figure_and_is_told() -> None:
     assert "backlog" not in entry
     assert world.status["phase"] == "Running"
     assert world.deleted == []
+
+
+def test_a_sink_of_late_rows_is_in_the_status_behind_the_topologys_own_operators() -> None:
+    timed = {
+        "spec__operators__1__outputSchema": "word string, at timestamp",
+        "spec__operators__1__eventTime": {"column": "at"},
+        "spec__operators__2__timeMode": "EventTime",
+        "spec__operators__2__lateTo": {"console": {}},
+    }
+    world = World(manifest(**timed))
+    world.run(20)
+    assert world.status["phase"] == "Running"
+    named = [entry["name"] for entry in world.status["operators"]]
+    assert named == ["lines", "split", "count", "totals", "count-late"]

@@ -1,0 +1,62 @@
+"""A Topology's operators as its plain document has them, and what is found out about them one after another.
+
+`graph` and `event_time` fill a `Graph` with what they find; `compile` builds on it where it has no faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.api.topology import OperatorSpec
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME
+from penstock.dataflow.schema import Schema
+from penstock.manifest.faults import Fault, nearest
+from penstock.manifest.structural import structural_schema
+
+_FIELDS = frozenset(structural_schema(OperatorSpec)["properties"])
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator as far as the document is clear about it."""
+
+    path: str
+    name: str | None
+    role: str | None
+    """One of source, map, processor, sink (a processor also when it lacks no more than that); None when
+    it has not exactly one."""
+    inputs: tuple[str, ...]
+    body: Mapping[str, Any]
+
+    @property
+    def unknown_fields(self) -> list[str]:
+        return [name for name in self.body if name not in _FIELDS]
+
+    @property
+    def time_mode(self) -> str | None:
+        """Of a processor; None where that is not clear, by a fault of its own."""
+        given = self.body.get("timeMode")
+        if given is None:
+            return None if nearest("timeMode", self.unknown_fields) else NO_TIME
+        return given if given in (NO_TIME, PROCESSING_TIME, EVENT_TIME) else None
+
+
+@dataclass(slots=True)
+class Graph:
+    """The outcome of `check`. Without faults `order` holds every operator, inputs first."""
+
+    faults: list[Fault] = field(default_factory=list)
+    operators: dict[str, Operator] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    inputs: dict[str, Schema] = field(default_factory=dict)
+    """Operator -> schema of its input rows."""
+    outputs: dict[str, Schema] = field(default_factory=dict)
+    """Operator -> schema of the rows that come out. Sinks have none."""
+    event_columns: dict[str, str] = field(default_factory=dict)
+    """Processor that goes by event time -> the column of its input that says it."""
+
+    def readers(self, name: str) -> Iterator[Operator]:
+        """The operators that read `name`, in the document's order."""
+        return (operator for operator in self.operators.values() if name in operator.inputs)
