@@ -22,7 +22,7 @@ from penstock.dataflow.plan import EVENT_TIME
 from penstock.dataflow.routing import routable
 from penstock.dataflow.schema import Schema
 from penstock.manifest.document import NAME_LENGTH_MAX
-from penstock.manifest.faults import Fault, listed, nearest
+from penstock.manifest.faults import Fault, joined, listed, nearest
 
 Runtime = Literal["local", "cluster"]
 
@@ -182,8 +182,8 @@ def _check_late(operator: Operator, faults: list[Fault]) -> None:
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:
     given = [kind for kind in kinds if body.get(kind) is not None]
     if len(given) > 1 or not body:
-        has = f"has {' and '.join(given)}" if given else "is empty"
-        faults.append(Fault(path, f"{has}; give exactly one of {' and '.join(kinds)}"))
+        has = f"has {joined(given)}" if given else "is empty"
+        faults.append(Fault(path, f"{has}; give exactly one of {joined(kinds)}"))
 
 
 # --- names and edges -----------------------------------------------------------------------------

@@ -13,15 +13,17 @@ from pydantic import ConfigDict
 
 from penstock.connectors.console import ConsoleSinkSpec
 from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
+from penstock.connectors.nexmark import NexmarkSourceSpec
 from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
 from penstock.connectors.zipf import ZipfSourceSpec
 from penstock.manifest.document import Document, cel
+from penstock.manifest.faults import joined
 
 _Fields = TypeVar("_Fields")
 
 SOURCES: Mapping[str, type[SourceFields]] = {
-    fields.planned.kind: fields for fields in (FilesSourceSpec, ZipfSourceSpec)
+    fields.planned.kind: fields for fields in (FilesSourceSpec, ZipfSourceSpec, NexmarkSourceSpec)
 }
 SINKS: Mapping[str, type[SinkFields]] = {
     fields.planned.kind: fields for fields in (FilesSinkSpec, ConsoleSinkSpec)
@@ -33,7 +35,7 @@ def _exactly_one(kinds: Iterable[str]) -> tuple[str, str]:
     names = list(kinds)
     given = [f"has(self.{name})" for name in names]
     rule = f"[{', '.join(given)}].filter(given, given).size() == 1" if len(given) > 2 else " != ".join(given)
-    return rule, f"exactly one of {' and '.join(names)}"
+    return rule, f"exactly one of {joined(names)}"
 
 
 class SourceSpec(Document):
@@ -43,6 +45,7 @@ class SourceSpec(Document):
 
     files: FilesSourceSpec | None = None
     zipf: ZipfSourceSpec | None = None
+    nexmark: NexmarkSourceSpec | None = None
 
     @property
     def given(self) -> SourceFields:

@@ -86,6 +86,12 @@ def listed(names: Iterable[str]) -> str:
     return (", ".join(all_names[:20]) + (f" and {rest} more" if rest > 0 else "")) or "none"
 
 
+def joined(names: Iterable[str]) -> str:
+    """Some names in a sentence: files, zipf and console."""
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def path_text(location: Sequence[int | str], document: object) -> str:
     """A path in `document` as text; entries of lists carry their name where they have one."""
     text = ""

@@ -83,7 +83,7 @@ class LocalRun:
         # What an interval of an SLA is measured from is its begin; others have time.
         self._counts_time = bool(slas)
         self._tick_s = min([TICK_S, *(sla.interval_s for sla in slas)])
-        self._sources = {stage.operator for stage in state.plan.stages if stage.is_source}
+        self._plan = state.plan
         self._view = RunView(state.plan, output, fleet, ticks, slas)
         self._watch = StoreWatch(store, keeper, self._shards, ticks, self.tell)
         self._slas = RunSlas(slas, self._shards, ticks, lambda: self._state, self._accept, self.tell)
@@ -101,7 +101,7 @@ class LocalRun:
         look = self._watch.look()
         if look is not None:
             self._view.take(look)
-            backlog = look.backlog(self._sources)
+            backlog = look.backlog(self._plan)
             if backlog is not None and self._reopen_grown(look):
                 backlog = None
             if backlog is not None and backlog.is_empty and backlog.sources_finished:
@@ -140,7 +140,7 @@ class LocalRun:
         fleet = self._fleet.workers()
         if look is None:
             return Seen(fleet, None, None, None, interrupts, self._watch.fault)
-        backlog = look.backlog(self._sources)
+        backlog = look.backlog(self._plan)
         reads = self._state.phase in (Phase.STARTING, Phase.RUNNING)
         if reads and backlog is not None and backlog.sources_finished:
             backlog = replace(backlog, sources_finished=not self._reopen_grown(look))

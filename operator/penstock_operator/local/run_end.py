@@ -73,7 +73,7 @@ def watch_end(turn: RunTurn) -> None:
     is_quiet = backlog is not None and backlog == before and backlog.is_empty
     if turn.state.phase is Phase.DRAINING:
         _watch_drain(turn, is_quiet=is_quiet)
-    elif is_quiet and backlog is not None and backlog.sources_finished:
+    elif is_quiet and backlog is not None and backlog.sources_finished and backlog.watermarks_through:
         turn.say("the input is used up and worked through")
         turn.stop(Result.FINISHED)
     elif _is_time_over(turn):

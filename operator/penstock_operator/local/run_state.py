@@ -86,6 +86,7 @@ class Backlog:
     inbox_entries: int
     outbox_entries: int
     sources_finished: bool
+    watermarks_through: bool = True
 
     @property
     def is_empty(self) -> bool:

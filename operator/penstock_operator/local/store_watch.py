@@ -7,9 +7,11 @@ the store holds.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.dataflow.plan import Plan
+from penstock.figures.watermarks import are_through
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import TaskRow, WorkerRow
 from penstock.store.port import (
@@ -48,7 +50,7 @@ class StoreLook:
     told: Mapping[str, TaskRow | WorkerRow]
     failures: Mapping[str, str]
 
-    def backlog(self, sources: Collection[str]) -> Backlog | None:
+    def backlog(self, plan: Plan) -> Backlog | None:
         """None when the store does not know a shard: nothing can be said of all."""
         known = [counters for shards in self.shards.values() for counters in shards if counters is not None]
         if len(known) != sum(len(shards) for shards in self.shards.values()):
@@ -60,9 +62,11 @@ class StoreLook:
             outbox_entries=sum(counters.outbox_entries for counters in known),
             sources_finished=all(
                 counters is not None and counters.finished
-                for stage in sources
-                for counters in self.shards[stage]
+                for stage in plan.stages
+                if stage.is_source
+                for counters in self.shards[stage.operator]
             ),
+            watermarks_through=are_through(plan, self.shards),
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from penstock.dataflow.rate_trace import (
     ENDS_BEFORE_FILES,
@@ -59,8 +60,11 @@ class Pace:
 
     def timestamps_us(self, index: int, rows: int) -> list[int]:
         """`due_us` of so many rows from `index` on."""
-        first = index - self.anchor_index
-        offsets_us = (np.arange(first, first + rows) + self.phase) * self.period_us
+        return self.times_us(np.arange(index, index + rows))
+
+    def times_us(self, indexes: NDArray[np.int64]) -> list[int]:
+        """`due_us` of each of these."""
+        offsets_us = (indexes - self.anchor_index + self.phase) * self.period_us
         due_us: list[int] = (self.anchor_us + offsets_us.astype(np.int64)).tolist()
         return due_us
 
@@ -110,7 +114,11 @@ class TracedPace:
 
     def timestamps_us(self, index: int, rows: int) -> list[int]:
         """`due_us` of so many rows from `index` on."""
-        numbers = np.arange(index, index + rows, dtype=np.float64) * self.spread + self.offset
+        return self.times_us(np.arange(index, index + rows))
+
+    def times_us(self, indexes: NDArray[np.int64]) -> list[int]:
+        """`due_us` of each of these."""
+        numbers = indexes.astype(np.float64) * self.spread + self.offset
         offsets_us = self.trace.due_us(numbers) - self.begun_us
         due_us: list[int] = (self.anchor_us + np.floor(offsets_us).astype(np.int64)).tolist()
         return due_us

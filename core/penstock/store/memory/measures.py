@@ -61,8 +61,8 @@ class MemoryMeasures(MemoryTopology):
             counts=record.counts,
             position=record.position,
             watermark_ms=record.watermark_ms,
-            next_timer_ms=min(record.timers.values(), default=None) if record.watermark_ms else None,
-            is_all_told=record.reached == record.told,
+            next_timer_ms=min(record.timers.values(), default=None),
+            told=record.told,
         )
 
     def _weigh(self, call: Weigh) -> list[int | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.store.port.answers import Answer, ShardStatus
+from penstock.store.port.answers import Answer, ShardStatus, Watermark
 from penstock.store.port.request import Request
 
 
@@ -26,8 +26,7 @@ class ShardCounters:
     """Totals since creation; they survive every owner. A difference across `generation` is
     missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`.
     `counts` and `position` are those of the last commit that had some. `watermark_ms` is what its owner has
-    taken, and `next_timer_ms` when its next timer is due, which is told only beside a watermark;
-    `is_all_told`: nothing that it has reached waits to be told."""
+    taken, `told` what was told of that last, and `next_timer_ms` when its next timer is due."""
 
     epoch: int
     generation: int
@@ -45,7 +44,7 @@ class ShardCounters:
     position: bytes = b""
     watermark_ms: int | None = None
     next_timer_ms: int | None = None
-    is_all_told: bool = True
+    told: Watermark | None = None
 
     @property
     def is_here(self) -> bool:

@@ -91,6 +91,11 @@ def watermark(ms: int | bytes, is_idle: int) -> Watermark:
     return Watermark(ms if isinstance(ms, int) else None, is_idle == 1)
 
 
+def unpacked_watermark(value: int) -> Watermark:
+    """A value as `watermarks.lua` has it."""
+    return Watermark(value // 2 or None, value % 2 == 1)
+
+
 def names(_: Any, reply: set[bytes]) -> list[str]:
     return sorted(name.decode() for name in reply)
 

@@ -16,7 +16,14 @@ from penstock.store.port import (
     Weigh,
 )
 from penstock.store.redis.connection import Command
-from penstock.store.redis.forms import STATUSES, CallForm, PartsForm, RedisRole, answer
+from penstock.store.redis.forms import (
+    STATUSES,
+    CallForm,
+    PartsForm,
+    RedisRole,
+    answer,
+    unpacked_watermark,
+)
 
 _RECORD = struct.Struct("<21d")
 
@@ -82,7 +89,7 @@ def _shard_counters(
     (
         epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows,
         outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, status,
-        _pending, _waiters, watermark_ms, reached, told, *_
+        _pending, _waiters, watermark_ms, _reached, told, *_
     ) = map(int, _RECORD.unpack(record))  # fmt: skip
     return ShardCounters(
         epoch=epoch,
@@ -101,7 +108,7 @@ def _shard_counters(
         position=position or b"",
         watermark_ms=watermark_ms or None,
         next_timer_ms=None if next_timer_ms is None else int(next_timer_ms),
-        is_all_told=reached == told,
+        told=unpacked_watermark(told) if told else None,
     )
 
 

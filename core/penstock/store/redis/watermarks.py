@@ -24,6 +24,7 @@ from penstock.store.redis.forms import (
     RedisRole,
     answer,
     names,
+    unpacked_watermark,
     watermark,
 )
 
@@ -75,11 +76,6 @@ def _value(told: Watermark) -> int:
     return 2 * (told.ms or 0) + told.is_idle
 
 
-def _watermark(value: int) -> Watermark:
-    """Inverse of `_value`."""
-    return Watermark(value // 2 or None, value % 2 == 1)
-
-
 def _read(_: ReadWatermark, reply: list[Any]) -> Watermark:
     return watermark(*reply)
 
@@ -92,7 +88,7 @@ def _facts(_: ReadFacts, reply: dict[bytes, bytes]) -> list[WatermarkFact]:
     facts = []
     for shard, packed in sorted(reply.items()):
         version, value = _FACT.unpack(packed)
-        facts.append(WatermarkFact(shard.decode(), int(version), _watermark(int(value))))
+        facts.append(WatermarkFact(shard.decode(), int(version), unpacked_watermark(int(value))))
     return facts
 
 

@@ -135,7 +135,8 @@ class Turn:
         was_finished = self.former.get("phase") == "Finished"
         if self.backlog is None:
             return was_finished and len(self.schedules) == len(self.plan.stages)
-        if not (self.backlog.is_empty and self.backlog.are_sources_finished):
+        backlog = self.backlog
+        if not (backlog.is_empty and backlog.are_sources_finished and backlog.are_watermarks_through):
             return False
         return was_finished or self.memory.backlog == self.backlog.fingerprint
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from penstock.control.target import TaskLimits
 from penstock.dataflow.partitions import shard_name
 from penstock.dataflow.plan import Plan, Stage
+from penstock.figures.watermarks import are_through
 from penstock.schedule.hosts_and_wishes import Manner, Wish
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
@@ -31,6 +32,7 @@ class Backlog:
     inbox_entries: int
     outbox_entries: int
     are_sources_finished: bool
+    are_watermarks_through: bool
     fingerprint: tuple[int, ...]
 
     @property
@@ -135,11 +137,13 @@ def backlog(observed: Observed, plan: Plan, schedules: Mapping[str, OperatorSche
     """None unless every operator has a schedule and every shard was seen."""
     inbox = outbox = commits = generations = 0
     finished = True
+    seen: dict[str, list[ShardCounters | None]] = {}
     for stage in plan.stages:
         schedule = schedules.get(stage.operator)
         if schedule is None:
             return None
-        for counter in counters_of(observed, schedule):
+        seen[stage.operator] = counters_of(observed, schedule)
+        for counter in seen[stage.operator]:
             if counter is None:
                 return None
             inbox += counter.inbox_entries
@@ -147,4 +151,4 @@ def backlog(observed: Observed, plan: Plan, schedules: Mapping[str, OperatorSche
             commits += counter.commit
             generations += counter.generation
             finished = finished and (counter.finished or not stage.is_source)
-    return Backlog(inbox, outbox, finished, (generations, commits, inbox, outbox))
+    return Backlog(inbox, outbox, finished, are_through(plan, seen), (generations, commits, inbox, outbox))

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
+from penstock.connectors.nexmark import NexmarkSource
 from penstock.connectors.registry import SINKS, SOURCES, SinkSpec, SourceSpec
 from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
@@ -17,12 +18,14 @@ from penstock.dataflow.schema import Column, Schema
 from penstock_worker.sinks import SinkPlace, open_writer
 from penstock_worker.sources import open_reader
 
+NEXMARK = NexmarkSource("Bids", 500, 100, 1_000, 5.0, 3, 7)
 ROWS = Schema((Column("value", "string"),))
 ZIPF = ZipfSource(10, 0.5, 8, 2000, 5.0, None, 1.5, 3, 7, "rates.csv")
 
 A_SOURCE: dict[str, SourceFields] = {
     "files": SOURCES["files"].model_validate({"glob": "*.txt"}),
     "zipf": SOURCES["zipf"].model_validate({"keys": 3, "ratePerSecond": 5.0}),
+    "nexmark": SOURCES["nexmark"].model_validate({"events": "Auctions", "ratePerSecond": 5.0}),
 }
 A_SINK: dict[str, SinkFields] = {
     "files": SINKS["files"].model_validate({"path": "out/"}),
@@ -61,6 +64,10 @@ def test_what_is_kept_of_a_source_with_its_state_is_what_earlier_versions_kept()
     assert text.identity_text() == "texts/*.txt (text)"
     assert ZIPF.identity_text() == (
         "10 keys, exponent 0.5, 8 bytes, endless, 3 partitions, 1.5 shuffles a minute, seed 7"
+    )
+    assert NEXMARK.identity_text() == (
+        "Bids of 500 events, 100 a second from 1000 ms on, groups of 1, hot 2 4 4, 100 auctions in flight, "
+        "1000 active people, 3 partitions, seed 7"
     )
 
 

@@ -11,7 +11,7 @@ end
 
 -- measure: counters of shards.
 -- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, executor, counts, position, when its
--- next timer is due where it has a watermark, ...], nil for what is not there.
+-- next timer is due, ...], nil for what is not there.
 local function measure(keys, args)
   local answer = {generation()}
   for _, shard in ipairs(args) do
@@ -19,7 +19,7 @@ local function measure(keys, args)
     local at = #answer
     answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = got[1], got[2], got[3], got[4]
     local record, next_timer = unpack_record('', got[1]), false
-    if record and record[WATERMARK] ~= 0 then
+    if record and record[SOURCE] == 0 then
       next_timer = redis.call('ZRANGE', timers_key(keys[1], shard), 0, 0, 'WITHSCORES')[2] or false
     end
     answer[at + 5] = next_timer

@@ -1,0 +1,110 @@
+"""NEXMark's queries end to end: `penstock run`, killed while it reads, gives what Spark's batch gives over
+the same events."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from clocks.eventually import eventually
+from house import ROOT
+from penstock.api.compile import compile_topology
+from penstock.api.load import load_topology
+from penstock.connectors.nexmark import SCHEMAS, NexmarkSource, Stream
+from penstock.dataflow.json_rows import JsonRows
+from penstock_worker.sources import open_reader
+from penstock_worker.values.spark_types import struct_type
+from processes.run_harness import Run, tasks_held
+
+EXAMPLE = ROOT / "examples" / "nexmark"
+VIEWS: dict[Stream, str] = {"Persons": "person", "Auctions": "auction", "Bids": "bid"}
+EVENTS = 20_000
+BIDS = 18_400
+EVENTS_PER_SECOND = 500
+"""Of event time, so that there are several windows."""
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+def batch_queries() -> dict[str, str]:
+    spec = importlib.util.spec_from_file_location("spark_queries", EXAMPLE / "spark_queries.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return dict(module.QUERIES)
+
+
+@pytest.fixture(scope="module")
+def source() -> NexmarkSource:
+    """The example's generator, with fewer events and more of their time between them."""
+    head = compile_topology(load_topology(EXAMPLE / "stateless.yaml")).stage("bids").head
+    assert isinstance(head, NexmarkSource)
+    return replace(head, events=EVENTS, events_per_s=EVENTS_PER_SECOND)
+
+
+@pytest.fixture(scope="module")
+def answers(
+    spark: SparkSession, source: NexmarkSource, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, DataFrame]:
+    """What Spark's batch says to each query, over all events of that generator, read in one go."""
+    folder = tmp_path_factory.mktemp("events")
+    for stream in get_args(Stream):
+        whole = replace(source, stream=stream, partitions=1, rate_per_s=None)
+        reader = open_reader("gen", whole, folder)
+        reader.open("gen/0", b"", 0)
+        rows = reader.read("gen/0", b"", EVENTS, 1 << 40, 0).rows
+        (folder / f"{stream}.jsonl").write_bytes(JsonRows(SCHEMAS[stream]).lines(rows))
+        frame = spark.read.schema(struct_type(SCHEMAS[stream])).json(str(folder / f"{stream}.jsonl"))
+        frame.createOrReplaceTempView(VIEWS[stream])
+    return {name: spark.sql(text) for name, text in batch_queries().items()}
+
+
+def test_queries_1_and_2_give_what_sparks_batch_gives_while_tasks_are_killed(
+    tmp_path: Path, runs: list[Run], spark: SparkSession, answers: dict[str, DataFrame]
+) -> None:
+    for name in ("nexmark.py", "stateless.yaml"):
+        shutil.copy(EXAMPLE / name, tmp_path / name)
+    settings = {"eventsTotal": EVENTS, "eventsPerSecond": EVENTS_PER_SECOND, "ratePerSecond": 5_000}
+    changes = [
+        part for name, value in settings.items() for part in ("--set", f"bids.source.nexmark.{name}={value}")
+    ]
+    run = Run(tmp_path / "stateless.yaml", tmp_path / "state", ("--workers", "1", *changes))
+    runs.append(run)
+    run.start()
+    eventually(lambda: written(tmp_path / "out" / "q1") > 0, "bids in euros")
+    with tasks_held(run, "bids"):
+        reading = run.tasks("bids")
+        assert reading, "the input ended before the kill"
+        for task in reading:
+            os.kill(task.pid, signal.SIGKILL)
+    assert 0 < written(tmp_path / "out" / "q1") < BIDS
+    assert run.finish() == 0, run.output
+    for query in ("q1", "q2"):
+        expected = answers[query]
+        found = spark.read.schema(expected.schema).json(str(tmp_path / "out" / query))
+        assert told(found) == told(expected)
+    assert answers["q1"].count() == BIDS
+
+
+@pytest.mark.parametrize("query", sorted(batch_queries()))
+def test_each_query_has_an_answer_in_sparks_batch(query: str, answers: dict[str, DataFrame]) -> None:
+    assert answers[query].count() > 0
+
+
+def written(folder: Path) -> int:
+    return sum(path.read_bytes().count(b"\n") for path in folder.rglob("*.jsonl"))
+
+
+def told(frame: DataFrame) -> Counter[Any]:
+    """How often each row comes."""
+    return Counter(map(tuple, frame.collect()))
