@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql.streaming import StatefulProcessor
 
 from conformance.dispatch import name_of
+from penstock.dataflow.plan import NO_TIME, PROCESSING_TIME
 
 CASE = "case"
 """The column that tells the cases of one query apart; it is the first of their input and of their key."""
@@ -23,7 +24,8 @@ Told = list[list[str]]
 @dataclass(frozen=True)
 class Case:
     """`processor` works on rows of its group's input. `output` are its columns; `in_tester` whether TwsTester
-    does the same, which keeps what it is given and knows one key column only."""
+    does the same: it keeps what it is given, knows one key column only, says that an emptied map exists, and
+    lets nothing expire."""
 
     processor: type[StatefulProcessor]
     output: str
@@ -37,16 +39,28 @@ class Case:
 
 @dataclass(frozen=True)
 class Group:
-    """Cases that share one query in Spark: one form, one input, one key."""
+    """Cases that share one query in Spark: one form, one input, one key.
+
+    `times_ms` says when each batch begins, where the cases have timers and times to live.
+    """
 
     form: str
     input: str
     key: tuple[str, ...]
     cases: tuple[Case, ...]
+    times_ms: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert not self.times_ms or {len(case.batches) for case in self.cases} == {len(self.times_ms)}
 
     @property
     def name(self) -> str:
-        return f"{self.form} by {', '.join(self.key)} of {self.input}"
+        timed = " with timers" if self.times_ms else ""
+        return f"{self.form} by {', '.join(self.key)} of {self.input}{timed}"
+
+    @property
+    def time_mode(self) -> str:
+        return PROCESSING_TIME if self.times_ms else NO_TIME
 
 
 def told(rows: Iterable[dict[str, Any]], names: Sequence[str]) -> list[str]:

@@ -40,6 +40,10 @@ class OwnNames:
     def deleteIfExists(self, name: str) -> None:
         self._handle.deleteIfExists(self._case + name)
 
+    def __getattr__(self, name: str) -> Any:
+        """Timers are those of a key, and so of its case already."""
+        return getattr(self._handle, name)
+
 
 class Dispatcher(StatefulProcessor):
     """`columns` are those of all cases' outputs, without the one that names the case."""
@@ -58,7 +62,15 @@ class Dispatcher(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         case, *rest = key
-        for given in self._made[case].handleInputRows(tuple(rest), rows, timerValues):
+        yield from self._named(case, self._made[case].handleInputRows(tuple(rest), rows, timerValues))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
+        case, *rest = key
+        made = self._made[case]
+        yield from self._named(case, made.handleExpiredTimer(tuple(rest), timerValues, expiredTimerInfo))
+
+    def _named(self, case: str, outputs: Iterator[Any]) -> Iterator[Any]:
+        for given in outputs:
             yield self._frame(case, given) if self._pandas else Row(case=case, **given.asDict())
 
     def _frame(self, case: str, given: Any) -> Any:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql.streaming import StatefulProcessor
 
 from conformance import pandas_processors as pandas
 from conformance import row_processors as rows
+from conformance import timed_processors as timed
 from conformance.case import Case, Group, of_keys
 from conformance.row_processors import PLAIN_COLUMNS, TOLD
 from penstock.dataflow.plan import PANDAS, ROWS
@@ -55,6 +60,11 @@ ROW_STATE = Group(
         Case(rows.Edges, TOLD, FEW, in_tester=False),
         Case(rows.StructKeys, TOLD, FEW),
         Case(rows.NeverNull, TOLD, FEW),
+        Case(rows.AllKindsOfState, TOLD, FEW, in_tester=False),
+        Case(rows.ExistsAndClear, TOLD, FEW, in_tester=False),
+        Case(rows.NullsInState, TOLD, FEW, in_tester=False),
+        Case(rows.IteratorsSideBySide, TOLD, FEW, in_tester=False),
+        Case(rows.OneZero, TOLD, FEW, in_tester=False),
         Case(rows.DeletesWhatNeverWas, TOLD, FEW),
         Case(rows.Large, TOLD, ONE_KEY),
         Case(rows.Ignores, "key string, n bigint, word string", FEW),
@@ -72,6 +82,8 @@ PANDAS_STATE = Group(
         Case(pandas.PandasLists, TOLD, FEW_DENSE),
         Case(pandas.PandasMaps, TOLD, FEW_DENSE, in_tester=False),
         Case(pandas.PandasStateTypes, TOLD, FEW_DENSE, in_tester=False),
+        Case(pandas.PandasEdges, TOLD, FEW_DENSE, in_tester=False),
+        Case(pandas.PandasManyVariables, TOLD, FEW_DENSE, in_tester=False),
         Case(pandas.PandasChunks, TOLD, of_keys("sea", rows=dense, counts=(20_001,)), in_tester=False),
         Case(pandas.PandasIgnores, TOLD, FEW_DENSE),
         Case(
@@ -99,6 +111,8 @@ ALL_KEYS = [
     _KEY, _KEY, with_(x=-0.0), with_(x=0.0), with_(s=""), with_(s="é"), with_(raw=b""), with_(x=math.inf),
     with_(pair={"a": 2, "b": "b"}), with_(price=decimal.Decimal(-1)),
 ]  # fmt: skip
+TIMER_KEYS = [key for key in ALL_KEYS if math.copysign(1, key[2]) > 0]
+"""A timer does not tell -0.0 from 0.0."""
 NULL_KEYS = [with_(**{name: None}) for name in KEY_NAMES] + [(None,) * len(KEY_NAMES)]
 SEEN = "text string, rows bigint"
 KEYS_IN_ROWS = Group(
@@ -145,7 +159,38 @@ TYPES_IN_PANDAS = Group(
     PANDAS, TYPES, ("key",), (Case(pandas.PandasTypesSeen, SEEN, TYPE_BATCHES, in_tester=False),)
 )
 
-GROUPS = (ROW_STATE, PANDAS_STATE, KEYS_IN_ROWS, KEYS_IN_PANDAS, TYPES_IN_ROWS, TYPES_IN_PANDAS)
+START_MS = 1_800_000_000_000
+TIMES_MS = tuple(START_MS + after for after in (0, 100, 199, 200, 350, 1000))
+AT_TIMES = of_keys("ash", "sea", rows=dense, counts=(2, 1, 3, 1, 1, 1))
+
+
+def with_timers(form: str, base: type[timed.Timed]) -> Group:
+    """All timed processors in one form."""
+    found = [
+        Case(timed.in_form(processor, base), TOLD, AT_TIMES, in_tester=processor in timed.BOTH_FORMS)
+        for processor in (*timed.BOTH_FORMS, *timed.BOTH_FORMS_EXPIRING)
+    ]
+    return Group(form, PLAIN_COLUMNS, ("key",), tuple(found), TIMES_MS)
+
+
+def timers_of_keys(form: str, processor: type[StatefulProcessor], keys: Sequence[tuple[Any, ...]]) -> Group:
+    batches = [keys, keys[:2], keys, keys[:1]]
+    cases = (Case(processor, SEEN, batches, in_tester=False),)
+    return Group(form, KEYS, KEY_NAMES, cases, TIMES_MS[:2] + TIMES_MS[3:5])
+
+
+GROUPS = (
+    ROW_STATE,
+    PANDAS_STATE,
+    KEYS_IN_ROWS,
+    KEYS_IN_PANDAS,
+    TYPES_IN_ROWS,
+    TYPES_IN_PANDAS,
+    with_timers(ROWS, timed.InRows),
+    with_timers(PANDAS, timed.InPandas),
+    timers_of_keys(ROWS, timed.TimersOfKeys, [*TIMER_KEYS, with_(x=math.nan), *NULL_KEYS]),
+    timers_of_keys(PANDAS, timed.PandasTimersOfKeys, TIMER_KEYS),
+)
 CHANGED = tuple(
     Group(ROWS, PLAIN_COLUMNS, ("key",), (Case(processor, TOLD, FEW[:1]),))
     for processor in (rows.BeforeChange, rows.AfterChange)

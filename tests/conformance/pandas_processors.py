@@ -87,6 +87,47 @@ class PandasStateTypes(TellingInPandas):
                 yield self.value.get()
 
 
+class PandasEdges(TellingInPandas):
+    """NaN and NaT as pandas has them, both zeros and infinity, in values, elements and keys of a map."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "x double, n bigint")
+        self.items = handle.getListState("items", "x double")
+        self.map = handle.getMapState("map", "x double", "n bigint")
+
+    def tell(self, key: Any, rows: Iterator[pd.DataFrame]) -> Iterator[Any]:
+        for frame in rows:
+            for n in frame["n"]:
+                for x in (np.nan, np.float64(0.0), -0.0, np.inf, None):
+                    self.value.update((x, n))
+                    yield self.value.get()
+                self.items.appendList([(np.nan,), (np.float32(0.5),), (None,)])
+                for x in (np.nan, np.inf, np.float64(n)):
+                    self.map.updateValue((x,), (n,))
+        yield [str(x) for (x,) in self.items.get()], sorted(map(str, self.map.iterator()))
+
+
+class PandasManyVariables(TellingInPandas):
+    """Several variables; some are emptied each time."""
+
+    def init(self, handle: Any) -> None:
+        self.values = [handle.getValueState(f"value{i}", "n bigint") for i in range(3)]
+        self.list = handle.getListState("list", "raw binary, price decimal(10,2)")
+        self.maps = [handle.getMapState(f"map{i}", "word string", "n bigint") for i in range(2)]
+
+    def tell(self, key: Any, rows: Iterator[pd.DataFrame]) -> Iterator[Any]:
+        self.maps[1].clear()
+        for frame in rows:
+            for n, word in zip(frame["n"], frame["word"], strict=True):
+                self.values[n % 3].update((n,))
+                self.list.appendValue((bytes([n]), decimal.Decimal(int(n)) / 4))
+                self.maps[n % 2].updateValue((word,), (n,))
+        yield [value.get() for value in self.values], list(self.list.get())
+        yield [sorted(one.iterator()) for one in self.maps], [one.exists() for one in self.maps]
+        self.values[0].clear()
+        self.list.clear()
+
+
 class PandasChunks(TellingInPandas):
     """More rows of one key than a DataFrame has; how each of them is numbered."""
 

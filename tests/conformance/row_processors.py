@@ -299,6 +299,115 @@ class NeverNull(Telling):
         yield list(self.list.get())
 
 
+class AllKindsOfState(Telling):
+    """Decimals, dates, times with and without a zone, and binary: in values, elements, keys and entries."""
+
+    TYPES = "price decimal(10,2), day date, at timestamp, there timestamp_ntz, raw binary, x double"
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", self.TYPES)
+        self.list = handle.getListState("list", self.TYPES)
+        self.map = handle.getMapState("map", self.TYPES, self.TYPES)
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        for row in rows:
+            at = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999 - int(row.n), tzinfo=datetime.UTC)
+            price, raw = decimal.Decimal(-row.n) / 4, bytes([row.n % 256, 0, 255])
+            values = (price, at.date(), at, at.replace(tzinfo=None), raw, row.x)
+            self.value.update(values)
+            self.list.appendList([values, (None, at.date(), None, None, b"", float("inf"))])
+            self.map.updateValue(values, values)
+            yield self.map.containsKey(values), self.map.getValue(values)
+        yield self.value.get()
+        yield list(self.list.get())
+        yield sorted(map(str, self.map.iterator()))
+
+
+class ExistsAndClear(Telling):
+    """What never was, what is cleared twice, and what comes back within one call."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n bigint")
+        self.items = handle.getListState("items", "n bigint")
+        self.words = handle.getMapState("words", "word string", "n bigint")
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        yield self.all_state()
+        self.words.removeKey(("never",))
+        for state in (self.value, self.items, self.words, self.value, self.items, self.words):
+            state.clear()
+        yield self.all_state()
+        for row in rows:
+            self.value.update((row.n,))
+            self.items.put([(row.n,)])
+            self.words.updateValue((row.word,), (row.n,))
+            yield self.all_state()
+            self.words.removeKey((row.word,))
+            self.items.clear()
+            self.items.appendValue((-1,))
+            if row.n % 2:
+                self.value.clear()
+            yield self.all_state()
+
+    def all_state(self) -> Any:
+        states = (self.value, self.items, self.words)
+        found = self.value.get(), list(self.items.get()), sorted(self.words.iterator())
+        return [state.exists() for state in states], found, self.words.containsKey(("ash",))
+
+
+class NullsInState(Telling):
+    """A value whose columns are all null is there; so are an element and an entry."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n bigint, pair struct<a:bigint,b:string>")
+        self.items = handle.getListState("items", "word string")
+        self.map = handle.getMapState("map", "word string, n bigint", "items array<bigint>")
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        yield self.value.exists(), self.items.exists(), self.map.exists()
+        for row in rows:
+            self.value.update((None, None if row.n % 2 else Row(a=None, b=None)))
+            self.items.appendList([(None,), ("",)])
+            self.map.updateValue((None, None), (None,))
+            self.map.updateValue((row.word, None), ([None],))
+            yield self.value.exists(), self.value.get(), self.map.containsKey((None, None))
+        yield list(self.items.get()), sorted(map(str, self.map.iterator()))
+
+
+class IteratorsSideBySide(Telling):
+    """Several iterators at once, some of them left where they are."""
+
+    def init(self, handle: Any) -> None:
+        self.items = handle.getListState("items", "n bigint")
+        self.words = handle.getMapState("words", "n bigint", "word string")
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        for row in rows:
+            self.items.appendValue((row.n,))
+            self.words.updateValue((row.n,), (row.word,))
+        left = self.items.get()
+        yield next(left)
+        pairs = [(a, b) for a in self.words.keys() for b in self.words.values()]  # noqa: SIM118 - a MapState
+        yield sorted(pairs)
+        yield next(left), next(self.words.iterator())[0] in set(self.words.keys())
+        yield [sum(n for (n,) in self.items.get()) for _ in self.items.get()]
+
+
+class OneZero(Telling):
+    """NaN and zero, each set again and again as keys of a map."""
+
+    def init(self, handle: Any) -> None:
+        self.map = handle.getMapState("map", "x double", "n bigint")
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        for row in rows:
+            for x in (float("nan"), 0.0, -float("inf")):
+                before = self.map.getValue((x,)) or (0,)
+                self.map.updateValue((x,), (before[0] + row.n,))
+            self.map.removeKey((-float("inf"),))
+        yield sorted(map(str, self.map.iterator())), self.map.containsKey((float("nan"),))
+
+
 class DeletesWhatNeverWas(Telling):
     def init(self, handle: Any) -> None:
         handle.deleteIfExists("never")

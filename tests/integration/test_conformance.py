@@ -2,26 +2,34 @@
 PySpark's TwsTester.
 
 All cases of a group run in one query of Spark, whose micro-batches are the batches that Penstock works, each
-under a new owner of the shards. The cases stand in `conformance/groups.py`; every difference that stays is in
+under a new owner of the shards. Where they have timers and times to live, both go by a clock that the suite
+sets for each batch. The cases stand in `conformance/groups.py`; every difference that stays is in
 docs/conformance.md.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from backends.store_fixtures import RedisBackend
-from conformance.case import Case, Group, Told, differences
-from conformance.groups import CHANGED, GROUPS
-from conformance.in_penstock import SHARDS, in_penstock
-from conformance.in_spark import in_spark
+from conformance import timed_processors
+from conformance.case import Case, Group, Told, differences, of_keys
+from conformance.groups import CHANGED, GROUPS, TIMES_MS
+from conformance.in_penstock import SHARDS, InPenstock, in_penstock
+from conformance.in_spark import in_spark, run_clocked_query, transformed, write_parquet
 from conformance.in_tester import in_tester
+from conformance.timed_processors import Gathered, Totalled
+from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.plan import PROCESSING_TIME
 from penstock.store.port import Bounds
+from penstock_worker.values.spark_types import struct_type
 from scenes.store_scenario import Scene
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -86,6 +94,54 @@ def test_state_whose_schema_changes_is_read_as_spark_reads_it(
             assert differences(in_penstock(scene, group, case), theirs[case.name]) == []
     finally:
         streaming.conf.unset("spark.sql.streaming.stateStore.encodingFormat")
+
+
+def test_what_timers_put_out_goes_on_into_an_operator_with_timers_of_its_own(
+    streaming: SparkSession, backend: RedisBackend, tmp_path: Path
+) -> None:
+    """Spark chains operators in its mode Append only."""
+    backend.empty()
+    given, between, output = map(
+        parse_schema, ("word string, n bigint", "word string, n bigint", "text string")
+    )
+    batches = of_keys("ash", "sea", rows=lambda key, number: (key, number), counts=(2, 1, 3, 1, 1))
+    times_ms = TIMES_MS[: len(batches)]
+
+    first, second = (
+        InPenstock(
+            Scene(backend.open_store(topology=topology, bounds=Bounds())).set_up(*SHARDS),
+            processor,
+            of,
+            ("word",),
+            to,
+            time_mode=PROCESSING_TIME,
+        )
+        for topology, processor, of, to in (
+            ("t1", Totalled, given, between),
+            ("t2", Gathered, between, output),
+        )
+    )
+    ours = [
+        sorted(text for (text,) in second.timed_batch(first.timed_batch(list(rows), now_ms), now_ms))
+        for rows, now_ms in zip(batches, times_ms, strict=True)
+    ]
+
+    cloudpickle.register_pickle_by_value(timed_processors)
+    (tmp_path / "input").mkdir()
+    stream = streaming.readStream.schema(struct_type(given)).parquet(str(tmp_path / "input"))
+    for processor, to in ((Totalled(), between), (Gathered(), output)):
+        stream = transformed(
+            stream, ("word",), processor, to, output_mode="Append", time_mode=PROCESSING_TIME
+        )
+    theirs = run_clocked_query(
+        stream,
+        tmp_path,
+        times_ms,
+        lambda number: write_parquet(tmp_path / "input", number, list(batches[number]), struct_type(given)),
+        output_mode="Append",
+    )
+    assert ours == [sorted(json.loads(line)["text"] for line in lines) for lines in theirs]
+    assert sum(map(len, ours)) > 15
 
 
 def test_the_processors_are_told_apart_by_their_names() -> None:

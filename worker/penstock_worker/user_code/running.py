@@ -30,7 +30,7 @@ from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.forms import form_for
 from penstock_worker.values.held import ONE_ROW, Held, TooMuch
-from penstock_worker.values.rows import RowMismatch
+from penstock_worker.values.rows import RowMismatch, timer_key_reader
 from penstock_worker.values.wire_values import shown
 
 _TEXT_CHARACTERS_MAX = 8000
@@ -152,6 +152,7 @@ class ProcessorRunner:
         except FormUnclear as unclear:
             raise UserCodeError(operator, "the form of its processor is unclear:", str(unclear)) from None
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
+        self._read_timer_key = timer_key_reader(self.key_types)
         self._timer_values = TimerValues(-1, -1)
         self._by_event_time = time_mode == EVENT_TIME
         self.watermark_ms = 0 if self._by_event_time else -1
@@ -204,7 +205,7 @@ class ProcessorRunner:
         """
         timers = cast("TimerClient", self._timers)
         self._cursor.at(state, state.begin(key))
-        users_key = self._form.key(key)
+        users_key = key if self._read_timer_key is None else self._read_timer_key(key)
         if not self._by_event_time:
             # The wall clock may have been set back since.
             now_ms = max(now_ms, expiry_ms)

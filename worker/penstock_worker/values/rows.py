@@ -21,6 +21,7 @@ from penstock.errors import PermanentError
 from penstock_worker.values.spark_types import spark_type
 from penstock_worker.values.wire_values import (
     NO_UNICODE,
+    Convert,
     Misfit,
     WireType,
     by_name,
@@ -79,9 +80,21 @@ class RowReader:
         return map(self._read, wire_rows)
 
 
-def key_reader(types: Sequence[str]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
+KeyReader = Callable[[tuple[Any, ...]], tuple[Any, ...]]
+
+
+def key_reader(types: Sequence[str]) -> KeyReader | None:
     """Wire key -> key as Spark passes it to a processor; None where the two are the same."""
-    readers = [wire_type(spark_type(type_)).to_row for type_ in types]
+    return _key_reader([wire_type(spark_type(type_)).to_row for type_ in types])
+
+
+def timer_key_reader(types: Sequence[str]) -> KeyReader | None:
+    """The same for a timer's key. Spark reads that from its state, in both forms: structs are Rows there, and
+    times have no zone."""
+    return _key_reader([wire_type(spark_type(type_)).to_state for type_ in types])
+
+
+def _key_reader(readers: Sequence[Convert | None]) -> KeyReader | None:
     if not any(readers):
         return None
 

@@ -18,7 +18,14 @@ from pyspark.sql import types as spark
 
 from penstock.dataflow.ddl import parse_schema
 from penstock.store.codec import decode_batch, encode_batch
-from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, key_reader, row_class
+from penstock_worker.values.rows import (
+    OutputShape,
+    RowMismatch,
+    RowReader,
+    key_reader,
+    row_class,
+    timer_key_reader,
+)
 from penstock_worker.values.spark_types import UnknownType, schema_of, struct_type
 
 WORD_TOTAL = parse_schema("word string, total long")
@@ -129,6 +136,15 @@ def test_a_key_is_read_as_spark_passes_it() -> None:
     assert read is not None
     assert read((0, "x", "1.5")) == (datetime.date(1970, 1, 1), "x", decimal.Decimal("1.5"))
     assert read((None, None, None)) == (None, None, None)
+
+
+def test_a_timers_key_is_read_as_spark_reads_it_from_its_state() -> None:
+    assert timer_key_reader(["string", "bigint"]) is None
+    read = timer_key_reader(["timestamp", "struct<a:int,at:timestamp>", "string"])
+    assert read is not None
+    epoch = datetime.datetime(1970, 1, 1)  # noqa: DTZ001 - without a zone, as Spark gives it
+    assert read((0, (1, 0), "x")) == (epoch, Row(a=1, at=epoch), "x")
+    assert read((None, (None, None), None)) == (None, Row(a=None, at=None), None)
 
 
 # --- rows out ---------------------------------------------------------------------------------------
