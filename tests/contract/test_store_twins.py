@@ -159,7 +159,14 @@ class Script:
     def _take_facts(self, _: NodeStore) -> Request[Any]:
         rng = self._rng
         return TakeFacts(
-            "src", (WatermarkFact(rng.choice(SHARDS[:2]), rng.randint(1, 40), self._watermark()),)
+            "src",
+            (
+                WatermarkFact(
+                    rng.choice(SHARDS[:2]),
+                    rng.choice((0, 1 << 32, 2 << 32)) + rng.randint(1, 40),
+                    self._watermark(),
+                ),
+            ),
         )
 
     def _state_write(self) -> StateWrite:

@@ -12,8 +12,21 @@ import redis
 
 from clocks.eventually import eventually
 from penstock.dataflow.routing import Router
+from penstock.errors import PenstockError
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
-from penstock.store.port import Assignment, Claim, Owner, ReadMetrics, ShardStatus, Topologies, Weigh
+from penstock.store.port import (
+    Assignment,
+    Claim,
+    Owner,
+    ReadFacts,
+    ReadMetrics,
+    ShardStatus,
+    TakeFacts,
+    Topologies,
+    Watermark,
+    WatermarkFact,
+    Weigh,
+)
 from processes.counting_plan import UID
 from processes.node_processes import AgentProcess
 from scenes.agent_scene import AgentScene
@@ -114,6 +127,34 @@ def test_new_shards_of_a_running_operator_are_made_at_their_home(scene: AgentSce
     scene.wait_applied()
     assert scene.counters("mid/9", "b") is not None
     assert scene.counters("mid/9", "a") is None
+
+
+def test_what_a_producer_told_comes_to_the_other_store_and_on_after_its_restart(scene: AgentScene) -> None:
+    scene.publish()
+    scene.wait_applied()
+    here, there = scene.store("a"), scene.store("b")
+
+    def tell(version: int) -> WatermarkFact:
+        fact = WatermarkFact("src/0", version, Watermark(10 * version))
+        here.call(TakeFacts("src", (fact,)))
+        return fact
+
+    for number in range(1, 4):
+        fact = tell(number)
+        eventually(lambda: there.call(ReadFacts("src")) == [fact], "the fact has come")  # noqa: B023
+    scene.servers["b"].kill()
+    last = tell(9)
+    scene.servers["b"].start()
+
+    def has_come() -> bool:
+        try:
+            return there.call(ReadFacts("src")) == [last]
+        except PenstockError:
+            return False
+
+    eventually(has_come, "the newest fact has come")
+    here.close()
+    there.close()
 
 
 # --- faults

@@ -92,6 +92,10 @@ class Keys:
         """Sorted set: idle shards of the operator, by watermark (milliseconds)."""
         return self.prefix + b"idle:" + operator.encode()
 
+    def strange(self, operator: str) -> bytes:
+        """Set: shards of the operator of which a watermark is known, and which no schedule here names yet."""
+        return self.prefix + b"strange:" + operator.encode()
+
     @property
     def telling(self) -> bytes:
         """Set: operators of which a watermark is known."""

@@ -2,9 +2,9 @@
 
 The event loop has the feed, the reports and the endpoint. Everything that talks to a store blocks, so it runs
 on threads with connections of their own: the keeper (is the store open?), the turns (`store_turns`), four
-movers, and for each topology a thread that hears its outboxes' bell, with a link for each other store. What
-one of them learns it leaves where the others look, and wakes them. Neighbours: `main` starts it, `endpoint`
-shows its `view`.
+movers, for each topology a thread that hears its outboxes' bell, with a link for each other store, and one
+that reads what producers told, with a courier for each other store. What one of them learns it leaves where
+the others look, and wakes them. Neighbours: `main` starts it, `endpoint` shows its `view`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.errors import PenstockError
 from penstock.schedule.record import AppliedPlace
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
+from penstock_operator.agent.couriers import Couriers
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 from penstock_operator.agent.link import DeliveryCount
@@ -94,6 +95,7 @@ class NodeAgent:
         self._server = StoreServer(settings.store_url, settings.store_id)
         peers = Peers(settings.store_id, settings.store_url, settings.peer_url, RedisStore)
         self._deliveries = Deliveries(settings.store_id, peers, self._faults, clock_s)
+        self._couriers = Couriers(settings.store_id, peers, self._faults, clock_s)
         self._movers = MoveDriver(
             settings.store_id, peers.open, self._deliveries.arrived, self._wake, faults=self._faults
         )
@@ -103,6 +105,7 @@ class NodeAgent:
             ScheduleMemory(Wire(settings.store_url, _MEMORY_TIMEOUT_S)),
             peers,
             self._deliveries,
+            self._couriers,
             self._movers,
             Weighing(
                 settings.node,
@@ -126,6 +129,7 @@ class NodeAgent:
         self._keeper.start()
         self._thread.start()
         self._movers.start()
+        self._couriers.start()
         tasks = [
             asyncio.create_task(self._feed.run(self._seen)),
             asyncio.create_task(self._write_reports()),
@@ -229,6 +233,7 @@ class NodeAgent:
         self._woken.set()
         self._movers.stop()
         self._deliveries.stop(deadline_s)
+        self._couriers.stop(deadline_s)
         self._movers.join(deadline_s)
         self._thread.join(deadline_s - time.monotonic())
         self._keeper.stop()

@@ -2,7 +2,7 @@
 
 Turns are one thread's. Before the first complete list of the API server a turn goes by what an earlier agent
 remembered in the store. Neighbours: `node_agent` repeats turns and brings in the news, `store_side` does what
-is done to the store, `moving` and `deliveries` are told here and work beside it.
+is done to the store, `moving`, `deliveries` and `couriers` are told here and work beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent import decisions
+from penstock_operator.agent.couriers import Couriers
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.moving import MoveDriver
 from penstock_operator.agent.peers import Peers
@@ -35,6 +36,7 @@ class StoreTurns:
         memory: ScheduleMemory,
         peers: Peers,
         deliveries: Deliveries,
+        couriers: Couriers,
         movers: MoveDriver,
         weighing: Weighing,
         set_fsync: Callable[[bool], None],
@@ -45,6 +47,7 @@ class StoreTurns:
         self._memory = memory
         self._peers = peers
         self._deliveries = deliveries
+        self._couriers = couriers
         self._movers = movers
         self._weighing = weighing
         self._write_fsync = set_fsync
@@ -82,6 +85,7 @@ class StoreTurns:
         while self._confirmed:
             self._side.confirmed(*self._confirmed.popleft(), snapshot.listing)
         turn = self._side.turn(snapshot, opened, self._clock_s())
+        self._couriers.route(snapshot, self._side.shards_here())
         self.moves_due = len(turn.moves)
         self._movers.want(turn.moves)
         self._deliveries.end(turn.retracted)

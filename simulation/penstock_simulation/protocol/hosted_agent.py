@@ -1,10 +1,10 @@
 """One start of a node's agent in the world: the product's parts of it, in turns that the seed gives.
 
 What `node_agent` repeats on threads, each with connections of its own, is a part here: the turns, the movers,
-the bell of the outboxes, the links to other stores, the feed and the reports. A part takes a turn when it has
-news or its time has come, and others act within its calls. An agent may die at any call, stop and go on, or
-run while a later start of it runs as well. Neighbours: `agents` has them all, `schedule_api` is what they
-hear of Schedules and report to, `bell` rings.
+the bell of the outboxes, the links to other stores, the couriers, the feed and the reports. A part takes a
+turn when it has news or its time has come, and others act within its calls. An agent may die at any call,
+stop and go on, or run while a later start of it runs as well. Neighbours: `agents` has them all,
+`schedule_api` is what they hear of Schedules and report to, `bell` rings.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import PenstockError
 from penstock.store.port import StoreUnreachable
+from penstock_operator.agent.couriers import Courier, Couriers
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.delivery import TopologyDelivery
 from penstock_operator.agent.kept_thread import ThreadFaults
@@ -55,6 +56,7 @@ class AgentParts:
     turns: type[StoreTurns] = StoreTurns
     reports: type[Reports] = Reports
     deliveries: type[Deliveries] = Deliveries
+    couriers: type[Couriers] = Couriers
     driver: type[MoveDriver] = MoveDriver
     mover: type[Mover] = Mover
 
@@ -89,6 +91,7 @@ class HostedAgent:
         peers = Peers(node, node, lambda address: address.partition(":")[0], self._connect)
         faults = ThreadFaults()
         self._deliveries = parts.deliveries(node, peers, faults, self._clock_s, NoThread)
+        self._couriers = parts.couriers(node, peers, faults, self._clock_s, NoThread)
         self._driver = parts.driver(
             node, peers.open, self._deliveries.arrived, self.wake, self._clock_s, thread=NoThread
         )
@@ -98,6 +101,7 @@ class HostedAgent:
             ScheduleMemory(RememberedWire(world, world.nodes[node], self._connect(node, ""))),
             peers,
             self._deliveries,
+            self._couriers,
             self._driver,
             Weighing(node, side.store_of, world.now_us),
             lambda _: None,
@@ -119,6 +123,8 @@ class HostedAgent:
         ]
         self._bells: dict[TopologyDelivery, AgentThread] = {}
         self._sending: dict[DeliveryLink, AgentThread] = {}
+        self._reads_facts = AgentThread(self._couriers.turn, lambda: False)
+        self._carrying: dict[Courier, AgentThread] = {}
 
     # --- its host
 
@@ -191,6 +197,11 @@ class HostedAgent:
             yield self._bell_of(delivery)
             for link in delivery.links():
                 yield self._sending_of(link)
+        # where nothing was told nobody looks: a look would change when everything else is
+        if self._world.nodes[self.node].has_told:
+            yield self._reads_facts
+        for courier in self._couriers.all():
+            yield self._carrying_of(courier)
 
     def _connect(self, store: str, _: str) -> Link:
         link = self._world.link(self.name, store, before=self._connection_may_break)
@@ -284,3 +295,8 @@ class HostedAgent:
             link.begin()
             self._sending[link] = AgentThread(link.turn, lambda: link.has_news)
         return self._sending[link]
+
+    def _carrying_of(self, courier: Courier) -> AgentThread:
+        if courier not in self._carrying:
+            self._carrying[courier] = AgentThread(courier.turn, lambda: courier.has_news)
+        return self._carrying[courier]

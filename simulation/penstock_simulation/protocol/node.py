@@ -126,6 +126,11 @@ class SimulatedNode:
         return self._memory.topology(TOPOLOGY_UID).shards[shard]
 
     @property
+    def has_told(self) -> bool:
+        """Whether any producer has told a watermark here."""
+        return bool(self._memory.topology(TOPOLOGY_UID).facts)
+
+    @property
     def is_full(self) -> bool:
         """Whether the store is at its memory limit."""
         return self._memory.memory_bytes_max is not None

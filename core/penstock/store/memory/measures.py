@@ -61,7 +61,7 @@ class MemoryMeasures(MemoryTopology):
             counts=record.counts,
             position=record.position,
             watermark_ms=record.watermark_ms,
-            next_timer_ms=min(record.timers.values(), default=None),
+            next_timer_ms=None if record.source else min(record.timers.values(), default=None),
             told=record.told,
         )
 

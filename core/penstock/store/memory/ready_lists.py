@@ -84,7 +84,8 @@ class MemoryReadyLists(MemoryTelling):
         looked = sorted(
             (at_ms, shard) for shard, at_ms in looks.items() if now_ms is not None and at_ms <= now_ms
         )
-        is_more = left <= 0 or (watermark is None and len(looked) >= DUE_SHARDS)
+        is_full, is_mended = len(looked) >= DUE_SHARDS, False
+        is_more = left <= 0 or (watermark is None and is_full)
         for _, shard in looked[:DUE_SHARDS]:
             if shard in held or now_ms is None:
                 continue
@@ -94,6 +95,7 @@ class MemoryReadyLists(MemoryTelling):
             found = self._data.shards.get(shard)
             if found is None or found.owner is None or found.owner.ready != call.ready or found.is_away:
                 del looks[shard]
+                is_mended = True
                 continue
             is_busy = found.readiness is not Readiness.IDLE or found.over_bound(self._bounds)
             own_ms = None if watermark is None else _before(found.watermark_ms)
@@ -109,8 +111,10 @@ class MemoryReadyLists(MemoryTelling):
                 shards.append(FetchedShard(shard, found.epoch, found.offset, (), timers, placed, watermark))
             else:
                 self._look_when_due(shard, found)
+                is_mended = True
         if watermark is not None:
-            again_ms = 0 if is_more else None
+            # Where all that was looked at has work nothing is gained by another look.
+            again_ms = 0 if is_more or (is_full and is_mended) else None
             return Fetched(tuple(shards), control, next_due_ms=again_ms, watermark=watermark)
         later = [at_ms for at_ms in looks.values() if at_ms > call.now_ms]
         next_due_ms = call.now_ms if is_more else min(later, default=None)

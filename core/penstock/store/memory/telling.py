@@ -9,6 +9,9 @@ from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.topology import MemoryTopology
 from penstock.store.port import Watermark, WatermarkFact
 
+VERSIONS_A_START = 1 << 32
+"""The versions that a start of a store has for itself."""
+
 
 class MemoryTelling(MemoryTopology):
     """What commits and deliveries do about watermarks, and what is known of them."""
@@ -19,9 +22,11 @@ class MemoryTelling(MemoryTopology):
         known = facts.get(fact.shard)
         if known is None or _order(fact) > _order(known):
             facts[fact.shard] = fact
+            self._data.listed = True
 
     def _tell(self, shard: str, record: ShardRecord, told: Watermark) -> None:
-        record.told_version += 1
+        # above all that an earlier start of this store told, of which it may have lost the last
+        record.told_version = max(record.told_version, self._node.generation * VERSIONS_A_START) + 1
         record.told = told
         facts = self._data.facts.setdefault(operator_of(shard), {})
         facts[shard] = WatermarkFact(shard, record.told_version, told)
@@ -78,7 +83,7 @@ class MemoryTelling(MemoryTopology):
         for operator in producers:
             facts = self._data.facts.get(operator, {})
             schedule = self._data.schedules.get(operator)
-            if schedule is None or not schedule.shards or len(facts) < len(schedule.shards):
+            if schedule is None or not schedule.shards or not schedule.shards.keys() <= facts.keys():
                 return Watermark(None)
             of_waited = [fact.watermark.ms or 0 for fact in facts.values() if not fact.watermark.is_idle]
             if of_waited:

@@ -7,6 +7,7 @@ import pytest
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, NodeStore, OpenStore
+from penstock_operator.agent.couriers import Couriers
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import MoveDriver
@@ -40,6 +41,7 @@ class Turns:
             ScheduleMemory(self.kept),
             peers,
             deliveries,
+            Couriers("a", peers, ThreadFaults(), self._clock_s, NoThread),
             MoveDriver("a", peers.open, deliveries.arrived, lambda: None, self._clock_s, thread=NoThread),
             Weighing("a", side.store_of, lambda: 0),
             lambda _: None,

@@ -28,7 +28,8 @@ local function hand_out_due(p, list, bounds, answer, left, by, most)
   if not now_ms then return most <= 0 and 0 or nil end
   local key = due_key(p, list)
   local looked = redis.call('ZRANGEBYSCORE', key, '-inf', now_ms, 'LIMIT', 0, DUE_SHARDS)
-  local is_more = most <= 0 or not by.taken and #looked == DUE_SHARDS
+  local is_full, is_mended = #looked == DUE_SHARDS, false
+  local is_more = most <= 0 or not by.taken and is_full
   for _, shard in ipairs(looked) do
     if not held[shard] then
       if most <= 0 or left <= 0 then
@@ -38,6 +39,7 @@ local function hand_out_due(p, list, bounds, answer, left, by, most)
       local record = read_record(p, shard)
       if not record or record[LIST] ~= list or record[STATUS] > ACTIVE then
         look_no_more(p, list, shard)
+        is_mended = true
       elseif by.taken and (record[READY] ~= IDLE or record[PLACED] > record[OFFSET] or over_bound(record, bounds)) then
         -- behind those that are due as well: what it has before it are rows, whose commits bring the watermark
         look_at(p, list, shard, now_ms)
@@ -47,6 +49,7 @@ local function hand_out_due(p, list, bounds, answer, left, by, most)
         local timers = read(shard, by.taken and math.max(now_ms, record[WATERMARK] - 1) or now_ms)
         if #timers == 0 then
           look_when_due(p, list, shard)
+          is_mended = true
         else
           local at = #answer
           answer[at + 1], answer[at + 2], answer[at + 3] = shard, record[EPOCH], record[OFFSET]
@@ -57,7 +60,8 @@ local function hand_out_due(p, list, bounds, answer, left, by, most)
       end
     end
   end
-  if by.taken then return is_more and 0 or nil end
+  -- where all that was looked at has work nothing is gained by another look
+  if by.taken then return (is_more or is_full and is_mended) and 0 or nil end
   if is_more then return now_ms end
   local next_look = redis.call('ZRANGEBYSCORE', key, '(' .. now_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   return tonumber(next_look[2])

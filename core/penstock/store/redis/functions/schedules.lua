@@ -102,6 +102,7 @@ local function publish(keys, args)
       redis.call('PERSIST', counts)
     end
   end
+  know_strangers(p, operator)
   redis.call('UNLINK', staging.head, staging.keepers)
   redis.call('SREM', p .. 'stagings:' .. operator, args[4])
   redis.call('HSET', key, 'version', args[2], 'term', args[3], 'workers', cmsgpack.pack(names))

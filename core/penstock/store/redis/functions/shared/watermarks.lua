@@ -8,13 +8,17 @@
 --
 -- What was told is a fact about one producer, true wherever it is known: "facts:OPERATOR" has (version, value) of each
 -- shard, of this store or of others. The sorted sets "waited:OPERATOR" and "idle:OPERATOR" have its shards by
--- watermark, so that the least is one look. A shard that moves takes its version along.
+-- watermark, so that the least is one look; "strange:OPERATOR" those among them that no schedule here names yet. A shard
+-- that moves takes its version along. Each start of a store has versions for itself, above all that earlier ones told:
+-- one that lost its last writes could else not be heard for long.
 
 local FACT = '<dd'
+local VERSIONS_A_START = 2 ^ 32
 
 local function facts_key(p, operator) return p .. 'facts:' .. operator end
 local function waited_key(p, operator) return p .. 'waited:' .. operator end
 local function idle_key(p, operator) return p .. 'idle:' .. operator end
+local function strange_key(p, operator) return p .. 'strange:' .. operator end
 local function marks_key(p, shard) return p .. 'marks:' .. shard end
 
 -- Writes what is known of a shard.
@@ -24,7 +28,13 @@ local function keep_fact(p, shard, version, value)
   local into, from = waited_key(p, operator), idle_key(p, operator)
   if is_idle then into, from = from, into end
   local is_new = redis.call('HSET', facts_key(p, operator), shard, struct.pack(FACT, version, value))
-  if is_new == 1 then redis.call('SADD', p .. 'telling', operator) end
+  if is_new == 1 then
+    redis.call('SADD', p .. 'telling', operator)
+    redis.call('SADD', TOPOLOGIES, uid_of(p))
+    if redis.call('HEXISTS', p .. 'shards:' .. operator, shard) == 0 then
+      redis.call('SADD', strange_key(p, operator), shard)
+    end
+  end
   redis.call('ZADD', into, math.floor(value / 2), shard)
   redis.call('ZREM', from, shard)
 end
@@ -39,8 +49,18 @@ local function take_fact(p, shard, version, value)
   keep_fact(p, shard, version, value)
 end
 
+-- A newer schedule of an operator may name shards of which something is known already.
+local function know_strangers(p, operator)
+  for _, shard in ipairs(redis.call('SMEMBERS', strange_key(p, operator))) do
+    if redis.call('HEXISTS', p .. 'shards:' .. operator, shard) == 1 then
+      redis.call('SREM', strange_key(p, operator), shard)
+    end
+  end
+end
+
 local function tell(p, shard, record, value)
-  record[TOLD_VERSION], record[TOLD] = record[TOLD_VERSION] + 1, value
+  record[TOLD_VERSION] = math.max(record[TOLD_VERSION], generation() * VERSIONS_A_START) + 1
+  record[TOLD] = value
   keep_fact(p, shard, record[TOLD_VERSION], value)
 end
 
@@ -116,7 +136,9 @@ local function input_watermark(p, args, first, last)
   for i = first, last do
     local waited, idle = waited_key(p, args[i]), idle_key(p, args[i])
     local shards = redis.call('HLEN', p .. 'shards:' .. args[i])
-    if shards == 0 or redis.call('ZCARD', waited) + redis.call('ZCARD', idle) < shards then return nil, false end
+    local known = redis.call('ZCARD', waited) + redis.call('ZCARD', idle)
+    if known > 0 then known = known - redis.call('SCARD', strange_key(p, args[i])) end
+    if shards == 0 or known < shards then return nil, false end
     local slowest = redis.call('ZRANGE', waited, 0, 0, 'WITHSCORES')[2]
     if slowest then
       least = math.min(least or math.huge, tonumber(slowest))
