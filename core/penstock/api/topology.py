@@ -416,6 +416,10 @@ class OperatorStatus(Document):
     latency_p99_ms: Annotated[float, Field(ge=0)] | None = None
     backlog: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
     """Entries that wait in its inboxes."""
+    watermark: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})] | None = None
+    """With event time: of a source its own, of a processor that of its input."""
+    late_records: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """Rows that came behind the watermark, of a processor that goes by event time."""
 
 
 StatusText = Annotated[str, StringConstraints(max_length=64)]

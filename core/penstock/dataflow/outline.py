@@ -17,12 +17,15 @@ from penstock.dataflow.schema import Schema
 @dataclass(frozen=True, slots=True)
 class OutlinedOperator:
     """`kind` is source, step, keyed or sink; `stage` is the operator itself, or the one it is fused behind
-    (the first one, where there are several; `others` are the rest)."""
+    (the first one, where there are several; `others` are the rest). `timed_by` are the stages whose told
+    watermarks are its own: a source itself, the producers of a processor that goes by event time; none where
+    there is no event time."""
 
     name: str
     kind: str
     stage: str
     others: tuple[str, ...] = ()
+    timed_by: tuple[str, ...] = ()
 
     @property
     def is_stage(self) -> bool:
@@ -48,7 +51,9 @@ def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
     found: dict[str, OutlinedOperator] = {}
     for stage in plan.stages:
         kind = "source" if stage.is_source else "keyed"
-        found[stage.operator] = OutlinedOperator(stage.operator, kind, stage.operator)
+        found[stage.operator] = OutlinedOperator(
+            stage.operator, kind, stage.operator, timed_by=_timed_by(stage)
+        )
         for operator in (*_fused(stage, stage.out), *_late(stage)):
             known = found.setdefault(operator.name, operator)
             if stage.operator not in known.stages:
@@ -74,6 +79,12 @@ def sink_files(plan: Plan, shards: Mapping[str, Sequence[str]], base_dir: Path) 
         for sink, _ in stage.all_sinks()
         for file in sink.files(stage.operator, map(part_of, shards[stage.operator]), base_dir)
     ]
+
+
+def _timed_by(stage: Stage) -> tuple[str, ...]:
+    if isinstance(stage.head, Processor):
+        return stage.head.producers if stage.head.by_event_time else ()
+    return (stage.operator,) if stage.tells_watermark else ()
 
 
 def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:

@@ -11,11 +11,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.dataflow.outline import OutlinedOperator
-from penstock.figures.rates import Figures, figures_of_delivered, figures_of_fused, figures_of_stage
+from penstock.dataflow.plan import late_rows_of
+from penstock.figures.rates import (
+    Figures,
+    figures_of_delivered,
+    figures_of_fused,
+    figures_of_stage,
+    rows_put_out,
+)
 from penstock.figures.samples import Samples
+from penstock.figures.watermarks import told_by_all
 from penstock.metrics.rows import WorkerRow, tells_of_now
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
-from penstock.store.port import ShardCounters
+from penstock.store.port import ShardCounters, Watermark
 
 Running = Callable[[WorkerPlace], Mapping[str, int] | None]
 """A start of a worker -> executor -> tasks that it said lately run there; None where it cannot be heard."""
@@ -39,6 +47,11 @@ class OperatorFigures:
     Rates per second, latencies in milliseconds from the source to here. `records` are rows since the start of
     whoever counts; `inbox_entries`, with `inbox_rows` in them, wait for a keyed stage. `tasks_remote` are
     among `tasks_wanted`. What only a stage has is None for a fused operator.
+
+    Only what `has_event_time` has a watermark: a source the one that its shards told, a processor that of its
+    input, by which its rows are late or not. Rows that wait in its inboxes may still be earlier. It is
+    `watermark_lag_ms` behind the clock, None where all of its input is idle: that lag says nothing. Only
+    processors have `late_rows`, since the start of whoever counts.
     """
 
     name: str
@@ -57,6 +70,10 @@ class OperatorFigures:
     tasks_remote: int | None = None
     shards: int | None = None
     trend: tuple[float | None, ...] = ()
+    has_event_time: bool = False
+    watermark_ms: int | None = None
+    watermark_lag_ms: int | None = None
+    late_rows: int | None = None
 
     @property
     def is_stage(self) -> bool:
@@ -73,19 +90,24 @@ class OperatorFigures:
             inbox_entries=None,
             inbox_rows=None,
             tasks_ready=None,
+            watermark_ms=None,
+            watermark_lag_ms=None,
+            late_rows=None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """What one look saw. `shards` is stage -> its shards, by the names that `samples` have; `counters` is
-    stage -> theirs, None for one that was not seen. `schedules` have their remote tasks."""
+    stage -> theirs, None for one that was not seen. `schedules` have their remote tasks. `now_ms` is the
+    time, where lags are asked for."""
 
     samples: Samples = ()
     shards: Mapping[str, Sequence[str]] = field(default_factory=dict)
     counters: Mapping[str, Sequence[ShardCounters | None]] = field(default_factory=dict)
     schedules: Mapping[str, OperatorSchedule] = field(default_factory=dict)
     running: Running = nobody_is_heard
+    now_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,7 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
             operator.name, operator.kind, operator.stage, rates.rate_per_s, rates.p50_ms, rates.p99_ms
         )
     schedule = look.schedules.get(operator.name)
+    watermark = told_by_all(operator.timed_by, look.counters)
     waiting = waiting_in(look.counters.get(operator.name)) if operator.kind == "keyed" else None
     return OperatorFigures(
         operator.name,
@@ -120,7 +143,21 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
         tasks_ready=tasks_running(schedule, look.running) if schedule else None,
         tasks_remote=sum(e.tasks - e.tasks_at_home for e in schedule.executors) if schedule else None,
         shards=len(look.shards[operator.name]) if schedule and operator.name in look.shards else None,
+        has_event_time=bool(operator.timed_by),
+        watermark_ms=watermark.ms,
+        watermark_lag_ms=_lag_ms(watermark, look.now_ms),
+        late_rows=late_rows(operator, look.samples, look.shards),
     )
+
+
+def late_rows(
+    operator: OutlinedOperator, samples: Samples, shards: Mapping[str, Sequence[str]]
+) -> int | None:
+    """Rows that came behind its watermark, by its shards' counts; None where a shard was not seen, and where
+    no rows can be late."""
+    if operator.kind != "keyed" or not operator.timed_by or not samples or operator.name not in shards:
+        return None
+    return rows_put_out(samples[-1], late_rows_of(operator.name), shards[operator.name])
 
 
 def rates_of(operator: OutlinedOperator, samples: Samples, shards: Mapping[str, Sequence[str]]) -> Figures:
@@ -137,6 +174,12 @@ def rates_of(operator: OutlinedOperator, samples: Samples, shards: Mapping[str, 
 def shards_behind(operator: OutlinedOperator, shards: Mapping[str, Sequence[str]]) -> list[str]:
     """The shards of all stages that run it."""
     return [name for stage in operator.stages for name in shards.get(stage, ())]
+
+
+def _lag_ms(watermark: Watermark, now_ms: int | None) -> int | None:
+    if watermark.ms is None or watermark.is_idle or now_ms is None:
+        return None
+    return now_ms - watermark.ms
 
 
 def waiting_in(counters: Iterable[ShardCounters | None] | None) -> Waiting | None:

@@ -32,14 +32,15 @@ def told_by(counters: Sequence[ShardCounters | None]) -> Watermark:
     return least(None if one is None else one.told for one in counters)
 
 
+def told_by_all(stages: Iterable[str], counters: Counters) -> Watermark:
+    """The watermark behind several stages."""
+    return least(told_by(counters.get(name, ())) for name in stages)
+
+
 def input_of(stage: Stage, counters: Counters) -> Watermark:
     """What a stage that goes by event time has before it."""
     head = stage.head
-    return (
-        least(told_by(counters.get(name, ())) for name in head.producers)
-        if isinstance(head, Processor)
-        else Watermark(None)
-    )
+    return told_by_all(head.producers, counters) if isinstance(head, Processor) else Watermark(None)
 
 
 def are_through(plan: Plan, counters: Counters) -> bool:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
 UNKNOWN = "–"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEAR_MS = 12 * 3_600_000
+_DAY_MS = 86_400_000
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -36,6 +40,42 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def moment(at_ms: int | None, lag_ms: int | None) -> str:
+    """Of event time, in UTC: "12:00:05" where it is within half a day of now, else with its day."""
+    at = time_of(at_ms)
+    if at is None:
+        return UNKNOWN
+    if lag_ms is not None and abs(lag_ms) <= _NEAR_MS:
+        return f"{at:%H:%M:%S}"
+    return at.replace(tzinfo=None).isoformat(" ", "seconds")
+
+
+def instant(at_ms: int | None) -> str | None:
+    """RFC 3339 to the millisecond, None where `at_ms` is not known."""
+    at = time_of(at_ms)
+    return None if at is None else f"{at.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z"
+
+
+def behind(lag_ms: int) -> str:
+    """ "3.2 s behind", "1:15:00 behind", "412 days behind"; "2.0 s ahead" where the clock is behind."""
+    far_ms = abs(lag_ms)
+    if far_ms < 600_000:
+        text = f"{far_ms / 1000:.1f} s"
+    elif far_ms < 2 * _DAY_MS:
+        text = duration(far_ms / 1000)
+    else:
+        text = f"{count(far_ms // _DAY_MS)} days"
+    return f"{text} {'ahead' if lag_ms < 0 else 'behind'}"
+
+
+def time_of(at_ms: int | None) -> datetime | None:
+    """None for what no calendar has, too."""
+    try:
+        return None if at_ms is None else _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        return None
 
 
 def size(amount_bytes: float) -> str:

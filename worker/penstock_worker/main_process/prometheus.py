@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from penstock.errors import PermanentError
+from penstock.figures.watermarks import told_by
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import histogram_of
 from penstock.store.port import ShardCounters
@@ -75,6 +76,7 @@ def _counter_families(names: Sequence[str], fixed: Sequence[str], counts: Counts
         ("penstock_arrived_rows", "Rows placed into inboxes", counts.arrived),
         ("penstock_completed_rows", "Rows committed", counts.completed),
         ("penstock_task_rows", "Rows that came out of an operator", counts.out),
+        ("penstock_late_rows", "Rows that came behind an operator's watermark", counts.late),
     ):
         family = CounterMetricFamily(name, text, labels=names)
         for operator, count in by_operator.items():
@@ -87,11 +89,19 @@ def _shard_families(
 ) -> Iterable[Metric]:
     inbox = GaugeMetricFamily("penstock_inbox_entries", "Entries that wait", labels=names)
     owned = GaugeMetricFamily("penstock_shards", "Shards of this worker's executors", labels=names)
+    watermark = GaugeMetricFamily(
+        "penstock_watermark_timestamp_seconds",
+        "Event time that this worker's shards of an operator told to those behind, unless they are idle",
+        labels=names,
+    )
     for operator, counters in shards.items():
         labels = [*fixed, operator]
+        told = told_by(list(counters.values()))
+        if told.ms is not None and not told.is_idle:
+            watermark.add_metric(labels, told.ms / 1000)
         inbox.add_metric(labels, sum(c.inbox_entries for c in counters.values()))
         owned.add_metric(labels, len(counters))
-    return (inbox, owned)
+    return (inbox, owned, watermark)
 
 
 def serve(collector: WorkerCollector, vitals: Vitals, port: int, address: str) -> ThreadingHTTPServer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.dataflow.plan import late_rows_of
 from penstock.metrics.rows import TaskRow
 from penstock.store.codec import decode_counts
 from penstock.store.port import ShardCounters
@@ -26,11 +27,12 @@ class WorkerReading:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Rows since the process started, by operator (`out` by operator, step or sink: rows that came out of it
-    and were committed)."""
+    and were committed). `late` has the operators to which some came behind their watermark."""
 
     arrived: Mapping[str, int]
     completed: Mapping[str, int]
     out: Mapping[str, int]
+    late: Mapping[str, int]
 
 
 class WorkerCounts:
@@ -55,7 +57,12 @@ class WorkerCounts:
             for shard, now in shards.items():
                 self._count_out(shard, now)
         self._shards = {shard: now for shards in reading.shards.values() for shard, now in shards.items()}
-        return Counts(dict(self._arrived), dict(self._completed), dict(self._out))
+        out, late = dict(self._out), {}
+        for operator in self._arrived:
+            rows = out.pop(late_rows_of(operator), None)
+            if rows is not None:
+                late[operator] = rows
+        return Counts(dict(self._arrived), dict(self._completed), out, late)
 
     def _count_out(self, shard: str, now: ShardCounters) -> None:
         totals = decode_counts(now.counts)

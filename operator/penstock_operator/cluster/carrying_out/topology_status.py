@@ -1,7 +1,7 @@
 """Writes the status of a Topology or a LatencySLA when it differs from what stands there, and its events.
 
-Figures (rates, latencies, backlogs) differ at every look: by themselves they are written now and then only.
-Neighbours: `reconcile` and `sla.keeper` call after each decision.
+Figures (rates, latencies, backlogs, watermarks) differ at every look: by themselves they are written now and
+then only. Neighbours: `reconcile` and `sla.keeper` call after each decision.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
 _LOG = logging.getLogger(__name__)
 
 _FIGURES = {
-    "ratePerSecond", "latencyP50Ms", "latencyP99Ms", "backlog", "rate", "latency",
+    "ratePerSecond", "latencyP50Ms", "latencyP99Ms", "backlog", "rate", "latency", "watermark", "lateRecords",
     "met", "predictedLatency", "successRate", "meanTasks",
 }  # fmt: skip
 _FIGURES_EVERY_S = 5.0

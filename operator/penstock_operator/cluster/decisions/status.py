@@ -16,6 +16,7 @@ from penstock.dataflow.plan import Plan
 from penstock.figures.operators import Look, OperatorFigures, operator_figures
 from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.observing.observed import Observed, SlaMet
+from penstock_operator.words import figure_words
 
 _MESSAGE_LENGTH_MAX = 1024
 _QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady", "WithinQuota")
@@ -188,6 +189,8 @@ def _entry(figures: OperatorFigures, verdict: Verdict) -> dict[str, Any]:
         "latencyP50Ms": _rounded(figures.p50_ms),
         "latencyP99Ms": _rounded(figures.p99_ms),
         "backlog": figures.inbox_entries,
+        "watermark": figure_words.instant(figures.watermark_ms),
+        "lateRecords": figures.late_rows,
     }
     return {name: value for name, value in values.items() if value is not None}
 

@@ -8,10 +8,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
@@ -27,6 +29,10 @@ _TREND_WIDTH = 16
 _EVENTS_SHOWN = 5
 _WIDE = 112
 _MIDDLE = 90
+_GAP = 2
+_NAME_WIDTH = 12
+"""Names may be cut to this before a column gives way."""
+_GIVING_WAY = ("watermark", "late", "executors", "workers", "last 16 s")
 _STATE_STYLE = {
     "ready": "green",
     "warm": "cyan",
@@ -91,43 +97,90 @@ def _worker(worker: WorkerLine) -> Text:
     return text
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Its cells are in the order of the operators. `from_width`: columns of the terminal that it needs."""
+
+    header: str
+    cells: list[Text]
+    from_width: int = 0
+
+    @property
+    def width(self) -> int:
+        return _GAP + max(cell_len(self.header), *(cell.cell_len for cell in self.cells), 0)
+
+
 def _operators(status: RunStatus, width: int) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim")
     table.add_column("operator", no_wrap=True, overflow="ellipsis")
-    headers = ["records/s", "p50", "p99", "records", "waiting"]
-    if width >= _MIDDLE:
-        headers += ["workers", "executors"]
-    headers += ["tasks", "shards"]
-    if width >= _WIDE:
-        headers.append("last 16 s")
-    for header in headers:
-        table.add_column(header, justify="right", no_wrap=True)
-    for operator in status.operators:
-        table.add_row(*_line(operator, width))
+    columns = _columns(status.operators, width)
+    for column in columns:
+        table.add_column(column.header, justify="right", no_wrap=True)
+    for number, operator in enumerate(status.operators):
+        table.add_row(_name(operator), *(column.cells[number] for column in columns))
     return table
 
 
-def _line(operator: OperatorFigures, width: int) -> list[RenderableType]:
-    is_stage = operator.is_stage
-    name = Text(operator.name if is_stage else f"  {operator.name}")
-    if not is_stage:
-        name.stylize("dim")
-    has_latency = operator.kind in ("keyed", "sink")
-    cells: list[RenderableType] = [
-        name,
-        Text(figure_words.rate(operator.rate_per_s), style="bold"),
-        figure_words.latency(operator.p50_ms) if has_latency else "",
-        figure_words.latency(operator.p99_ms) if has_latency else "",
-        figure_words.count(operator.records),
-        waiting(operator) if operator.kind == "keyed" else "",
+def _columns(operators: Sequence[OperatorFigures], width: int) -> list[_Column]:
+    """Those of event time and of where an operator runs give way, the last of `_GIVING_WAY` first, where they
+    would cut a figure."""
+
+    def column(
+        header: str, cell: Callable[[OperatorFigures], str], *, style: str = "", from_width: int = 0
+    ) -> _Column:
+        return _Column(header, [Text(cell(operator), style=style) for operator in operators], from_width)
+
+    def of_stages(header: str, number: Callable[[OperatorFigures], int | None], from_width: int) -> _Column:
+        return column(
+            header, lambda one: figure_words.count(number(one)) if one.is_stage else "", from_width=from_width
+        )
+
+    found = [
+        column("records/s", lambda one: figure_words.rate(one.rate_per_s), style="bold"),
+        column("p50", lambda one: _latency(one, one.p50_ms)),
+        column("p99", lambda one: _latency(one, one.p99_ms)),
+        column("records", lambda one: figure_words.count(one.records)),
+        column("waiting", lambda one: waiting(one) if one.kind == "keyed" else ""),
     ]
-    numbers = [operator.tasks_ready, operator.shards]
-    if width >= _MIDDLE:
-        numbers = [operator.workers, operator.executors, *numbers]
-    cells.extend(figure_words.count(number) if is_stage else "" for number in numbers)
-    if width >= _WIDE:
-        cells.append(Text(figure_words.sparkline(operator.trend, _TREND_WIDTH), style="cyan"))
-    return cells
+    if any(operator.has_event_time for operator in operators):
+        found += [column("watermark", _watermark), column("late", _late)]
+    found += [
+        of_stages("workers", lambda one: one.workers, _MIDDLE),
+        of_stages("executors", lambda one: one.executors, _MIDDLE),
+        of_stages("tasks", lambda one: one.tasks_ready, 0),
+        of_stages("shards", lambda one: one.shards, 0),
+        column(
+            "last 16 s",
+            lambda one: figure_words.sparkline(one.trend, _TREND_WIDTH),
+            style="cyan",
+            from_width=_WIDE,
+        ),
+    ]
+    shown = [column for column in found if column.from_width <= width]
+    names = max((_name(operator).cell_len for operator in operators), default=0)
+    for header in reversed(_GIVING_WAY):
+        if min(names, _NAME_WIDTH) + sum(column.width for column in shown) > width:
+            shown = [column for column in shown if column.header != header]
+    return shown
+
+
+def _name(operator: OperatorFigures) -> Text:
+    return Text(operator.name) if operator.is_stage else Text(f"  {operator.name}", style="dim")
+
+
+def _latency(operator: OperatorFigures, milliseconds: float | None) -> str:
+    return figure_words.latency(milliseconds) if operator.kind in ("keyed", "sink") else ""
+
+
+def _watermark(operator: OperatorFigures) -> str:
+    if not operator.has_event_time:
+        return ""
+    return figure_words.moment(operator.watermark_ms, operator.watermark_lag_ms)
+
+
+def _late(operator: OperatorFigures) -> str:
+    has_late = operator.has_event_time and operator.kind == "keyed"
+    return figure_words.count(operator.late_rows) if has_late else ""
 
 
 def _sla(line: SlaLine) -> Iterator[Text]:

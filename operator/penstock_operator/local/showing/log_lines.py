@@ -32,4 +32,10 @@ def _operator(operator: OperatorFigures) -> str:
         text += f" p50 {figure_words.latency(operator.p50_ms)} p99 {figure_words.latency(operator.p99_ms)}"
     if operator.kind == "keyed":
         text += f" waiting {figure_words.count(operator.inbox_rows)}"
+    if operator.has_event_time:
+        text += f" watermark {figure_words.moment(operator.watermark_ms, operator.watermark_lag_ms)}"
+        if operator.watermark_lag_ms is not None:
+            text += f" ({figure_words.behind(operator.watermark_lag_ms)})"
+        if operator.kind == "keyed":
+            text += f" late {figure_words.count(operator.late_rows)}"
     return text

@@ -18,6 +18,7 @@ from penstock.dataflow.outline import OutlinedOperator
 from penstock.figures.operators import (
     Look,
     OperatorFigures,
+    late_rows,
     operator_figures,
     rates_of,
     shards_behind,
@@ -57,6 +58,8 @@ class OperatorTotal:
     p50_ms: float | None
     p99_ms: float | None
     max_ms: float | None
+    late_rows: int | None = None
+    """Of a processor that goes by event time."""
 
 
 def task_and_worker_rows(
@@ -88,7 +91,9 @@ class ProgressReader:
         self._generation: int | None = None
         self._shards: dict[str, list[str]] = {}
         self._first: dict[str, int] = {}
-        """Operator -> its total when it was first known."""
+        """Operator -> its total when it was first known,"""
+        self._first_late: dict[str, int] = {}
+        """and its late rows."""
         self._latest: Reading | None = None
         self._trends: dict[str, deque[float | None]] = {
             operator.name: deque(maxlen=TREND_POINTS) for operator in operators
@@ -114,11 +119,14 @@ class ProgressReader:
         self._generation = generation
         self._samples = within_window((*earlier, sample), WINDOW_S)
         for operator in self._operators:
-            if operator.name in self._first:
-                continue
-            count = self._count(sample, operator)
-            if count is not None:
-                self._first[operator.name] = count
+            if operator.name not in self._first:
+                count = self._count(sample, operator)
+                if count is not None:
+                    self._first[operator.name] = count
+            if operator.name not in self._first_late:
+                late = late_rows(operator, self._samples, self._shards)
+                if late is not None:
+                    self._first_late[operator.name] = late
         if self._trend_due_s is None or reading.at_s >= self._trend_due_s:
             self._trend_due_s = reading.at_s + TREND_INTERVAL_S
             for operator in self._operators:
@@ -153,11 +161,13 @@ class ProgressReader:
             latest.shards if latest is not None else {},
             schedules,
             self._running,
+            latest.now_us // 1000 if latest is not None else None,
         )
         return tuple(
             replace(
                 operator_figures(operator, look),
                 records=self._records(operator),
+                late_rows=self._late(operator),
                 trend=tuple(self._trends[operator.name]),
             )
             for operator in self._operators
@@ -174,6 +184,7 @@ class ProgressReader:
                 milliseconds(latency.get(operator.name, LatencyHistogram()).quantile_us(0.5)),
                 milliseconds(latency.get(operator.name, LatencyHistogram()).quantile_us(0.99)),
                 milliseconds(latency.get(operator.name, LatencyHistogram()).max_us()),
+                self._late(operator),
             )
             for operator in self._operators
         )
@@ -192,6 +203,11 @@ class ProgressReader:
         if count is None or operator.name in self._delivered_rows:
             return count
         return count - self._first[operator.name]
+
+    def _late(self, operator: OutlinedOperator) -> int | None:
+        """Since the start of the run."""
+        count = late_rows(operator, self._samples, self._shards)
+        return None if count is None else count - self._first_late[operator.name]
 
     def _running(self, place: WorkerPlace) -> Mapping[str, int] | None:
         """What a worker's main process tells of its tasks."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from penstock_operator.local.showing.live_view import LiveView
 from penstock_operator.local.showing.log_lines import event_line, status_line
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
-from penstock_operator.local.showing.run_summary import RunSummary, headline, summary_table
+from penstock_operator.local.showing.run_summary import RunSummary, headline, late_words, summary_table
 from penstock_operator.words.sla_words import summary_words
 
 _REFRESH_S = 0.25
@@ -115,6 +115,8 @@ class LiveOutput:
 def write_summary(console: Console, summary: RunSummary) -> None:
     console.print(headline(summary), markup=False, highlight=False)
     console.print(summary_table(summary))
+    if late := late_words(summary):
+        console.print(late, markup=False, highlight=False, soft_wrap=True)
     for sla in summary.slas:
         console.print(summary_words(sla), markup=False, highlight=False, soft_wrap=True)
     if summary.message:

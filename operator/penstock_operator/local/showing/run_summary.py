@@ -37,7 +37,7 @@ class RunSummary:
 
 
 def summary_json(summary: RunSummary) -> bytes:
-    """One object; what is not known is null. `records` are of this run."""
+    """One object; what is not known is null. `records` and `late_records` are of this run."""
     operators = {
         total.name: {
             "kind": total.kind,
@@ -46,6 +46,7 @@ def summary_json(summary: RunSummary) -> bytes:
             "p50_ms": total.p50_ms,
             "p99_ms": total.p99_ms,
             "max_ms": total.max_ms,
+            "late_records": total.late_rows,
         }
         for total in summary.operators
     }
@@ -111,6 +112,17 @@ def summary_table(summary: RunSummary) -> Table:
             figure_words.latency(total.max_ms) if has_latency else "",
         )
     return table
+
+
+def late_words(summary: RunSummary) -> str:
+    """ "3 rows came late to sessions, 1 row to joined."; "" where none did."""
+    told = [(total.late_rows, total.name) for total in summary.operators if total.late_rows]
+    rows = [f"{figure_words.count(late)} row{'' if late == 1 else 's'}" for late, _ in told]
+    parts = [
+        f"{row}{'' if number else ' came late'} to {name}"
+        for number, (row, (_, name)) in enumerate(zip(rows, told, strict=True))
+    ]
+    return f"{', '.join(parts)}." if parts else ""
 
 
 def _times(number: int) -> str:

@@ -13,6 +13,7 @@ from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.outline import outline
 from penstock.dataflow.plan import (
     EventTime,
     Fanout,
@@ -290,6 +291,11 @@ def test_a_watermark_begins_at_a_source_and_is_handed_on_by_processors() -> None
     assert (first.producers, second.producers) == (("clicks",), ("first",))
     assert second.event_column == 1
     assert [stage.tells_watermark for stage in plan.stages] == [True, True, False]
+    timed_by = {one.name: one.timed_by for one in outline(plan)}
+    assert timed_by == {
+        "clicks": ("clicks",), "known": (), "first": ("clicks",), "first-late": (),
+        "second": ("first",), "out": (),
+    }  # fmt: skip
     late = JsonlSink("first-late", "out/late")
     assert (first.late_sinks, second.late_sinks) == ((late,), ())
     assert list(plan.stage("first").all_sinks()) == [(late, first.input)]

@@ -10,10 +10,12 @@ from penstock.figures.operators import Look, OperatorFigures, Waiting, operator_
 from penstock.figures.samples import Sample, ShardSample
 from penstock.metrics.latency import LatencyHistogram
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
-from penstock.store.port import ShardCounters
+from penstock.store.port import ShardCounters, Watermark
 
 COUNT = OutlinedOperator("count", "keyed", "count")
 TOTALS = OutlinedOperator("totals", "sink", "count", ("other",))
+CLICKS = OutlinedOperator("clicks", "source", "clicks", timed_by=("clicks",))
+SESSIONS = OutlinedOperator("sessions", "keyed", "sessions", timed_by=("clicks", "views"))
 SEEN = ShardCounters(1, 1, 1, 25, 10, 3, 0, 0, 0, "e", False)
 SCHEDULE = OperatorSchedule(
     "count",
@@ -110,3 +112,62 @@ def test_what_is_unseen_keeps_what_the_schedule_says() -> None:
         shards=2,
         trend=(1.0,),
     )
+
+
+def told(*watermarks: Watermark | None) -> list[ShardCounters | None]:
+    return [replace(SEEN, told=watermark) for watermark in watermarks]
+
+
+TIMED = Look(
+    (Sample(0.0, {"sessions/0": ShardSample("a", 1, 9, {"sessions/late": 3}),
+                  "sessions/1": ShardSample("a", 1, 9, {"sessions": 9})}),),
+    {"sessions": ["sessions/0", "sessions/1"]},
+    {"clicks": told(Watermark(7000), Watermark(9000)), "views": told(Watermark(5000, is_idle=True)),
+     "sessions": told(Watermark(1000))},
+    now_ms=10_500,
+)  # fmt: skip
+
+
+def watermark_of(operator: OutlinedOperator, look: Look) -> tuple[int | None, int | None]:
+    found = operator_figures(operator, look)
+    return found.watermark_ms, found.watermark_lag_ms
+
+
+def test_a_source_has_the_watermark_that_all_its_shards_told_and_a_processor_that_of_its_input() -> None:
+    assert watermark_of(CLICKS, TIMED) == (7000, 3500)
+    assert watermark_of(SESSIONS, TIMED) == (7000, 3500), "nobody waits for idle views"
+    ahead = replace(TIMED, now_ms=6000)
+    assert watermark_of(CLICKS, ahead) == (7000, -1000), "event time may be ahead of the clock"
+
+
+def test_a_watermark_is_not_known_while_a_shard_told_nothing_or_was_not_seen() -> None:
+    for missing in (told(Watermark(7000), None), [*told(Watermark(7000)), None], []):
+        look = replace(TIMED, counters={**TIMED.counters, "clicks": missing})
+        assert watermark_of(CLICKS, look) == (None, None)
+        assert watermark_of(SESSIONS, look) == (None, None)
+
+
+def test_of_an_input_that_is_idle_there_is_no_lag_and_without_a_clock_neither() -> None:
+    ended = replace(TIMED, counters={"clicks": told(Watermark(7000, is_idle=True))})
+    assert watermark_of(CLICKS, ended) == (7000, None)
+    assert watermark_of(CLICKS, replace(TIMED, now_ms=None)) == (7000, None)
+
+
+def test_late_rows_are_those_of_all_shards_and_not_known_where_one_was_not_seen() -> None:
+    assert operator_figures(SESSIONS, TIMED).late_rows == 3
+    unseen = replace(TIMED, shards={"sessions": ["sessions/0", "sessions/1", "sessions/2"]})
+    assert operator_figures(SESSIONS, unseen).late_rows is None
+    assert operator_figures(SESSIONS, replace(TIMED, samples=())).late_rows is None
+    assert operator_figures(CLICKS, TIMED).late_rows is None, "at a source no row is late"
+
+
+def test_what_has_no_event_time_has_no_watermark_and_no_late_rows() -> None:
+    found = operator_figures(replace(SESSIONS, timed_by=()), TIMED)
+    assert not found.has_event_time
+    assert (found.watermark_ms, found.watermark_lag_ms, found.late_rows) == (None, None, None)
+
+
+def test_what_is_unseen_still_has_event_time_but_no_watermark() -> None:
+    unseen = operator_figures(SESSIONS, TIMED).unseen()
+    assert unseen.has_event_time
+    assert (unseen.watermark_ms, unseen.watermark_lag_ms, unseen.late_rows) == (None, None, None)

@@ -54,3 +54,42 @@ def test_a_sparkline_shows_the_last_values_and_stands_zero() -> None:
     assert figure_words.sparkline([9.0, 1.0, 2.0], 2) == "▅█"
     assert figure_words.sparkline([0.0, 0.0], 2) == "▁▁"
     assert figure_words.sparkline([], 3) == "   "
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "lag_ms", "text"),
+    [
+        (None, None, "–"),
+        (1767268805250, 3200, "12:00:05"),
+        (1767268805250, -3200, "12:00:05"),
+        (1767268805250, 43_200_001, "2026-01-01 12:00:05"),
+        (1767268805250, None, "2026-01-01 12:00:05"),
+        (-1, None, "1969-12-31 23:59:59"),
+        (1 << 62, None, "–"),
+    ],
+)
+def test_a_moment_has_its_day_where_it_is_far_from_now(
+    at_ms: int | None, lag_ms: int | None, text: str
+) -> None:
+    assert figure_words.moment(at_ms, lag_ms) == text
+
+
+def test_an_instant_is_as_kubernetes_has_them() -> None:
+    assert figure_words.instant(1767268805250) == "2026-01-01T12:00:05.250Z"
+    assert figure_words.instant(-62_135_596_800_000) == "0001-01-01T00:00:00.000Z"
+    assert figure_words.instant(1 << 62) is None
+    assert figure_words.instant(None) is None
+
+
+@pytest.mark.parametrize(
+    ("lag_ms", "text"),
+    [
+        (0, "0.0 s behind"),
+        (3210, "3.2 s behind"),
+        (-2000, "2.0 s ahead"),
+        (4_500_000, "1:15:00 behind"),
+        (412 * 86_400_000, "412 days behind"),
+    ],
+)
+def test_a_lag_says_in_which_direction(lag_ms: int, text: str) -> None:
+    assert figure_words.behind(lag_ms) == text

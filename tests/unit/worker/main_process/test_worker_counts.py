@@ -39,7 +39,7 @@ def test_a_shard_that_moves_away_takes_nothing_with_it() -> None:
     counts = WorkerCounts()
     assert read(counts, a=shard(10), b=shard(5)) == (17, 15)
     assert read(counts, b=shard(7)) == (19, 17)
-    assert counts.read(WorkerReading((), {})) == Counts({"count": 19}, {"count": 17}, {})
+    assert counts.read(WorkerReading((), {})) == Counts({"count": 19}, {"count": 17}, {}, {})
 
 
 def test_what_a_shard_had_before_it_came_was_counted_by_others() -> None:
@@ -79,3 +79,11 @@ def test_what_came_out_of_a_shard_before_it_came_or_in_another_generation_is_mis
     assert out(counts, a=shard(9, epoch=4, totals=1003)) == {"totals": 3}
     assert out(counts, a=shard(9, epoch=4, generation=2, totals=900)) == {"totals": 3}
     assert out(counts) == {"totals": 3}
+
+
+def test_late_rows_are_counted_apart_from_what_came_out_and_stay_when_their_shard_goes() -> None:
+    counts = WorkerCounts()
+    shards = {"count": {"a": shard(9, **{"count": 5, "count/late": 2}), "b": shard(9, **{"count/late": 1})}}
+    counted = counts.read(WorkerReading((), shards))
+    assert (counted.out, counted.late) == ({"count": 5}, {"count": 3})
+    assert counts.read(WorkerReading((), {})).late == {"count": 3}

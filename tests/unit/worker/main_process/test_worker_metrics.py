@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from urllib.error import HTTPError
 
 import pytest
@@ -14,7 +15,7 @@ from penstock.errors import PermanentError
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow
 from penstock.store.codec import encode_counts
-from penstock.store.port import ShardCounters
+from penstock.store.port import ShardCounters, Watermark
 from penstock_worker.main_process.prometheus import WorkerCollector, serve
 from penstock_worker.main_process.vitals import TURN_US_MAX, Vitals
 from penstock_worker.main_process.worker_counts import WorkerReading
@@ -117,6 +118,23 @@ def test_counters_stay_when_what_was_counted_goes(ask: Ask, collector: WorkerCol
     counters = {name: value for name, value in before.items() if "_total{" in name}
     assert sorted(counters.values()) == [20, 30, 60]
     assert after == counters, "gauges go with what they are about"
+
+
+def test_late_rows_and_what_shards_told_of_event_time_are_served(
+    ask: Ask, collector: WorkerCollector
+) -> None:
+    late = replace(shard(9, 9, 0), counts=encode_counts({"count/late": 2}), told=Watermark(9000))
+    ahead, idle = replace(late, told=Watermark(12_500)), replace(late, told=Watermark(10, is_idle=True))
+    collector.read(WorkerReading((), {"count": {"count/0": late, "count/1": ahead, "count/2": idle}}))
+    found = figures(ask("/metrics")[1])
+    of_count = f'{{operator="count",{LABELS}}}'
+    assert found[f"penstock_late_rows_total{of_count}"] == 6
+    assert found[f"penstock_watermark_timestamp_seconds{of_count}"] == 9.0
+    assert not any("count/late" in name for name in found)
+    for told in (None, Watermark(None), Watermark(10, is_idle=True)):
+        collector.read(WorkerReading((), {"count": {"count/0": replace(late, told=told)}}))
+        served = figures(ask("/metrics")[1])
+        assert f"penstock_watermark_timestamp_seconds{of_count}" not in served, "not known is no figure"
 
 
 def test_probes_answer_as_the_vitals_say(ask: Ask, vitals: Vitals, clock: StandingClock) -> None:

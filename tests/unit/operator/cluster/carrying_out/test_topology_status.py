@@ -68,6 +68,17 @@ def test_figures_alone_are_written_now_and_then_only() -> None:
     tell(story)
 
 
+def test_a_watermark_that_went_on_and_rows_that_came_late_are_figures() -> None:
+    async def story(scene: Scene) -> None:
+        for second in range(5):
+            told = {"name": "count", "watermark": f"2026-01-01T00:00:0{second}.000Z", "lateRecords": second}
+            await scene.decide(phase="Running", operators=[told])
+            scene.now_s += 1
+        assert scene.writes == 1
+
+    tell(story)
+
+
 def test_a_topology_that_came_anew_gets_its_status() -> None:
     async def story(scene: Scene) -> None:
         await scene.decide(phase="Running")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from penstock.figures.rates import Figures, figures_of_fused, figures_of_stage
 from penstock.figures.samples import Sample, Samples, ShardSample, next_sample, operators_told
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow
-from penstock.store.port import ShardCounters
+from penstock.store.codec import encode_counts
+from penstock.store.port import ShardCounters, Watermark
 from penstock_operator.cluster.decisions.figures import WINDOW_S, with_sample
 from penstock_operator.cluster.observing.observed import Observed
 from worlds.cluster_world import World, manifest
@@ -129,14 +131,52 @@ def test_a_store_that_does_not_answer_leaves_no_figure_and_is_told() -> None:
     assert world.deleted == []
 
 
-def test_a_sink_of_late_rows_is_in_the_status_behind_the_topologys_own_operators() -> None:
-    timed = {
-        "spec__operators__1__outputSchema": "word string, at timestamp",
-        "spec__operators__1__eventTime": {"column": "at"},
-        "spec__operators__2__timeMode": "EventTime",
-        "spec__operators__2__lateTo": {"console": {}},
+TIMED: dict[str, Any] = {
+    "spec__operators__1__outputSchema": "word string, at timestamp",
+    "spec__operators__1__eventTime": {"column": "at"},
+    "spec__operators__2__timeMode": "EventTime",
+    "spec__operators__2__lateTo": {"console": {}},
+}
+
+
+def with_event_time(seen: Observed) -> Observed:
+    """Each shard has told a watermark, and has three late rows."""
+    readings = {
+        name: replace(
+            reading,
+            shards={
+                shard: replace(one, told=Watermark(1767268805250), counts=encode_counts({"count/late": 3}))
+                for shard, one in reading.shards.items()
+                if one is not None
+            },
+        )
+        for name, reading in seen.readings.items()
+        if reading is not None
     }
-    world = World(manifest(**timed))
+    return replace(seen, readings=readings)
+
+
+def test_the_status_tells_watermarks_and_late_rows_where_there_is_event_time() -> None:
+    world = World(manifest(**TIMED))
+    world.run(20)
+    entries = {entry["name"]: entry for entry in world.status["operators"]}
+    assert "watermark" not in entries["lines"], "nothing was told yet"
+    assert (entries["count"].get("watermark"), entries["count"]["lateRecords"]) == (None, 0)
+    world.now_s += 2
+    world.step(look=with_event_time)
+    entries = {entry["name"]: entry for entry in world.status["operators"]}
+    assert entries["lines"]["watermark"] == entries["count"]["watermark"] == "2026-01-01T12:00:05.250Z"
+    assert entries["count"]["lateRecords"] == 3 * len(world.schedules["words.count"].schedule.shards)
+    told = [name for name, entry in entries.items() if "watermark" in entry or "lateRecords" in entry]
+    assert told == ["lines", "count"]
+    assert "lateRecords" not in entries["lines"]
+    world.step(look=lambda seen: replace(seen, readings={**seen.readings, "node-a": None}))
+    entries = {entry["name"]: entry for entry in world.status["operators"]}
+    assert "watermark" not in entries["count"], "a store that is not seen may hold it back"
+
+
+def test_a_sink_of_late_rows_is_in_the_status_behind_the_topologys_own_operators() -> None:
+    world = World(manifest(**TIMED))
     world.run(20)
     assert world.status["phase"] == "Running"
     named = [entry["name"] for entry in world.status["operators"]]

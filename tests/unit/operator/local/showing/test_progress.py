@@ -19,7 +19,7 @@ from penstock.metrics.rows import (
 )
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, WorkerPlace
 from penstock.store.codec import encode_counts
-from penstock.store.port import ShardCounters
+from penstock.store.port import ShardCounters, Watermark
 from penstock_operator.local.showing.progress import (
     TREND_POINTS,
     ProgressReader,
@@ -236,3 +236,20 @@ def test_rows_of_an_earlier_run_and_of_shards_are_left_out() -> None:
     packed = {worker_row_name("w0"): old, worker_row_name("w1"): new, shard_row_name("count/0"): shard}
     told = task_and_worker_rows(packed, HeardRows(), now_us=16, since_us=10)
     assert list(told) == [worker_row_name("w1")]
+
+
+def test_late_rows_are_those_of_this_run_and_a_watermark_lags_behind_the_clock() -> None:
+    timed = (
+        OutlinedOperator("lines", "source", "lines", timed_by=("lines",)),
+        OutlinedOperator("count", "keyed", "count", timed_by=("lines",)),
+    )
+    reader = ProgressReader(timed)
+    assert line(reader, "count").late_rows is None
+    assert line(reader, "count").has_event_time
+    lines = replace(NO_SHARD, told=Watermark(1500))
+    for at_s, late in ((2.0, 5), (4.0, 8)):
+        shards = {"lines": (lines,), "count": (counters(9, **{"count/late": late}),)}
+        reader.take(Reading(at_s, int(at_s * 1e6), shards, {}))
+    shown = line(reader, "count")
+    assert (shown.watermark_ms, shown.watermark_lag_ms, shown.late_rows) == (1500, 2500, 3)
+    assert [total.late_rows for total in reader.totals()] == [None, 3]
