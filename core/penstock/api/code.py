@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.api.syntax import syntax_tree
+from penstock.api.windows import aggregators_of
 from penstock.manifest.faults import Fault, listed, nearest, path_text
 
 _PYTHON = ".py"
@@ -32,7 +33,8 @@ class _Names:
 
 
 def missing_code(spec: Mapping[str, Any], code_dir: Path) -> list[Fault]:
-    """Faults of `code.module` and of the targets of maps and processors in a Topology's plain `spec`."""
+    """Faults of `code.module` and of the targets of maps, processors and aggregators in a Topology's plain
+    `spec`."""
     faults: list[Fault] = []
     known: dict[str, _Names] = {}
     code = spec.get("code")
@@ -60,10 +62,15 @@ def missing_code(spec: Mapping[str, Any], code_dir: Path) -> list[Fault]:
 def _targets(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     operators = spec.get("operators")
     for index, operator in enumerate(operators if isinstance(operators, list) else ()):
+        if not isinstance(operator, dict):
+            continue
         for role in ("map", "processor"):
-            target = operator.get(role) if isinstance(operator, dict) else None
+            target = operator.get(role)
             if isinstance(target, str):
                 yield path_text(("spec", "operators", index, role), {"spec": spec}), role, target
+        for place, target in aggregators_of(operator):
+            path = ("spec", "operators", index, "aggregate", place, "function")
+            yield path_text(path, {"spec": spec}), "aggregate", target
 
 
 def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:
@@ -71,11 +78,13 @@ def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:
         return None
     kind = names.kinds.get(attribute)
     if kind is None:
-        what, wanted_kind = ("classes", "class") if role == "processor" else ("functions", "def")
+        what, wanted_kind = ("functions", "def") if role == "map" else ("classes", "class")
         wanted = [name for name, kind in names.kinds.items() if kind == wanted_kind]
         return f"{module} has no {attribute!r}{nearest(attribute, wanted)}; its {what} are {listed(wanted)}"
     if role == "processor" and kind == "def":
         return f"{attribute!r} is a function; a processor is a class, a StatefulProcessor"
+    if role == "aggregate" and kind == "def":
+        return f"{attribute!r} is a function; an aggregator is a class with zero, reduce, merge and finish"
     return None
 
 

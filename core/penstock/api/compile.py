@@ -22,6 +22,7 @@ from penstock.api.topology import (
 from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
+    ROWS,
     EventTime,
     Fanout,
     KeyedEdge,
@@ -60,7 +61,7 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
         stages=tuple(
             fuser.stage(by_name[name])
             for name in graph.order
-            if by_name[name].source is not None or by_name[name].processor is not None
+            if by_name[name].source is not None or by_name[name].is_keyed
         ),
         workers=WorkerRange(
             least=workers.min,
@@ -80,9 +81,7 @@ class _Fuser:
         self._operators = operators
         self._built: dict[str, Fanout] = {}
         self._producers = {
-            name: self._producers_of(operators[name])
-            for name in graph.order
-            if operators[name].time_mode == EVENT_TIME
+            name: self._producers_of(operators[name]) for name in graph.order if operators[name].by_event_time
         }
 
     def stage(self, operator: OperatorSpec) -> Stage:
@@ -98,7 +97,7 @@ class _Fuser:
                 schema=self._graph.outputs[name],
                 steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
                 sinks=tuple(r.sink.given.plan(r.name) for r in readers if r.sink is not None),
-                edges=tuple(self._edge(r) for r in readers if r.processor is not None),
+                edges=tuple(self._edge(r) for r in readers if r.is_keyed),
                 event_time=self._event_time(self._operators[name]),
             )
         return self._built[name]
@@ -109,10 +108,12 @@ class _Fuser:
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
         columns, shards = self._key_columns(operator), _shards(operator)
-        form, time_mode = operator.form or "", operator.time_mode or NO_TIME
+        window = self._graph.windows.get(operator.name)
+        form = operator.form or "" if window is None else ROWS
+        time_mode = operator.time_mode or NO_TIME if window is None else EVENT_TIME
         event_column = self._graph.event_columns.get(operator.name)
         return Processor(
-            str(operator.processor),
+            operator.processor or "",
             schema,
             columns,
             shards,
@@ -121,12 +122,13 @@ class _Fuser:
             schema.names.index(event_column) if event_column is not None else None,
             self._producers.get(operator.name, ()),
             (operator.late_to.given.plan(operator.name + LATE),) if operator.late_to is not None else (),
+            window,
         )
 
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:
         """The watermark that begins there. One that a processor hands on does not begin with it."""
         given = operator.event_time
-        if given is None or operator.processor is not None:
+        if given is None or operator.is_keyed:
             return None
         return EventTime(
             self._graph.outputs[operator.name].names.index(given.column),

@@ -2,7 +2,7 @@
 
 Event time goes down the graph as schemas do. A watermark begins at a source, or at a map before the first
 processors; a map keeps the column where its own rows have it, a processor says which of its columns goes on.
-Neighbour: `graph` calls `check_event_time` when schemas are known.
+That of a window's rows is windowEnd. Neighbour: `graph` calls `EventTimes` for each operator.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from penstock.api.operators import Graph, Operator
 from penstock.dataflow.plan import EVENT_TIME
 from penstock.dataflow.schema import Column, Schema
+from penstock.dataflow.window import TIME_TYPES, WINDOW_END
 from penstock.manifest.faults import Fault, listed, nearest
 
-_TYPES = ("timestamp", "timestamp_ntz")
+_TYPES = TIME_TYPES
 _TYPES_IN_WORDS = " or ".join(_TYPES)
 _OF_THE_BEGINNING = ("allowedDelay", "idleAfter")
 
@@ -34,11 +35,18 @@ class _Rows:
     handed: tuple[str, ...] = ()
 
 
-def check_event_time(graph: Graph) -> None:
-    """Hand event time down in topological order: faults, and `event_columns` of `graph`."""
-    rows: dict[str, _Rows] = {}
-    for name in graph.order:
-        operator = graph.operators[name]
+class EventTimes:
+    """Hands event time down: faults, and `event_columns` of `graph`."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._rows: dict[str, _Rows] = {}
+
+    def hand_on(self, operator: Operator) -> None:
+        """Called once for each operator in topological order, when its schemas are known: of a window that of
+        its input does, since the column that is found here is one that its own depends on."""
+        rows, graph = self._rows, self._graph
+        name = str(operator.name)
         match operator.role:
             case "source":
                 rows[name] = _source(operator, graph)
@@ -46,6 +54,9 @@ def check_event_time(graph: Graph) -> None:
                 rows[name] = _map(operator, _input(operator, rows, graph.faults), graph)
             case "processor":
                 rows[name] = _processor(operator, rows, graph)
+            case "window":
+                begun = _reaching(operator, "window", "a window", rows, graph).begun
+                rows[name] = _Rows(WINDOW_END, begun=begun, handed=(name,))
             case _:
                 pass
 
@@ -95,13 +106,7 @@ def _processor(operator: Operator, rows: dict[str, _Rows], graph: Graph) -> _Row
     name, mode = str(operator.name), operator.time_mode
     given = _Rows()
     if mode == EVENT_TIME:
-        given = _input(operator, rows, graph.faults)
-        graph.faults += [
-            Fault(f"{operator.path}.timeMode", f"EventTime needs an event time on every path here: {lack}")
-            for lack in given.lacks
-        ]
-        if given.column:
-            graph.event_columns[name] = given.column
+        given = _reaching(operator, "timeMode", "EventTime", rows, graph)
     if _declares(operator):
         column = _declared(operator, graph)
         if mode not in (None, EVENT_TIME):
@@ -119,6 +124,18 @@ def _processor(operator: Operator, rows: dict[str, _Rows], graph: Graph) -> _Row
             "and eventTime: {column: NAME}"
         )
     return _Rows(lacks=(lack,), handed=(name,))
+
+
+def _reaching(operator: Operator, field: str, who: str, rows: dict[str, _Rows], graph: Graph) -> _Rows:
+    """What reaches an operator that goes by event time; `field` of it, in words `who`, says that it does."""
+    given = _input(operator, rows, graph.faults)
+    graph.faults += [
+        Fault(f"{operator.path}.{field}", f"{who} needs an event time on every path here: {lack}")
+        for lack in given.lacks
+    ]
+    if given.column:
+        graph.event_columns[str(operator.name)] = given.column
+    return given
 
 
 def _input(operator: Operator, rows: dict[str, _Rows], faults: list[Fault]) -> _Rows:

@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
-from penstock.api.event_time import check_event_time
+from penstock.api.event_time import EventTimes
 from penstock.api.operators import Graph, Operator
 from penstock.api.topology import LATE
+from penstock.api.window_spec import WINDOW_KINDS
+from penstock.api.windows import aggregators_of, window_output
 from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.plan import EVENT_TIME
@@ -29,13 +31,14 @@ Runtime = Literal["local", "cluster"]
 FUSED_COPIES_MAX = 256
 """How often one stateless operator may be fused: once for each path from a stage to it."""
 
-_ROLES = ("source", "map", "processor", "sink")
-_KINDS = {"source": tuple(SOURCES), "sink": tuple(SINKS)}
+_ROLES = ("source", "map", "processor", "window", "sink")
+_KINDS = {"source": tuple(SOURCES), "window": WINDOW_KINDS, "sink": tuple(SINKS)}
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
     "source": (),
     "map": ("inputs", "outputSchema"),
     "processor": ("inputs", "keyBy", "processor", "outputSchema"),
+    "window": ("inputs", "keyBy", "window", "aggregate"),
     "sink": ("inputs",),
 }
 _MAY_HAVE = {
@@ -45,22 +48,31 @@ _MAY_HAVE = {
         {"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}
         | {"timeMode", "eventTime", "lateTo"}
     ),
+    "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "shards", "tasks"}),
     "sink": frozenset({"inputs"}),
 }
 _WHY_NOT = {
     "inputs": "a source reads from outside",
-    "keyBy": "only a processor has a key",
+    "keyBy": "only a processor and a window have a key",
+    "aggregate": "only a window computes without code",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
     "eventTime": "nothing comes behind it that could go by it",
-    "lateTo": "only a processor goes by event time",
-    "shards": "only a processor's keys are cut into shards",
+    "lateTo": "only a processor and a window go by event time",
+    "shards": "only the keys of a processor or a window are cut into shards",
     "tasks": "it runs in the tasks of its input",
+}
+_WHY_NO_WINDOW = {
+    "outputSchema": "its columns are those of keyBy, windowStart, windowEnd and those of aggregate",
+    "timeMode": "it goes by event time always",
+    "eventTime": "that of its rows is windowEnd",
 }
 _HINTS = {
     "inputs": "give the names of the operators that it reads, as a list",
     "keyBy": "give the columns of its input that make the key, as a list",
+    "window": "give {tumbling: 1m}, {sliding: {size: 1m, every: 10s}} or {session: {gap: 30s}}",
+    "aggregate": "give what is computed of each window, as a list such as [{as: rows, function: count}]",
     "processor": "give the class that works on each key, such as word_count:Count",
     "outputSchema": "give the columns that come out, such as 'word string, total bigint'",
 }
@@ -91,7 +103,7 @@ def _operators(listing: object) -> Iterator[Operator]:
         name = body.get("name") if isinstance(body.get("name"), str) else None
         roles = [role for role in _ROLES if body.get(role) is not None]
         if not roles and body.get("keyBy") is not None:
-            roles = ["processor"]
+            roles = ["window" if body.get("aggregate") is not None else "processor"]
         yield Operator(
             path=f"spec.operators[{index}]" + (f" ({name})" if name is not None else ""),
             name=name,
@@ -111,7 +123,11 @@ def _check_code_and_durability(
         message = "Replicated comes with replication, which is not there yet; give Process or Disk"
         faults.append(Fault("spec.durability", message))
     code = spec.get("code")
-    users = [operator for operator in operators if operator.role in ("map", "processor")]
+    users = [
+        operator
+        for operator in operators
+        if operator.role in ("map", "processor") or any(aggregators_of(operator.body))
+    ]
     if code is None and users:
         names = listed(str(operator.name) for operator in users)
         message = f"is missing; give {{module: NAME}}, the module that holds the code of {names}"
@@ -124,10 +140,11 @@ def _check_code_and_durability(
 
 
 def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], faults: list[Fault]) -> None:
-    has_processor = any(operator.role == "processor" for operator in operators)
-    if spec.get("remoteTasks") == "Allowed" and not has_processor:
+    has_keys = any(operator.is_keyed for operator in operators)
+    if spec.get("remoteTasks") == "Allowed" and not has_keys:
         message = (
-            "Allowed needs an operator with a processor: sources and their steps stay at home; give Never"
+            "Allowed needs an operator with a processor or a window: sources and their steps stay at home; "
+            "give Never"
         )
         faults.append(Fault("spec.remoteTasks", message))
 
@@ -138,24 +155,27 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     unknown = operator.unknown_fields
     if role is None:
         if given:
-            message = f"has {' and '.join(given)}; keep exactly one of source, map, processor and sink"
+            message = f"has {' and '.join(given)}; keep exactly one of {joined(_ROLES)}"
             faults.append(Fault(operator.path, message))
         elif not any(nearest(name, unknown) for name in _ROLES):
-            message = "does nothing; give exactly one of source, map, processor and sink"
+            message = f"does nothing; give exactly one of {joined(_ROLES)}"
             faults.append(Fault(operator.path, message))
         return
     missing = [name for name in _NEEDS[role] if body.get(name) is None and not nearest(name, unknown)]
     faults += [Fault(f"{operator.path}.{name}", f"is missing; {_HINTS[name]}") for name in missing]
     extra = [name for name in _WHY_NOT if body.get(name) is not None and name not in _MAY_HAVE[role]]
-    why = {name: f"a {role} has none: {_WHY_NOT[name]}; leave it out" for name in extra}
+    reasons = _WHY_NOT | _WHY_NO_WINDOW if role == "window" else _WHY_NOT
+    why = {name: f"a {role} has none: {reasons[name]}; leave it out" for name in extra}
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     tasks = body.get("tasks")
-    if body.get("timeMode") not in (None, "None") and isinstance(tasks, dict) and tasks.get("min") == 0:
-        message = "0 leaves no task that fires timers; with a timeMode give 1 or more"
+    has_timers = role == "window" or body.get("timeMode") not in (None, "None")
+    if has_timers and isinstance(tasks, dict) and tasks.get("min") == 0:
+        who = "for a window" if role == "window" else "with a timeMode"
+        message = f"0 leaves no task that fires timers; {who} give 1 or more"
         faults.append(Fault(f"{operator.path}.tasks.min", message))
-    if role == "processor" and body.get("lateTo") is not None:
+    if operator.is_keyed and body.get("lateTo") is not None:
         _check_late(operator, faults)
-    if role in _KINDS and isinstance(body[role], dict):
+    if role in _KINDS and isinstance(body.get(role), dict):
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
         if role == "source":
             for kind, source in body[role].items():
@@ -274,18 +294,24 @@ def _order(graph: Graph) -> None:
 
 
 def _flow(graph: Graph) -> None:
-    """Hand schemas down in topological order."""
+    """Hand schemas and event time down in topological order."""
     copies: dict[str, int] = {}
+    event_times = EventTimes(graph)
     for name in graph.order:
         operator = graph.operators[name]
         _check_fused_copies(operator, copies, graph.faults)
         _take_input(operator, graph)
-        schema = _output(operator, graph.faults)
+        if operator.is_keyed and name in graph.inputs:
+            _check_key(operator, graph.inputs[name], graph.faults)
+        if operator.role == "window":
+            event_times.hand_on(operator)
+            schema = window_output(operator, graph)
+        else:
+            schema = _output(operator, graph.faults)
         if schema is not None:
             graph.outputs[name] = schema
-        if operator.role == "processor" and name in graph.inputs:
-            _check_key(operator, graph.inputs[name], graph.faults)
-    check_event_time(graph)
+        if operator.role != "window":
+            event_times.hand_on(operator)
 
 
 def _take_input(operator: Operator, graph: Graph) -> None:
@@ -350,7 +376,7 @@ def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
 
 def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list[Fault]) -> None:
     count = sum(copies.get(source, 0) for source in operator.inputs)
-    copies[str(operator.name)] = 1 if operator.role in ("source", "processor") else count
+    copies[str(operator.name)] = 1 if operator.role == "source" or operator.is_keyed else count
     if operator.role in ("map", "sink") and count > FUSED_COPIES_MAX:
         message = f"rows reach it on {count} paths without a key; at most {FUSED_COPIES_MAX} can be fused"
         faults.append(Fault(f"{operator.path}.inputs", message))

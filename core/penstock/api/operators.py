@@ -12,6 +12,7 @@ from typing import Any
 from penstock.api.topology import OperatorSpec
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.window import WindowAggregation
 from penstock.manifest.faults import Fault, nearest
 from penstock.manifest.structural import structural_schema
 
@@ -25,8 +26,8 @@ class Operator:
     path: str
     name: str | None
     role: str | None
-    """One of source, map, processor, sink (a processor also when it lacks no more than that); None when
-    it has not exactly one."""
+    """One of source, map, processor, window, sink (a window or a processor also when it lacks no more than
+    that); None when it has not exactly one."""
     inputs: tuple[str, ...]
     body: Mapping[str, Any]
 
@@ -35,8 +36,14 @@ class Operator:
         return [name for name in self.body if name not in _FIELDS]
 
     @property
+    def is_keyed(self) -> bool:
+        return self.role in ("processor", "window")
+
+    @property
     def time_mode(self) -> str | None:
-        """Of a processor; None where that is not clear, by a fault of its own."""
+        """Of a processor or a window; None where that is not clear, by a fault of its own."""
+        if self.role == "window":
+            return EVENT_TIME
         given = self.body.get("timeMode")
         if given is None:
             return None if nearest("timeMode", self.unknown_fields) else NO_TIME
@@ -55,7 +62,8 @@ class Graph:
     outputs: dict[str, Schema] = field(default_factory=dict)
     """Operator -> schema of the rows that come out. Sinks have none."""
     event_columns: dict[str, str] = field(default_factory=dict)
-    """Processor that goes by event time -> the column of its input that says it."""
+    """Processor or window that goes by event time -> the column of its input that says it."""
+    windows: dict[str, WindowAggregation] = field(default_factory=dict)
 
     def readers(self, name: str) -> Iterator[Operator]:
         """The operators that read `name`, in the document's order."""

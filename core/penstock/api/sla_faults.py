@@ -17,7 +17,7 @@ from penstock.manifest.faults import Fault, listed, nearest
 
 def operators_in_scope(topology: Topology, sla: LatencySLA) -> tuple[OperatorSpec, ...]:
     """The keyed operators that `sla` is about: the one that it names, or all of an end-to-end one."""
-    keyed = (operator for operator in topology.spec.operators if operator.processor is not None)
+    keyed = (operator for operator in topology.spec.operators if operator.is_keyed)
     return tuple(operator for operator in keyed if sla.spec.operator in (None, operator.name))
 
 
@@ -73,7 +73,7 @@ def _against(topology: Topology, sla: LatencySLA) -> Iterable[tuple[str, str]]:
     """(path, message) of what does not fit `topology`."""
     name, wanted = topology.metadata.name, sla.spec.operator
     operators = {operator.name: operator for operator in topology.spec.operators}
-    keyed = [operator.name for operator in topology.spec.operators if operator.processor is not None]
+    keyed = [operator.name for operator in topology.spec.operators if operator.is_keyed]
     if wanted is not None and wanted not in operators:
         yield (
             "spec.operator",

@@ -15,7 +15,9 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
+from penstock.api.window_spec import AGGREGATES_MAX, AggregateSpec, WindowSpec
 from penstock.connectors.registry import SinkSpec, SourceSpec
+from penstock.dataflow.plan import EVENT_TIME
 from penstock.manifest.document import (
     EXPECTED,
     NAME_LENGTH_MAX,
@@ -141,15 +143,19 @@ class EventTimeSpec(Document):
     """A partition without rows for so long holds the watermark back no more. Without it 1m."""
 
 
+_KEYED = "(has(self.processor) || has(self.window))"
+
+
 class OperatorSpec(Document):
-    """A node of the topology's graph. Exactly one of source, map, processor and sink says what it does."""
+    """A node of the topology's graph. Exactly one of source, map, processor, window and sink says what it
+    does."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
-                "[has(self.source), has(self.map), has(self.processor), has(self.sink)]"
+                "[has(self.source), has(self.map), has(self.processor), has(self.window), has(self.sink)]"
                 ".filter(given, given).size() == 1",
-                "exactly one of source, map, processor and sink",
+                "exactly one of source, map, processor, window and sink",
             ),
             (
                 "has(self.source) != has(self.inputs)",
@@ -157,22 +163,27 @@ class OperatorSpec(Document):
             ),
             ("!has(self.inputs) || !(self.name in self.inputs)", "an operator cannot be its own input"),
             (
-                "has(self.processor) == has(self.keyBy)",
-                "a processor has keyBy, and nothing else has",
+                f"{_KEYED} == has(self.keyBy)",
+                "a processor and a window have keyBy, and nothing else has",
             ),
+            ("has(self.window) == has(self.aggregate)", "a window has aggregate, and nothing else has"),
             (
                 "has(self.outputSchema) == (has(self.map) || has(self.processor))",
-                "a map and a processor need outputSchema, a source and a sink have none",
+                "a map and a processor need outputSchema; that of a source, a window and a sink follows",
             ),
-            ("!has(self.shards) || has(self.processor)", "only a processor has shards"),
+            (f"!has(self.shards) || {_KEYED}", "only a processor and a window have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
-                "!has(self.timeMode) || self.timeMode == 'None' || !has(self.tasks) || !has(self.tasks.min) "
-                "|| self.tasks.min > 0",
-                "timers need a task that fires them: with a timeMode tasks.min is at least 1",
+                "!(has(self.window) || (has(self.timeMode) && self.timeMode != 'None')) || "
+                "!has(self.tasks) || !has(self.tasks.min) || self.tasks.min > 0",
+                "timers need a task that fires them: with a timeMode or a window tasks.min is at least 1",
             ),
             ("!has(self.eventTime) || !has(self.sink)", "a sink has no eventTime: nothing comes behind it"),
+            (
+                "!has(self.eventTime) || !has(self.window)",
+                "a window has no eventTime: that of its rows is windowEnd",
+            ),
             (
                 "!has(self.eventTime) || !has(self.processor) || "
                 "(has(self.timeMode) && self.timeMode == 'EventTime')",
@@ -184,8 +195,10 @@ class OperatorSpec(Document):
                 "a processor hands a watermark on: allowedDelay and idleAfter stand where it begins",
             ),
             (
-                "!has(self.lateTo) || (has(self.timeMode) && self.timeMode == 'EventTime')",
-                "only a processor with timeMode EventTime has a lateTo: rows are late by event time",
+                "!has(self.lateTo) || has(self.window) || "
+                "(has(self.timeMode) && self.timeMode == 'EventTime')",
+                "only a window and a processor with timeMode EventTime have a lateTo: rows are late by event "
+                "time",
             ),
             (
                 f"!has(self.lateTo) || self.name.size() <= {NAME_LENGTH_MAX - len(LATE)}",
@@ -193,11 +206,11 @@ class OperatorSpec(Document):
                 f"{NAME_LENGTH_MAX - len(LATE)} characters",
             ),
             (
-                "!has(self.tasks) || has(self.source) || has(self.processor)",
+                f"!has(self.tasks) || has(self.source) || {_KEYED}",
                 "a map and a sink run in the tasks of their input",
             ),
             (
-                "!has(self.processor) || !has(oldSelf.processor) || (has(self.shards) ? self.shards : "
+                "!has(self.keyBy) || !has(oldSelf.keyBy) || (has(self.shards) ? self.shards : "
                 f"{SHARDS_DEFAULT}) == (has(oldSelf.shards) ? oldSelf.shards : {SHARDS_DEFAULT})",
                 "shards are fixed for life",
             ),
@@ -214,8 +227,15 @@ class OperatorSpec(Document):
             (fixed("lateTo"), "lateTo is fixed for life"),
             (
                 "has(self.source) == has(oldSelf.source) && has(self.map) == has(oldSelf.map) && "
-                "has(self.processor) == has(oldSelf.processor) && has(self.sink) == has(oldSelf.sink)",
-                "what an operator is (source, map, processor, sink) is fixed for life",
+                "has(self.processor) == has(oldSelf.processor) && has(self.window) == has(oldSelf.window) && "
+                "has(self.sink) == has(oldSelf.sink)",
+                "what an operator is (source, map, processor, window, sink) is fixed for life",
+            ),
+            (fixed("window"), "window is fixed for life"),
+            (
+                "!has(self.aggregate) || !has(oldSelf.aggregate) || "
+                "self.aggregate.map(a, a.__as__) == oldSelf.aggregate.map(a, a.__as__)",
+                "the columns of aggregate and their order are fixed for life",
             ),
             (fixed("inputs"), "inputs are fixed for life"),
             (fixed("outputSchema"), "outputSchema is fixed for life: rows of it wait in inboxes"),
@@ -229,9 +249,14 @@ class OperatorSpec(Document):
     map: Target | None = None
     """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop."""
     key_by: Annotated[tuple[ColumnName, ...], atomic_list(16, minimum=1)] | None = None
-    """Columns of the input that make the key; fixed for life."""
+    """Columns of the input that make the key of a processor or a window; fixed for life."""
     processor: Target | None = None
     """A pyspark.sql.streaming.StatefulProcessor."""
+    window: WindowSpec | None = None
+    """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
+    each, without code. Fixed for life."""
+    aggregate: Annotated[tuple[AggregateSpec, ...], keyed_list(AGGREGATES_MAX, "as", minimum=1)] | None = None
+    """The columns that come out of a window, behind those of the key, windowStart and windowEnd."""
     form: Literal["Rows", "Pandas"] | None = None
     """How the processor takes what comes for a key: Rows, as in transformWithState, or Pandas, DataFrames as
     in transformWithStateInPandas. Without it what the class's hints say."""
@@ -242,14 +267,24 @@ class OperatorSpec(Document):
     """Which column says when a row happened. Of a source or a map, and of a processor with timeMode EventTime
     where another one stands behind it."""
     late_to: SinkSpec | None = None
-    """With timeMode EventTime: where rows go that came too late. The sink is called as the operator, with
-    '-late' behind; its rows are those of the input. Without it they are dropped."""
+    """Of a window, or with timeMode EventTime: where rows go that came too late. The sink is called as the
+    operator, with '-late' behind; its rows are those of the input. Without it they are dropped."""
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
     """The columns that come out of a map or a processor."""
     shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
-    """Parts of a processor's keys, the units that move; fixed for life. Without it 64."""
+    """Parts of its keys, the units that move; fixed for life. Without it 64."""
     tasks: TasksSpec | None = None
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it has keys, and so shards, tasks and an inbox of its own."""
+        return self.processor is not None or self.window is not None
+
+    @property
+    def by_event_time(self) -> bool:
+        """Whether it goes by a watermark."""
+        return self.window is not None or self.time_mode == EVENT_TIME
 
 
 # --- workers -----------------------------------------------------------------------------------
@@ -333,8 +368,9 @@ class TopologySpec(Document):
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
-                "has(self.code) || !self.operators.exists(o, has(o.map) || has(o.processor))",
-                "code is needed where an operator has a map or a processor",
+                "has(self.code) || !self.operators.exists(o, has(o.map) || has(o.processor) || "
+                "(has(o.aggregate) && o.aggregate.exists(a, a.__function__.contains(':'))))",
+                "code is needed where an operator has a map, a processor or an aggregator of your own",
             ),
             (
                 "self.operators.all(o, !has(o.inputs) || o.inputs.all(i, "

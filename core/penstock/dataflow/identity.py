@@ -63,6 +63,8 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
                 yield f"{name}.timeMode", head.time_mode
             if head.event_column is not None:
                 yield f"{name}.input event time", head.input.names[head.event_column]
+            if head.window is not None:
+                yield f"{name}.window", head.window.identity_text()
             for sink in head.late_sinks:
                 yield f"{name}.lateTo", sink.identity_text()
         case source:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
+from penstock.dataflow.window import WindowAggregation
 
 ROWS = "Rows"
 PANDAS = "Pandas"
@@ -97,7 +98,7 @@ class Tasks:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A keyed stage's head: "module:Class", a pyspark StatefulProcessor."""
+    """A keyed stage's head: "module:Class", a pyspark StatefulProcessor, or a window, which needs no code."""
 
     target: str
     input: Schema
@@ -112,6 +113,8 @@ class Processor:
     """the operators of the stages whose rows reach it: the least of their watermarks is its own,"""
     late_sinks: tuple[Sink, ...] = ()
     """and where rows go that came behind it. Their schema is `input`."""
+    window: WindowAggregation | None = None
+    """Instead of a target, which is "" then."""
 
     @property
     def by_event_time(self) -> bool:

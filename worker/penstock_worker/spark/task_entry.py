@@ -11,6 +11,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.dataflow.plan import Processor
 from penstock.dataflow.source import Source
@@ -34,6 +37,7 @@ from penstock_worker.task.note import TaskNote
 from penstock_worker.task.noted_work import NotedRunner, NotedStage
 from penstock_worker.user_code.recent_output import RecentOutput, install
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError, load_attribute
+from penstock_worker.windows.processors import window_processor
 
 _LOG = logging.getLogger(__name__)
 
@@ -110,6 +114,18 @@ def _of(launch: TaskLaunch) -> str:
     return f"{kind} {launch.stage.operator}"
 
 
+def _processor(head: Processor, base_dir: Path) -> Any:
+    """What makes the instance that a task works with: a class of the user's, or what a window is made by."""
+    aggregation = head.window
+    if aggregation is None:
+        return load_attribute(head.target, base_dir)
+
+    def window() -> StatefulProcessor:
+        return window_processor(aggregation, head.input, head.key_columns, base_dir)
+
+    return window
+
+
 def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers) -> StageWork:
     stage = launch.stage
     base_dir = Path(launch.base_dir)
@@ -118,7 +134,7 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
         case Processor() as head:
             kind = NotedRunner if note.careful else ProcessorRunner
             runner = kind(
-                load_attribute(head.target, base_dir),
+                _processor(head, base_dir),
                 head.input,
                 head.key_columns,
                 stage.out.schema,

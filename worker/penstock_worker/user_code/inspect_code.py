@@ -26,7 +26,7 @@ from penstock.api.topology import Topology
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
-from penstock.manifest.faults import Fault, listed, path_text
+from penstock.manifest.faults import Fault, joined, listed, path_text
 from penstock_worker.state.handle import TaskHandle, needs_time
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
@@ -34,6 +34,8 @@ from penstock_worker.user_code.running import UserCodeMissing, load_attribute, l
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
 """Calls on a handle that come with rows."""
+_OF_AN_AGGREGATOR = ("zero", "reduce", "merge", "finish")
+_ALL = joined(_OF_AN_AGGREGATOR)
 
 
 class _NotingHandle(TaskHandle):
@@ -84,8 +86,8 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What an operator names: `target` is "module:attribute", `role` map or processor, `path` its place,
-    `form` what the manifest says of a processor's."""
+    """What an operator names: `target` is "module:attribute", `role` map, processor or aggregate, `path` its
+    place, `form` what the manifest says of a processor's."""
 
     operator: str
     role: str
@@ -125,6 +127,10 @@ def _targets(topology: Topology) -> Iterator[_Target]:
                 path = path_text(("spec", "operators", index, role), document)
                 form, time_mode = operator.form or "", operator.time_mode or NO_TIME
                 yield _Target(operator.name, role, path, str(target), form, time_mode)
+        for place, aggregate in enumerate(operator.aggregate or ()):
+            if ":" in aggregate.function:
+                path = path_text(("spec", "operators", index, "aggregate", place, "function"), document)
+                yield _Target(operator.name, "aggregate", path, aggregate.function, "", EVENT_TIME)
 
 
 def _import_problem(module: str, base_dir: Path) -> str | None:
@@ -144,7 +150,9 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
         found.fault(str(missing))
         return found
     is_processor = isinstance(code, type) and issubclass(code, StatefulProcessor)
-    if named.role == "processor":
+    if named.role == "aggregate":
+        _look_at_aggregator(target, code, found)
+    elif named.role == "processor":
         if is_processor:
             _look_at_processor(named, code, found)
         else:
@@ -154,6 +162,20 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
     elif not callable(code):
         found.fault(f"{target!r} is {type(code).__name__}, no function; a map takes a row and returns rows")
     return found
+
+
+def _look_at_aggregator(target: str, aggregator: object, found: _Findings) -> None:
+    if not isinstance(aggregator, type):
+        found.fault(f"{target!r} is {type(aggregator).__name__}, no class; an aggregator is one with {_ALL}")
+        return
+    missing = [name for name in _OF_AN_AGGREGATOR if not callable(getattr(aggregator, name, None))]
+    if missing:
+        found.fault(f"{target!r} lacks {joined(missing)}; an aggregator has {_ALL}")
+        return
+    try:
+        aggregator()
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything: that is the finding
+        found.fault(f"{target!r} raised in __init__:\n{users_traceback(error)}")
 
 
 def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -> None:

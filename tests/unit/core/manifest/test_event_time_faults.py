@@ -100,8 +100,8 @@ def test_a_sink_has_no_event_time_and_no_late_rows() -> None:
         "leave it out"
     )
     assert the_fault((sink, f"{sink}    lateTo: {{console: {{}}}}\n")) == (
-        "spec.operators[4] (totals).lateTo: a sink has none: only a processor goes by event time; leave "
-        "it out"
+        "spec.operators[4] (totals).lateTo: a sink has none: only a processor and a window go by event time; "
+        "leave it out"
     )
 
 

@@ -159,22 +159,24 @@ def test_names_are_unique() -> None:
 def test_an_operator_has_exactly_one_role() -> None:
     fault = the_fault(("    map: word_count:split\n", "    map: word_count:split\n    sink: {console: {}}\n"))
     assert fault == (
-        "spec.operators[1] (words): has map and sink; keep exactly one of source, map, processor and sink"
+        "spec.operators[1] (words): has map and sink; keep exactly one of source, map, processor, window and "
+        "sink"
     )
 
 
 def test_an_operator_without_a_role_does_nothing() -> None:
     fault = the_fault(("    sink: {files: {path: out/, format: jsonl}}\n", ""))
     assert fault == (
-        "spec.operators[3] (totals): does nothing; give exactly one of source, map, processor and sink"
+        "spec.operators[3] (totals): does nothing; give exactly one of source, map, processor, window and "
+        "sink"
     )
 
 
 def test_fields_that_a_role_has_not_are_refused() -> None:
     fault = the_fault(("    map: word_count:split\n", "    map: word_count:split\n    shards: 4\n"))
     assert fault == (
-        "spec.operators[1] (words).shards: a map has none: only a processor's keys are cut into shards; "
-        "leave it out"
+        "spec.operators[1] (words).shards: a map has none: only the keys of a processor or a window are cut "
+        "into shards; leave it out"
     )
 
 
@@ -244,8 +246,8 @@ def test_durability_replicated_is_refused_by_name() -> None:
 def test_remote_tasks_need_a_processor() -> None:
     lines = WORD_COUNT.partition("  - name: words")[0].replace("durability: Process", "remoteTasks: Allowed")
     assert faults_of(lines + "  - {name: out, inputs: [lines], sink: {console: {}}}\n") == [
-        "spec.remoteTasks: Allowed needs an operator with a processor: sources and their steps stay at home; "
-        "give Never"
+        "spec.remoteTasks: Allowed needs an operator with a processor or a window: sources and their steps "
+        "stay at home; give Never"
     ]
 
 
