@@ -26,6 +26,7 @@ from penstock_simulation.protocol.world import Parts
 from planted.planted_agent_bugs import AGENT_BUGS
 from planted.planted_move_bugs import MOVE_BUGS
 from planted.planted_task_bugs import TASK_BUGS
+from planted.planted_time_bugs import TIME_BUGS
 from planted.planted_worker_bugs import WORKER_BUGS
 
 A = TypeVar("A")
@@ -181,4 +182,5 @@ BUGS = (
     | WORKER_BUGS
     | AGENT_BUGS
     | MOVE_BUGS
+    | TIME_BUGS
 )

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from penstock.store.memory.store import MemoryStore
-from penstock.store.port import Answer, Claimed, Commit, Fetched, Request
+from penstock.store.port import Advanced, Answer, Claimed, Commit, Fetched, Request
 from penstock_simulation.protocol.node import CALM
 from penstock_simulation.protocol.world import Outcome, Parts, World, simulate
 from planted.planted_bugs import BUGS
@@ -31,10 +31,11 @@ KINDS = {
     "moving": Parts(moves=True),
     "full": Parts(pressure=True),
     "moving-full": Parts(moves=True, pressure=True),
+    "event-time": Parts(moves=True, event_time=True),
 }
-"""Whether shards go from store to store, and stores come to their memory limits."""
+"""Whether shards go from store to store, stores come to their memory limits, and stages go by event time."""
 
-SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500}
+SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500, "event-time": 1_000}
 SEEDS_PER_TEST = 250
 
 
@@ -76,7 +77,7 @@ def test_every_promise_holds_whatever_fails_and_moves(kind: str, first: int) -> 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_planted_bug_is_caught(bug: str) -> None:
-    kind = "moving" if BUGS[bug].moves else "still"
+    kind = "event-time" if BUGS[bug].event_time else "moving" if BUGS[bug].moves else "still"
     kept = [seed for kept_kind, seed in kept_seeds() if kept_kind == kind]
     caught = next((seed for seed in (*kept, *range(1_000)) if simulate(seed, BUGS[bug]).broken), None)
     assert caught is not None, f"1 000 seeds do not show the bug {bug!r}; keep one that does"
@@ -133,6 +134,8 @@ def test_runs_meet_everything_that_the_protocol_is_for() -> None:
             answer = super().call(call)
             if isinstance(answer, Answer):
                 met[f"{type(call).__name__} {answer}"] += 1
+            elif isinstance(answer, Advanced):
+                met.update(f"Advance {one}" for one in answer.answers)
             elif isinstance(answer, Claimed | Fetched):
                 met[type(answer).__name__] += 1
             return answer
@@ -143,11 +146,13 @@ def test_runs_meet_everything_that_the_protocol_is_for() -> None:
         simulate(seed, Parts(store=Counting, moves=True))
     for seed in range(40):
         simulate(seed, Parts(store=Counting, pressure=True))
+    for seed in range(40):
+        simulate(seed, Parts(store=Counting, moves=True, event_time=True))
     expected = {
         "Claimed", "Claim STALE", "Commit OK", "Commit DONE", "Commit FENCED", "Append OK", "Append DUP",
         "Append GAP", "Append BUSY", "Acknowledge OK", "Publish STALE", "Enroll STALE", "SetTasks STALE",
         "Load FENCED", "Create EXISTS", "Claim MOVING", "Append MOVING", "Freeze STALE", "Export STALE",
         "Install STALE", "Depart DONE", "Activate DONE", "Drop MORE", "Thaw OK", "Discard OK",
-        "Append FULL",
+        "Append FULL", "Advance OK", "Advance BUSY", "Advance FENCED", "TakeFacts OK",
     }  # fmt: skip
     assert expected <= met.keys(), f"never met: {expected - met.keys()}"

@@ -15,6 +15,7 @@ from penstock.dataflow.plan import Processor
 from penstock.store.memory.node import Readiness
 from penstock.store.node_clock import ClockAnchor
 from penstock.store.port import (
+    Advance,
     Answer,
     Claim,
     Claimed,
@@ -36,13 +37,13 @@ from penstock.store.port import (
 )
 from penstock_simulation.protocol.link import ActorGone
 from penstock_simulation.protocol.promises import PromiseBroken
-from penstock_simulation.protocol.stages import FANOUTS, HostedStage, PartitionReader
-from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_simulation.protocol.stages import HostedStage, PartitionReader
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.work import StageWork
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import RECLAIM_US
 from penstock_worker.task.metrics import TaskMetrics
+from penstock_worker.task.next_fetch import WATERMARK_LOOK_US
 from penstock_worker.task.note import TaskNote
 from penstock_worker.task.noted_work import NotedStage
 
@@ -113,14 +114,15 @@ class HostedTask:
 
     def _made(self, launch: TaskLaunch, clock: TaskClock, rng: random.Random) -> StageWork:
         world, stage = self._world, launch.stage
+        fanout = world.topology.fanouts[stage.operator]
         operator, head = stage.operator, stage.head
         if not isinstance(head, Processor):
-            reader = PartitionReader(world.partitions, rng, paced=world.paced)
-            return SourceStage(stage, reader, FANOUTS[operator], launch.bounds, clock)
+            reader = PartitionReader(world.workload.partitions, rng, paced=world.paced)
+            return SourceStage(stage, reader, fanout, launch.bounds, clock)
         runner = world.runners.lend(operator)
         cache = world.parts.cache(runner.variables, runner.key_types, self.link.call)
-        return KeyedStage(
-            operator, head, runner, cache, FANOUTS[operator], launch.bounds, clock,
+        return world.parts.keyed(
+            operator, head, runner, cache, fanout, launch.bounds, clock,
             tells_watermark=stage.tells_watermark,
         )  # fmt: skip
 
@@ -186,7 +188,10 @@ class HostedTask:
             raise StoreUnreachable("connection broken")
         if node.is_ready(self.name):
             return True
-        self._check_timers(call.timeout_ms)
+        if self._world.watermarks is None:
+            self._check_timers(call.timeout_ms)
+        elif not self._is_source and call.timeout_ms * 1000 > WATERMARK_LOOK_US:
+            raise PromiseBroken(5, f"{self.name} does not look for its watermark")
         self.wakes_us = wakes_us
         return False
 
@@ -213,6 +218,7 @@ class HostedTask:
 
     def told(self, calls: Sequence[Request[Any]], answers: list[Any], order: int) -> None:
         promises = self._world.promises
+        self._told_of_watermarks(calls, answers, order)
         for call, answer in zip(calls, answers, strict=True):
             match call:
                 case Commit():
@@ -236,6 +242,17 @@ class HostedTask:
                     self._refused(call.shard)
                     if answer is Answer.OK or answer is Answer.DONE:
                         promises.failure_counted(self.name, call.message)
+
+    def _told_of_watermarks(self, calls: Sequence[Request[Any]], answers: list[Any], order: int) -> None:
+        if self._world.watermarks is None:
+            return
+        self._world.watermarks.told(calls, answers, order)
+        for call, answer in zip(calls, answers, strict=True):
+            for one, taken in (
+                zip(call.shards, answer.answers, strict=True) if isinstance(call, Advance) else ()
+            ):
+                if taken is not Answer.OK and taken is not Answer.BUSY:
+                    self._refused(one.shard)
 
     def _committed(self, commit: Commit, answer: object, order: int) -> None:
         shard = commit.shard

@@ -18,7 +18,6 @@ from penstock_simulation.protocol.link import ActorGone
 from penstock_simulation.protocol.node import BOUNDS, TOPOLOGY_UID
 from penstock_simulation.protocol.promises import PromiseBroken
 from penstock_simulation.protocol.simulated_tasks import SimulatedTasks
-from penstock_simulation.protocol.stages import PLAN
 from penstock_worker.main_process.control_watch import ControlStream
 from penstock_worker.main_process.loop import Replaced
 from penstock_worker.main_process.prometheus import WorkerCollector
@@ -80,7 +79,7 @@ class HostedWorker:
         )
         self.process = world.parts.main(
             launch,
-            PLAN,
+            world.topology.plan,
             self.link,
             self.tasks,
             WorkerReport(launch, self.link, WorkerCollector(TOPOLOGY_UID, worker), clock, pid=1),

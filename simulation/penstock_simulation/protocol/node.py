@@ -36,6 +36,7 @@ from penstock.store.port import (
     Tasks,
     WaitControl,
     Wake,
+    WatermarkFact,
 )
 from penstock.store.port.moves import Depart, ReadMove
 from penstock_simulation.twins.memory_wire import MemoryWire
@@ -129,6 +130,11 @@ class SimulatedNode:
     def has_told(self) -> bool:
         """Whether any producer has told a watermark here."""
         return bool(self._memory.topology(TOPOLOGY_UID).facts)
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, WatermarkFact]]:
+        """What is known of watermarks: operator -> shard -> fact."""
+        return self._memory.topology(TOPOLOGY_UID).facts
 
     @property
     def is_full(self) -> bool:

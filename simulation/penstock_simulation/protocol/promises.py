@@ -16,13 +16,10 @@ from penstock_simulation.protocol.node import BOUNDS
 from penstock_simulation.protocol.workload import (
     SHARDS,
     OutOfOrder,
-    Row,
     Sink,
+    Workload,
     counts_in,
-    counts_of,
-    expected_state,
     is_half_done,
-    wrong_marks,
 )
 
 
@@ -36,8 +33,8 @@ class PromiseBroken(Exception):
 class Promises:
     """Remembers what actors were told during one run."""
 
-    def __init__(self, partitions: dict[str, list[Row]]) -> None:
-        self._partitions = partitions
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
         self._owners: dict[tuple[str, int], str] = {}
         self._claims: dict[str, list[tuple[int, int]]] = {}
         """Order and epoch of the claims that somebody was told of, by shard."""
@@ -134,7 +131,7 @@ class Promises:
         """
         for shard, record in records.items():
             waiting = (len(record.inbox), record.outbox_entries)
-            if record.timers:
+            if any(map(self._workload.is_to_fire, record.timers.values())):
                 return f"{shard} is left with timers {record.timers}, {record.readiness}, {record.owner}"
             if waiting != (0, 0) or (record.source and not record.finished):
                 return f"{shard} is left with {waiting}, {record.readiness}, {record.owner}"
@@ -147,24 +144,25 @@ class Promises:
         for shard, record in records.items():
             if record.source or is_half_done(record.state):
                 continue
-            if wrong := wrong_marks(shard, record.state, record.timers):
+            if wrong := self._workload.wrong_marks(shard, record.state, record.timers):
                 raise PromiseBroken(2, f"{shard}: {wrong}")
 
     def check_counts(self, records: dict[str, ShardRecord]) -> None:
         """What was counted with commits is what was committed."""
         for shard, record in records.items():
             rows = int(record.position or b"0") if record.source else record.completed_rows
+            rows += self._workload.fired(shard, record.state)
             counted = decode_counts(record.counts).get(shard.split("/", 1)[0], 0)
             if counted != rows:
                 raise PromiseBroken(7, f"{shard} has {rows} rows behind it, and {counted} are counted")
 
     def check_results(self, records: dict[str, ShardRecord]) -> None:
         """State and sink hold each input row once. `records` are those at the shards' homes."""
-        truth = expected_state(self._partitions)
+        truth = self._workload.truth()
         for shard in SHARDS.mid + SHARDS.end:
             if is_half_done(records[shard].state):
                 raise PromiseBroken(2, f"{shard} has a commit in parts that nobody ended")
-            counts = counts_of(shard, records[shard].state)
+            counts = self._workload.counts_of(shard, records[shard].state)
             if counts != truth[shard]:
                 raise PromiseBroken(2, f"{shard} counted {dict(counts)}, not {dict(truth[shard])}")
         for shard, sink in self.sinks.items():

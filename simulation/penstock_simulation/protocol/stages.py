@@ -8,19 +8,35 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from pyspark.sql.streaming import StatefulProcessor
+
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.zipf import ZipfSource
-from penstock.dataflow.plan import PROCESSING_TIME, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
+from penstock.dataflow.plan import (
+    EVENT_TIME,
+    NO_TIME,
+    PROCESSING_TIME,
+    EventTime,
+    Fanout,
+    KeyedEdge,
+    Plan,
+    Processor,
+    Stage,
+    Tasks,
+)
 from penstock.dataflow.schema import Column, Schema
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import FetchedShard, Load
-from penstock_simulation.protocol import user_code
-from penstock_simulation.protocol.workload import SHARDS, SINK, Row
+from penstock_simulation.protocol import event_code, user_code
+from penstock_simulation.protocol.event_workload import DELAY_MS
+from penstock_simulation.protocol.workload import SHARDS, SINK, Partitions
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.stages.steps import FanoutRunner
@@ -47,6 +63,38 @@ def _fanout(*, sinks: tuple[ConsoleSink, ...] = (), edges: tuple[KeyedEdge, ...]
     return Fanout(_ROWS, (), sinks, edges)
 
 
+_TIMED_ROWS = _schema("key", "part", "number", "at_us", "of_window", "of_next_window")
+_NEVER_MS = 1_000_000
+"""No partition is idle before it ends."""
+
+
+def _by_event_time(plan: Plan) -> Plan:
+    """The same stages over rows with event times, which both keyed stages go by."""
+    src, mid, end = (replace(stage, out=replace(stage.out, schema=_TIMED_ROWS)) for stage in plan.stages)
+    time = EventTime(event_code.AT, DELAY_MS, _NEVER_MS)
+    heads = [
+        replace(
+            stage.head,
+            target=f"{event_code.__name__}:{name}",
+            input=_TIMED_ROWS,
+            time_mode=EVENT_TIME,
+            event_column=event_code.AT,
+            producers=(producer,),
+        )
+        for stage, name, producer in ((mid, "Mid", "src"), (end, "End", "mid"))
+        if isinstance(stage.head, Processor)
+    ]
+    return replace(
+        plan,
+        module=event_code.__name__,
+        stages=(
+            replace(src, out=replace(src.out, event_time=time), tells_watermark=True),
+            replace(mid, head=heads[0], tells_watermark=True),
+            replace(end, head=heads[1]),
+        ),
+    )
+
+
 PLAN = Plan(
     "simulated",
     user_code.__name__,
@@ -69,40 +117,59 @@ PLAN = Plan(
         ),
     ),
 )
-FANOUTS = {stage.operator: FanoutRunner(stage.out, Path()) for stage in PLAN.stages}
-_PROCESSORS = {"mid": user_code.Mid, "end": user_code.End}
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A plan, and the user code of its keyed stages."""
+
+    plan: Plan
+    processors: Mapping[str, type[StatefulProcessor]]
+
+    @cached_property
+    def fanouts(self) -> dict[str, FanoutRunner]:
+        return {stage.operator: FanoutRunner(stage.out, Path()) for stage in self.plan.stages}
+
+
+BY_THE_CLOCK = Topology(PLAN, {"mid": user_code.Mid, "end": user_code.End})
+BY_EVENT_TIME = Topology(_by_event_time(PLAN), {"mid": event_code.Mid, "end": event_code.End})
 
 
 class Runners:
     """User code that was loaded once for all runs: nothing of a run stays in it. Each task has its own."""
 
-    _free: ClassVar[defaultdict[str, list[ProcessorRunner]]] = defaultdict(list)
+    _free: ClassVar[defaultdict[type[StatefulProcessor], list[ProcessorRunner]]] = defaultdict(list)
 
-    def __init__(self) -> None:
-        self._lent: list[tuple[str, ProcessorRunner]] = []
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._lent: list[tuple[type[StatefulProcessor], ProcessorRunner]] = []
 
     def lend(self, operator: str) -> ProcessorRunner:
         """One that nobody else has until the run is over."""
-        free = self._free[operator]
-        runner = free.pop() if free else _loaded(operator)
-        self._lent.append((operator, runner))
+        processor = self._topology.processors[operator]
+        free = self._free[processor]
+        runner = free.pop() if free else self._loaded(operator, processor)
+        runner.watermark_ms = min(0, runner.watermark_ms)
+        self._lent.append((processor, runner))
         return runner
 
     def take_back(self) -> None:
         """The run is over."""
-        for operator, runner in self._lent:
-            self._free[operator].append(runner)
+        for processor, runner in self._lent:
+            self._free[processor].append(runner)
         self._lent.clear()
 
-
-def _loaded(operator: str) -> ProcessorRunner:
-    return ProcessorRunner(_PROCESSORS[operator], _ROWS, (0,), _ROWS, operator, time_mode=PROCESSING_TIME)
+    def _loaded(self, operator: str, processor: type[StatefulProcessor]) -> ProcessorRunner:
+        stage = self._topology.plan.stage(operator)
+        mode = stage.head.time_mode if isinstance(stage.head, Processor) else NO_TIME
+        schema = stage.out.schema
+        return ProcessorRunner(processor, schema, (0,), schema, operator, time_mode=mode)
 
 
 class PartitionReader:
     """Reads a run's partitions, one to three rows at a time. Keeps the port `SourceReader`."""
 
-    def __init__(self, partitions: dict[str, list[Row]], rng: random.Random, *, paced: bool) -> None:
+    def __init__(self, partitions: Partitions, rng: random.Random, *, paced: bool) -> None:
         self._partitions = partitions
         self._rng = rng
         self._paced = paced
@@ -142,7 +209,7 @@ class SinkFiles:
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
         start = int(position or b"0")
-        content = b"".join(bytes(row) for _, payload in entries for row in decode_batch(payload).rows)
+        content = b"".join(bytes(row[:3]) for _, payload in entries for row in decode_batch(payload).rows)
         self._write(shard, start, content)
         return b"%d" % (start + len(content))
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from penstock.store.port import (
     Acknowledge,
+    Advance,
+    Advanced,
     Append,
     Claim,
     Claimed,
@@ -24,8 +26,11 @@ from penstock.store.port import (
     ReadOutbox,
     Request,
     SetTasks,
+    TakeFacts,
     TaskMap,
     Tasks,
+    Watermark,
+    WatermarkFact,
     WorkerAssignment,
 )
 from penstock.store.port.moves import (
@@ -81,7 +86,8 @@ def _call(call: Request[Any]) -> str:
         case Commit():
             outputs = ", ".join(f"{o.target}:{o.payload.hex(' ', 3)}" for o in call.outputs)
             where = f"to {call.offset}" if call.position is None else f"position {call.position.decode()}"
-            return f"commit {call.shard} #{call.number} epoch {call.epoch} {where} [{outputs}]"
+            at = f" watermark {_watermark(call.watermark)}" if call.watermark is not None else ""
+            return f"commit {call.shard} #{call.number} epoch {call.epoch} {where}{at} [{outputs}]"
         case Claim():
             return f"claim {call.shard} for {call.owner.ready} version {call.version}"
         case Fetch():
@@ -106,10 +112,18 @@ def _call(call: Request[Any]) -> str:
         case PutMetrics():
             return f"put metrics {[name for name, _ in call.rows]}"
         case _:
-            return _call_of_move(call)
+            return _rarer_call(call)
 
 
-def _call_of_move(call: Request[Any]) -> str:
+def _facts(facts: Sequence[WatermarkFact]) -> str:
+    return ", ".join(f"{fact.shard} #{fact.version} {_watermark(fact.watermark)}" for fact in facts)
+
+
+def _watermark(watermark: Watermark) -> str:
+    return f"{watermark.ms}{' idle' if watermark.is_idle else ''}"
+
+
+def _rarer_call(call: Request[Any]) -> str:
     match call:
         case Precopy():
             return f"precopy {call.shard} for {call.target} version {call.version}"
@@ -121,6 +135,10 @@ def _call_of_move(call: Request[Any]) -> str:
             return f"install {call.shard} epoch {call.move.epoch} chunk {call.number}"
         case NextRound() | Depart() | Activate() | Drop() | Thaw() | Discard():
             return f"{type(call).__name__.lower()} {call.shard} epoch {call.move.epoch}"
+        case Advance():
+            return f"advance {[f'{one.shard} epoch {one.epoch}' for one in call.shards]}"
+        case TakeFacts():
+            return f"take facts {_facts(call.facts)}"
         case _:
             return str(call)
 
@@ -139,6 +157,10 @@ def _answer(answer: object) -> str:
             return ", ".join(f"{e.executor}: {e.shards}" for e in answer.executors if e.shards) or "nothing"
         case TaskMap():
             return f"{answer.mapping} of {answer.incarnation}, version {answer.version}"
+        case Advanced():
+            return f"{_watermark(answer.watermark)} {[str(one) for one in answer.answers]}"
+        case [WatermarkFact(), *_]:
+            return _facts(cast("list[WatermarkFact]", answer))
         case {} if answer and all(isinstance(row, bytes) for row in answer.values()):
             return f"{len(answer)} rows"
         case _:

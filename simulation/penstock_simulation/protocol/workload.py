@@ -11,6 +11,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import msgspec
 
@@ -23,6 +24,8 @@ KEYS = (1, 2, 0, 8, 4, 6)
 CLASSES = (0, 2)
 """Chosen so that each shard has some."""
 Row = tuple[int, int, int]
+Partitions = Mapping[str, Sequence[tuple[int, ...]]]
+"""Source shard -> its rows."""
 
 
 class OutOfOrder(Exception):
@@ -182,3 +185,30 @@ def is_half_done(state: Fields) -> bool:
 
 def _value(values: Mapping[bytes, bytes], field: bytes) -> int:
     return _ints(values[field])[0] if field in values else 0
+
+
+class Workload:
+    """What a run computes, and how that is looked for in what it leaves."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self.partitions = partitions
+
+    def truth(self) -> Mapping[str, Counts]:
+        """What a run without faults ends with, by keyed shard."""
+        return expected_state(cast("Mapping[str, Sequence[Row]]", self.partitions))
+
+    def counts_of(self, shard: str, state: Fields) -> Counts:
+        """The last numbers in a shard's state."""
+        return counts_of(shard, state)
+
+    def wrong_marks(self, shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
+        """What of a shard's state and timers does not go with its last numbers, "" for nothing."""
+        return wrong_marks(shard, state, timers)
+
+    def fired(self, shard: str, state: Fields) -> int:
+        """How many timers of a shard have put something out."""
+        return 0
+
+    def is_to_fire(self, due_ms: int) -> bool:
+        """Whether a timer fires when everything is worked off."""
+        return True

@@ -25,6 +25,8 @@ from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Assignment, Publish, ShardStatus
 from penstock_simulation.protocol.agents import Agents
 from penstock_simulation.protocol.chaos import Chaos
+from penstock_simulation.protocol.event_workload import Windowed, make_windowed
+from penstock_simulation.protocol.fact_carrier import FactCarrier
 from penstock_simulation.protocol.hosted_agent import AGENT_PARTS, AgentParts
 from penstock_simulation.protocol.hosted_task import HostedTask
 from penstock_simulation.protocol.hosted_worker import PACE_MAX, PACE_MIN
@@ -39,11 +41,13 @@ from penstock_simulation.protocol.node import (
 from penstock_simulation.protocol.promises import PromiseBroken, Promises
 from penstock_simulation.protocol.schedule_api import ROUGH, ScheduleApi
 from penstock_simulation.protocol.scheduling import Schedules
-from penstock_simulation.protocol.stages import Runners, SimulatedSinks
+from penstock_simulation.protocol.stages import BY_EVENT_TIME, BY_THE_CLOCK, Runners, SimulatedSinks
 from penstock_simulation.protocol.trace import Trace
+from penstock_simulation.protocol.watermark_promises import WatermarkPromises
 from penstock_simulation.protocol.workers import Workers
-from penstock_simulation.protocol.workload import make_partitions
+from penstock_simulation.protocol.workload import Workload, make_partitions
 from penstock_worker.main_process.loop import MainProcess
+from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.state.cache import StateCache
 from penstock_worker.task.loop import TaskLoop
 
@@ -74,6 +78,7 @@ class Parts:
     main: type[MainProcess] = MainProcess
     loop: type[TaskLoop] = TaskLoop
     cache: type[StateCache] = StateCache
+    keyed: type[KeyedStage] = KeyedStage
     sinks: type[SimulatedSinks] = SimulatedSinks
     node: type[SimulatedNode] = SimulatedNode
     agent: AgentParts = AGENT_PARTS
@@ -81,6 +86,9 @@ class Parts:
     """Whether shards change their home."""
     pressure: bool = False
     """Whether stores come to their memory limits."""
+    event_time: bool = False
+    """Whether rows have event times, and both keyed stages go by them."""
+    carrier: type[FactCarrier] = FactCarrier
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +155,13 @@ class World:
         self.paced = rng.random() < 0.5
         self.in_cluster = rng.random() < 0.5
         self.pace = PACE_MIN + rng.random() * (PACE_MAX - PACE_MIN)
-        self.partitions = make_partitions(rng, self.roughness.rows_max)
-        self.promises = Promises(self.partitions)
+        rows_max = self.roughness.rows_max
+        self.workload: Workload
+        if parts.event_time:
+            self.workload, self.topology = make_windowed(rng, rows_max), BY_EVENT_TIME
+        else:
+            self.workload, self.topology = Workload(make_partitions(rng, rows_max)), BY_THE_CLOCK
+        self.promises = Promises(self.workload)
         self._calm = False
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
         for node in self.nodes.values():
@@ -162,7 +175,7 @@ class World:
         self._is_born = False
         self.workers = Workers(self)
         self.hot_shard = ""
-        self.runners = Runners()
+        self.runners = Runners(self.topology)
         self.moves = parts.moves
         self.pressure = parts.pressure
         self.parts = parts
@@ -171,6 +184,11 @@ class World:
         self._nested = 0
         self._on_their_way: dict[Link, None] = {}
         self._chaos = Chaos(self)
+        self.watermarks: WatermarkPromises | None = None
+        self._carrier: FactCarrier | None = None
+        if isinstance(self.workload, Windowed):
+            self.watermarks = WatermarkPromises(self.workload, self.nodes)
+            self._carrier = parts.carrier(self)
 
     # --- making
 
@@ -328,6 +346,9 @@ class World:
         if self.hurry and self.rng.random() < 0.5:
             self.hurry.popleft()()
             return
+        if self._carrier is not None and self._carrier.is_due:
+            self._carrier.step()
+            return
         draw = self.rng.random()
         is_move = self.moves and draw < 0.25
         if draw < (0.5 if self.moves else 0.2) and (due := self.agents.due(movers=is_move)):
@@ -374,6 +395,8 @@ class World:
             self.promises.check_bounds(in_store)
         if self.moves:
             self.promises.check_homes(records)
+        if self.watermarks is not None:
+            self.watermarks.check()
 
     # --- the end
 
@@ -413,6 +436,8 @@ class World:
                 if not can_run:
                     self._pass_idle_time()
                 self.agents.step_due()
+                if self._carrier is not None and self._carrier.is_due:
+                    self._carrier.step()
             left_over = left()
             if not left_over:
                 return
@@ -422,7 +447,9 @@ class World:
         return (
             self._moves_left()
             or self._agents_left()
+            or (self.watermarks.not_ended() if self.watermarks is not None else "")
             or self.promises.left_over(self._records_at_home(), self._owners())
+            or (self.watermarks.left_over() if self.watermarks is not None else "")
         )
 
     def _records_at_home(self) -> dict[str, ShardRecord]:

@@ -79,11 +79,13 @@ class InputTime:
 
     def told(self, owned: OwnedShard, fetched: FetchedShard) -> None:
         """The store told the stage's watermark with a fetch. One that is waited for already comes first:
-        under load the inbox is never empty."""
+        under load the inbox is never empty. Unless nothing waits: then timers came up to the new one."""
         watermark = fetched.watermark
-        if watermark is None or watermark == Watermark(None) or owned.shard in self._ahead:
+        if watermark is None or watermark == Watermark(None):
             return
-        if watermark != owned.watermark:
+        if fetched.placed <= owned.offset:
+            self.release(owned.shard)
+        if owned.shard not in self._ahead and watermark != owned.watermark:
             self._ahead[owned.shard] = (fetched.placed, watermark)
 
     def taken(self, owned: OwnedShard, offset: int) -> Watermark | None:

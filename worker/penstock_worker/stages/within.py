@@ -26,7 +26,9 @@ class Written(msgspec.Struct, frozen=True, array_like=True, tag="w"):
 class Decided(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     """A commit is written down in `chunks` chunks, and counts; `applied` of them are carried out.
 
-    The last one brings the rest of the commit along; `after` is what is noted then.
+    The last one brings the rest of the commit along; `after` is what is noted then. So it is with the
+    watermark: what it waits for, timers and outputs, goes with the parts. Whether the input is idle whoever
+    goes on says.
     """
 
     chunks: int
@@ -38,6 +40,8 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     finished: bool
     again: bool
     after: bytes
+    watermark_ms: int | None = None
+    tells: bool = False
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Bounds, Commit, Load, NodeStore, Output, StateWrite, TimerWrite
+from penstock.store.port import Bounds, Commit, Load, NodeStore, Output, StateWrite, TimerWrite, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.within import Decided, Written
@@ -94,7 +94,8 @@ class LargeCommits:
         after = owned.within if commit.within is None else commit.within
         decided = Decided(
             len(chunks), 0, commit.offset, commit.consumed_bytes, commit.consumed_rows, commit.position,
-            commit.finished, commit.again, after,
+            commit.finished, commit.again, after, commit.watermark.ms if commit.watermark else None,
+            commit.tells,
         )  # fmt: skip
         writing = within.encode(Written(owned.within))
         for first in range(0, len(chunks), AT_ONCE):
@@ -146,6 +147,8 @@ class LargeCommits:
             state=(*chunk.state, StateWrite(LARGE_COMMIT, None, None)),
             timers=tuple(chunk.timers),
             outputs=outputs,
+            watermark=Watermark(decided.watermark_ms) if decided.tells or decided.watermark_ms else None,
+            tells=decided.tells,
         )
         return replace(last, offset=decided.offset, consumed_bytes=decided.consumed_bytes)
 
