@@ -35,7 +35,7 @@ KINDS = {
 }
 """Whether shards go from store to store, stores come to their memory limits, and stages go by event time."""
 
-SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500, "event-time": 1_000}
+SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500, "event-time": 500}
 SEEDS_PER_TEST = 250
 
 

@@ -167,6 +167,26 @@ def test_what_event_time_goes_by_is_fixed_for_life_and_how_long_it_waits_is_not(
     assert idle == {"duration(self) >= duration('100ms')"}
 
 
+def test_a_window_and_what_it_computes_are_fixed_for_life() -> None:
+    operator = rules("Topology", ".spec.operators[]")
+    assert any("self.window == oldSelf.window" in rule for rule in operator)
+    assert any("oldSelf.aggregate.map(a, a.__as__)" in rule for rule in operator)
+    assert any("has(self.window) == has(self.aggregate)" in rule for rule in operator)
+    aggregates = nodes("Topology")[".spec.operators[].aggregate"]
+    assert aggregates["x-kubernetes-list-map-keys"] == ["as"]
+    fixed = [rule for rule in rules("Topology", ".spec.operators[].aggregate[]") if "oldSelf" in rule]
+    assert ["quantiles" in rule for rule in fixed] == [False]
+
+
+def test_rules_know_words_of_cels_own_by_their_other_names() -> None:
+    for kind in KINDS:
+        for path in nodes(kind):
+            for rule in rules(kind, path):
+                assert not re.search(r"[.](as|function|in|for|if|import|loop|package|namespace)\b", rule), (
+                    path
+                )
+
+
 def test_short_names_and_columns_are_those_of_the_documents() -> None:
     assert [crd(kind)["spec"]["names"]["shortNames"] for kind in KINDS] == [["topo"], ["lsla"], ["sched"]]
     columns = [c["name"] for c in version_of("Topology")["additionalPrinterColumns"] if "priority" not in c]

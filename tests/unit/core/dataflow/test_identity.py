@@ -11,6 +11,7 @@ from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.identity import differences, identity_of, stage_digest
 from penstock.dataflow.plan import EventTime, Fanout, KeyedEdge, Plan, Processor, Stage, Step, Tasks
 from penstock.dataflow.schema import Column, Schema
+from penstock.dataflow.window import Aggregate, Tumbling, WindowAggregation
 
 LINE = Schema((Column("value", "string"),))
 WORD = Schema((Column("word", "string"), Column("at", "bigint")))
@@ -88,6 +89,19 @@ def test_what_differs_is_told_in_words_and_in_the_digest_of_its_stage(
     assert any(line.startswith(f"{told}: was ") for line in differences(before, now))
     changed = {name for name, digest in digests(other).items() if digest != digests(plan_of())[name]}
     assert stage in changed
+
+
+def test_what_a_window_keeps_is_part_of_it_and_which_quantiles_are_asked_for_is_not() -> None:
+    def windowed(size_ms: int, *quantiles: float) -> Plan:
+        quantile = Aggregate("q", "approxQuantiles", "n", quantiles)
+        window = WindowAggregation(Tumbling(size_ms), "at", (quantile,))
+        return plan_of(processor=replace(timed(1), target="", window=window))
+
+    assert digests(windowed(1000, 0.5)) == digests(windowed(1000, 0.5, 0.9))
+    assert differences(identity_of(windowed(1000, 0.5)), identity_of(windowed(2000, 0.5))) == [
+        "count.window: was tumbling 1000 ms, offset 0 ms, of at: approxQuantiles(n), "
+        "is tumbling 2000 ms, offset 0 ms, of at: approxQuantiles(n)"
+    ]
 
 
 def test_where_a_watermark_begins_is_part_of_it_and_how_far_it_is_behind_is_not() -> None:

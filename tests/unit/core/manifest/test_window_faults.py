@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from house import ROOT
 from penstock.api.compile import compile_topology
 from penstock.api.load import parse_manifest
 from penstock.dataflow.ddl import parse_schema
@@ -224,12 +227,31 @@ def test_what_cannot_be_is_refused_at_its_place_with_a_sentence(old: str, new: s
     assert faults_of(changed((old, new))) == [f"{MINUTES}.{says}"]
 
 
+def test_the_window_that_is_explained_is_valid() -> None:
+    section = (ROOT / "docs/topology.md").read_text(encoding="utf-8").split("\n## Windows\n")[1]
+    (explained,) = re.findall(r"^```yaml\n(.*?)^```$", section.split("\n## ")[0], re.MULTILINE | re.DOTALL)
+    head, _, rest = BIDS.partition("  - name: minutes\n")
+    tail = "  - name: results" + rest.partition("  - name: results")[2].replace("[hours]", "[per-minute]")
+    assert faults_of(head + textwrap.indent(explained, "  ") + tail) == []
+
+
 def test_a_window_needs_an_event_time_on_every_path() -> None:
     (fault,) = faults_of(changed(("    eventTime: {column: at, allowedDelay: 10s}\n", "")))
     assert fault == (
         f"{MINUTES}.window: a window needs an event time on every path here: source 'bids' has none; give it "
         "eventTime: {column: at}"
     )
+
+
+def test_an_sla_may_name_a_window() -> None:
+    sla = """
+---
+apiVersion: penstock.dev/v1alpha1
+kind: LatencySLA
+metadata: {name: quick}
+spec: {topology: bids, operator: minutes, latency: 250ms}
+"""
+    assert faults_of(BIDS + sla) == []
 
 
 def test_aggregate_is_a_windows_alone() -> None:

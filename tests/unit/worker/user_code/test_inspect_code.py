@@ -330,6 +330,67 @@ def test_a_module_that_is_not_the_codes_is_told_where_it_is_named_first_and_hide
     assert "no subclass of" in main.message
 
 
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("Fine", ""),
+        ("Half", "lacks merge and finish; an aggregator has zero, reduce, merge and finish"),
+        ("NUMBER", "is int, no class; an aggregator is one with zero"),
+        ("Asks", "raised in __init__"),
+    ],
+)
+def test_aggregators_of_windows_have_the_methods_of_one(tmp_path: Path, function: str, says: str) -> None:
+    (tmp_path / "inspected_aggregators.py").write_text(AGGREGATORS)
+    path = tmp_path / "topology.yaml"
+    path.write_text(WINDOWS.format(function=function))
+    found = {fault.path: fault.message for fault in inspect_manifest(path).faults}
+    at = "spec.operators[1] (counted).aggregate[1].function"
+    assert list(found) == ([at] if says else [])
+    assert says in found.get(at, "")
+
+
+AGGREGATORS = """
+NUMBER = 5
+
+class Half:
+    def zero(self):
+        return 0
+    def reduce(self, buffer, row):
+        return buffer + 1
+
+class Fine(Half):
+    def merge(self, one, other):
+        return one + other
+    def finish(self, buffer):
+        return buffer
+
+class Asks(Fine):
+    def __init__(self, what):
+        pass
+"""
+WINDOWS = """
+apiVersion: penstock.dev/v1alpha1
+kind: Topology
+metadata: {{name: windows}}
+spec:
+  code: {{module: inspected_aggregators}}
+  operators:
+  - name: rows
+    source: {{files: {{glob: "*.jsonl", format: jsonl, schema: "k string, at timestamp"}}}}
+    eventTime: {{column: at}}
+  - name: counted
+    inputs: [rows]
+    keyBy: [k]
+    window: {{tumbling: 1m}}
+    aggregate:
+    - {{as: n, function: count}}
+    - {{as: own, function: "inspected_aggregators:{function}", type: bigint}}
+  - name: out
+    inputs: [counted]
+    sink: {{console: {{}}}}
+"""
+
+
 def test_the_command_prints_faults_only_whatever_the_code_prints(tmp_path: Path) -> None:
     path = write(tmp_path, "inspected_aloud", processor="NoInit")
     ran = subprocess.run(
