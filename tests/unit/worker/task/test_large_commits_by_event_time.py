@@ -6,7 +6,7 @@ from clocks.standing_clock import StandingClock
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Output, ReadFacts, StateWrite, TimerWrite, Watermark, WatermarkFact
+from penstock.store.port import Output, ReadFacts, StateWrite, TimerWrite, Watermark
 from penstock_worker.task.large_commit import LargeCommits
 from scenes.store_scenario import NOW_US, SMALL, Scene
 
@@ -36,23 +36,23 @@ class Fires:
         )
 
     @property
-    def told(self) -> list[WatermarkFact]:
-        return self.store.call(ReadFacts("mid"))
+    def told(self) -> list[Watermark]:
+        return [fact.watermark for fact in self.store.call(ReadFacts("mid"))]
 
 
 def test_a_commit_in_parts_that_fires_the_last_timer_tells_the_watermark() -> None:
     fires = Fires()
-    assert fires.told == [WatermarkFact("mid/0", 1, Watermark(400))]
+    assert fires.told == [Watermark(400)]
     assert len(list(fires.large.carry_out(fires.owned, fires.commit))) > 0
-    assert fires.told == [WatermarkFact("mid/0", 2, Watermark(1_000))]
+    assert fires.told == [Watermark(1_000)]
     assert fires.owned.watermark == Watermark(1_000)
 
 
 def test_whoever_carries_it_on_tells_it_when_all_is_out() -> None:
     fires = Fires()
     next(fires.large.carry_out(fires.owned, fires.commit))
-    assert fires.told == [WatermarkFact("mid/0", 1, Watermark(400))]
+    assert fires.told == [Watermark(400)]
     owned = OwnedShard("mid/0", fires.scene.claim("mid/0"))
     assert list(fires.large.finish(owned))
-    assert fires.told == [WatermarkFact("mid/0", 2, Watermark(1_000))]
+    assert fires.told == [Watermark(1_000)]
     assert owned.watermark == Watermark(1_000)
