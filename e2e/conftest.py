@@ -29,7 +29,6 @@ ORDER = (
     "zipf_calculator",
     "edits",
     "word_count",
-    "event_time",
     "life",
     "process_faults",
     "moves",
