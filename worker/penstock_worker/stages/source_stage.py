@@ -91,7 +91,7 @@ class SourceStage:
             if batch.rows and (time := self._times.get(owned.shard)) is not None:
                 time.seen(outputs.latest_us, now_us)
             if fill > 1 and batch.finished and self._declared:
-                # A commit in parts tells no watermark: the one that finishes does.
+                # A commit in parts says of no partition that it is idle: the empty one that finishes does.
                 batch = replace(batch, finished=False)
             work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
             return replace(work, large=True) if fill > 1 else work

@@ -23,8 +23,8 @@ class Advances:
 
     def __init__(self, launch: TaskLaunch) -> None:
         stage = launch.stage
-        tells = isinstance(stage.head, Processor) and stage.head.by_event_time and stage.tells_watermark
-        self._producers = stage.head.producers if tells and isinstance(stage.head, Processor) else ()
+        head = stage.head
+        self._producers = head.producers if isinstance(head, Processor) and stage.tells_watermark else ()
         self._watermark: Watermark | None = None
         self._due_us = 0
 

@@ -27,7 +27,7 @@ class NextFetch:
     def __init__(self, launch: TaskLaunch, clock: Clock, pressure: StorePressure) -> None:
         head = launch.stage.head
         self.has_timers = isinstance(head, Processor) and head.has_timers
-        self._producers = head.producers if isinstance(head, Processor) and head.by_event_time else ()
+        self._producers = head.producers if isinstance(head, Processor) else ()
         self._ready = launch.owner.ready
         self._clock = clock
         self._pressure = pressure
