@@ -29,6 +29,7 @@ ORDER = (
     "zipf_calculator",
     "edits",
     "word_count",
+    "event_time",
     "life",
     "process_faults",
     "moves",

@@ -50,6 +50,6 @@ esac
 if [[ $tier == integration || $tier == slow ]]; then archive_spark_classes; fi
 echo "== $tier"
 code=0
-.venv/bin/pytest -q "${colour[@]}" "${choice[@]}" "$@" | tee "$kept/$tier.log" || code=$?
+.venv/bin/pytest -q --durations=8 --durations-min=5 "${colour[@]}" "${choice[@]}" "$@" | tee "$kept/$tier.log" || code=$?
 tail -n 1 "$kept/$tier.log" >"$kept/$tier"
 exit "$code"
