@@ -61,6 +61,7 @@ def started(folder: Path, runs: list[Run]) -> Run:
     return run
 
 
+@pytest.mark.slow(held_by="test_windows_and_windows_of_windows_are_whole_whatever_is_killed")
 def test_a_killed_worker_reads_on_and_writes_no_row_twice(
     tmp_path: Path, orders: list[dict[str, object]], runs: list[Run]
 ) -> None:
