@@ -98,7 +98,7 @@ def test_a_paused_topology_holds_and_goes_on_exactly_also_when_an_operator_gave_
 
 
 def test_other_pod_settings_roll_the_workers_one_by_one(word_count: Callable[..., WordCount]) -> None:
-    counting = word_count("rolled", lines=2500)
+    counting = word_count("rolled", lines=1900)
     before = uids(counting.wait_workers(2))
     counting.wait_rows()
 

@@ -16,7 +16,7 @@ from e2e.harness.topologies import FINISH_S, Running, Sizes
 from e2e.harness.watching import Object, wait_until
 from e2e.harness.zipf_calculator import ZipfCalculator
 
-RECORDS = 9_000
+RECORDS = 6_000
 PER_SECOND = 150
 SERVICE_US = 10_000
 """One task serves 100 a second: two tasks at least are needed, and three with the margin."""

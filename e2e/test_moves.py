@@ -79,7 +79,7 @@ def containers(counting: WordCount, installation: Installation) -> list[tuple[st
 def test_shards_change_nodes_again_and_again_while_pods_are_killed_and_stopped(
     installation: Installation, word_count: Callable[..., WordCount], seed: int
 ) -> None:
-    counting = word_count("moves-under-fire", lines=1300)
+    counting = word_count("moves-under-fire", lines=1000)
     counting.wait_workers(2)
     counting.wait_rows()
     rng = random.Random(seed)

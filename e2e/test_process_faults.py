@@ -40,7 +40,7 @@ def test_totals_are_exact_though_a_store_and_leaders_and_agents_die_and_a_leader
 ) -> None:
     """One run of topologies of both modes is struck by all of them, one after the other."""
     both = [
-        word_count(f"struck-{mode.lower()}", lines=2500, sizes=Sizes(durability=mode))
+        word_count(f"struck-{mode.lower()}", lines=1700, sizes=Sizes(durability=mode))
         for mode in ("Process", "Disk")
     ]
     for counting in both:

@@ -70,7 +70,7 @@ def wait_lent(counting: WordCount, than: Object | None = None) -> Object:
 def test_a_full_nodes_tasks_run_on_the_other_node_and_come_home(
     cluster: Cluster, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("remote-tasks", lines=2000, sizes=SIZES)
+    counting = word_count("remote-tasks", lines=1500, sizes=SIZES)
     (home,) = counting.wait_workers(1)
     counting.wait_rows()
     with filled(cluster, str(home["spec"]["nodeName"]), left_millis=TOO_LITTLE_MILLIS):

@@ -113,6 +113,7 @@ def assert_exact(nodes: Nodes, expected: Counter[str]) -> None:
         assert found == sorted(set(found)), f"{word}: rows out of order or twice"
 
 
+@pytest.mark.slow(held_by="test_every_promise_holds_whatever_fails_and_moves")
 def test_a_task_that_stood_still_for_longer_than_the_delayed_kill_commits_nothing(
     counting: tuple[Nodes, Counter[str]],
 ) -> None:

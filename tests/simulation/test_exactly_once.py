@@ -1,5 +1,5 @@
-"""Exactly once, in order, by one owner, within bounds, to the end: eleven thousand seeded runs of the
-protocol, of which `make test` plays half.
+"""Exactly once, in order, by one owner, within bounds, to the end: ten and a half thousand seeded runs of the
+protocol, of which `make test` plays two thousand.
 
 A seed that fails is written into `kept_seeds.txt`, with the last steps of its run in the test's message; the
 seeds of that file are run first. A change of the simulation gives seeds other runs: then the file only costs
@@ -62,9 +62,9 @@ def test_a_seed_that_failed_once_does_not_fail_again(kind: str, seed: int) -> No
 
 
 LATER = pytest.mark.slow(held_by="test_every_promise_holds_whatever_fails_and_moves")
-"""Of four runs of seeds three are left to the slow lane."""
+"""Of seven runs of seeds six are left to the slow lane."""
 RUNS = [
-    pytest.param(kind, first, marks=[LATER] if first // SEEDS_PER_TEST % 4 else [])
+    pytest.param(kind, first, marks=[LATER] if first // SEEDS_PER_TEST % 7 else [])
     for kind, count in SEEDS.items()
     for first in range(0, count, SEEDS_PER_TEST)
 ]
