@@ -7,8 +7,12 @@ which worker, fleet and simulation read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from penstock.api.graph import Runtime, check
+from penstock.api.initial_state import planned_initial, waits_for
 from penstock.api.operators import Graph
+from penstock.api.sizes_spec import TasksSpec
 from penstock.api.topology import (
     ALLOWED_DELAY_DEFAULT,
     DURABILITY_IN_CLUSTER,
@@ -16,15 +20,16 @@ from penstock.api.topology import (
     LATE,
     SHARDS_DEFAULT,
     OperatorSpec,
-    TasksSpec,
     Topology,
 )
+from penstock.connectors.registry import InitialStateSpec
 from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
     ROWS,
     EventTime,
     Fanout,
+    InitialState,
     KeyedEdge,
     Plan,
     Processor,
@@ -59,9 +64,10 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
         workers_initial=workers.initial if workers.initial is not None else workers.min,
         memory_bytes=memory_bytes(workers.memory),
         stages=tuple(
-            fuser.stage(by_name[name])
+            stage
             for name in graph.order
             if by_name[name].source is not None or by_name[name].is_keyed
+            for stage in fuser.stages(by_name[name])
         ),
         workers=WorkerRange(
             least=workers.min,
@@ -84,11 +90,36 @@ class _Fuser:
             name: self._producers_of(operators[name]) for name in graph.order if operators[name].by_event_time
         }
 
-    def stage(self, operator: OperatorSpec) -> Stage:
+    def stages(self, operator: OperatorSpec) -> Iterator[Stage]:
+        """The operator's, behind the one that reads its initial state."""
         name = operator.name
+        initial = self._initial_state(operator)
+        if operator.initial_state is not None and initial is not None:
+            yield self._initial(operator, operator.initial_state, initial)
         head = self._processor(operator) if operator.source is None else operator.source.given.plan()
         tells = any(name in producers for producers in self._producers.values())
-        return Stage(name, head, _tasks(operator.tasks or TasksSpec()), self._fanout(name), tells)
+        yield Stage(
+            name,
+            head,
+            _tasks(operator.tasks or TasksSpec()),
+            self._fanout(name),
+            tells,
+            waits_for=waits_for(name, self._graph) if operator.source is not None else (),
+        )
+
+    def _initial(self, operator: OperatorSpec, given: InitialStateSpec, initial: InitialState) -> Stage:
+        edge = KeyedEdge(operator.name, initial.key_columns, _shards(operator))
+        return Stage(
+            initial.source,
+            given.given.plan(),
+            _tasks(TasksSpec()),
+            Fanout(initial.schema, (), (), (edge,)),
+            initial_of=operator.name,
+            waits_for=waits_for(operator.name, self._graph),
+        )
+
+    def _initial_state(self, operator: OperatorSpec) -> InitialState | None:
+        return planned_initial(operator.name, operator.key_by or (), self._graph)
 
     def _fanout(self, name: str) -> Fanout:
         if name not in self._built:
@@ -123,6 +154,7 @@ class _Fuser:
             self._producers.get(operator.name, ()),
             (operator.late_to.given.plan(operator.name + LATE),) if operator.late_to is not None else (),
             window,
+            self._initial_state(operator),
         )
 
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:

@@ -14,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 from penstock.api.event_time import EventTimes
+from penstock.api.initial_state import check_initial
 from penstock.api.operators import Graph, Operator
 from penstock.api.topology import LATE
 from penstock.api.window_spec import WINDOW_KINDS
@@ -46,7 +47,7 @@ _MAY_HAVE = {
     "map": frozenset({"inputs", "eventTime", "outputSchema"}),
     "processor": frozenset(
         {"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}
-        | {"timeMode", "eventTime", "lateTo"}
+        | {"timeMode", "eventTime", "lateTo", "initialState"}
     ),
     "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "shards", "tasks"}),
     "sink": frozenset({"inputs"}),
@@ -58,6 +59,7 @@ _WHY_NOT = {
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
+    "initialState": "only a processor has a handleInitialState",
     "eventTime": "nothing comes behind it that could go by it",
     "lateTo": "only a processor and a window go by event time",
     "shards": "only the keys of a processor or a window are cut into shards",
@@ -90,6 +92,7 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     _check_inputs(operators, graph)
     _order(graph)
     _flow(graph)
+    check_initial(graph)
     _check_sinks(operators, graph.faults)
     return graph
 

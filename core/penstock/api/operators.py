@@ -64,6 +64,8 @@ class Graph:
     event_columns: dict[str, str] = field(default_factory=dict)
     """Processor or window that goes by event time -> the column of its input that says it."""
     windows: dict[str, WindowAggregation] = field(default_factory=dict)
+    initial: dict[str, Schema] = field(default_factory=dict)
+    """Processor -> schema of the rows of its initial state."""
 
     def readers(self, name: str) -> Iterator[Operator]:
         """The operators that read `name`, in the document's order."""

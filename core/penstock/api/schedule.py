@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.topology import TASKS_MAX, WORKERS_MAX
+from penstock.api.sizes_spec import TASKS_MAX, WORKERS_MAX
 from penstock.manifest.document import (
     SHARDS_MAX,
     ApiVersion,

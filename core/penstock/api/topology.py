@@ -9,14 +9,15 @@ go by it. `compile` turns a Topology into a `Plan`; `pod_settings` holds what is
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
+from penstock.api.sizes_spec import TasksSpec, WorkersSpec
 from penstock.api.window_spec import AGGREGATES_MAX, AggregateSpec, WindowSpec
-from penstock.connectors.registry import SinkSpec, SourceSpec
+from penstock.connectors.registry import InitialStateSpec, SinkSpec, SourceSpec
 from penstock.dataflow.plan import EVENT_TIME
 from penstock.manifest.document import (
     EXPECTED,
@@ -28,7 +29,6 @@ from penstock.manifest.document import (
     Ddl,
     Document,
     Duration,
-    Memory,
     ModuleName,
     Name,
     ObjectName,
@@ -36,25 +36,21 @@ from penstock.manifest.document import (
     Target,
     atomic_list,
     cel,
-    cpu_millis,
     duration_us,
     fixed,
     keyed_list,
 )
 
 SHARDS_DEFAULT = 64
-TASKS_MAX = 1024
-TASKS_MAX_DEFAULT = 8
-WORKERS_MAX = 1024
 DURABILITY_IN_CLUSTER = "Disk"
 OPERATORS_MAX = 64
 LATE = "-late"
-"""What the name of a processor's sink of late rows has more than its own."""
+"""What the name of a processor's sink of late rows has more than its own,"""
+INITIAL = "-initial"
+"""and that of the source that reads its initial state."""
 ALLOWED_DELAY_DEFAULT = "0s"
 IDLE_AFTER_DEFAULT = "1m"
 IDLE_AFTER_LEAST = "100ms"
-
-TaskCount = Annotated[int, Field(ge=1, le=TASKS_MAX)]
 
 
 def _not_too_short(text: str) -> str:
@@ -76,54 +72,8 @@ IdleDuration = Annotated[
     ),
 ]
 
-_MIN_BELOW_MAX = "!has(self.max) || self.min <= self.max"
-_INITIAL_BETWEEN = (
-    "!has(self.initial) || (self.initial >= self.min && (!has(self.max) || self.initial <= self.max))"
-)
-
-
-def _check_order(least: int, initial: int | None, most: int) -> None:
-    """Refuse min above max, and initial outside of the two."""
-    if least > most:
-        raise ValueError(f"min {least} is above max {most}")
-    if initial is not None and not least <= initial <= most:
-        raise ValueError(f"initial {initial} is not from min {least} to max {most}")
-
 
 # --- operators ---------------------------------------------------------------------------------
-
-
-class TasksSpec(Document):
-    """How many tasks an operator has, over all workers."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(
-            (_MIN_BELOW_MAX, "tasks.min is above tasks.max"),
-            (_INITIAL_BETWEEN, "tasks.initial is not between tasks.min and tasks.max"),
-        )
-    )
-
-    min: Annotated[int, Field(ge=0, le=TASKS_MAX)] = 1
-    """0: an operator without input gives back its last task, and gets one again with the next record."""
-    max: TaskCount | None = None
-    """Without it 8, or min or initial where that is more."""
-    initial: TaskCount | None = None
-    """At the start; without it min, or 1 where that is 0."""
-
-    @property
-    def first(self) -> int:
-        """`initial` with its default filled in."""
-        return self.initial if self.initial is not None else max(self.min, 1)
-
-    @property
-    def upper(self) -> int:
-        """`max` with its default filled in."""
-        return self.max if self.max is not None else max(self.min, self.initial or 0, TASKS_MAX_DEFAULT)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        _check_order(self.min, self.initial, self.upper)
-        return self
 
 
 class EventTimeSpec(Document):
@@ -205,6 +155,13 @@ class OperatorSpec(Document):
                 f"the sink of lateTo is called by the operator and '{LATE}': that name has at most "
                 f"{NAME_LENGTH_MAX - len(LATE)} characters",
             ),
+            ("!has(self.initialState) || has(self.processor)", "only a processor has an initialState"),
+            (
+                f"!has(self.initialState) || self.name.size() <= {NAME_LENGTH_MAX - len(INITIAL)}",
+                f"the source of initialState is called by the operator and '{INITIAL}': that name has at "
+                f"most {NAME_LENGTH_MAX - len(INITIAL)} characters",
+            ),
+            ("has(self.initialState) == has(oldSelf.initialState)", "initialState is fixed for life"),
             (
                 f"!has(self.tasks) || has(self.source) || {_KEYED}",
                 "a map and a sink run in the tasks of their input",
@@ -269,6 +226,9 @@ class OperatorSpec(Document):
     late_to: SinkSpec | None = None
     """Of a window, or with timeMode EventTime: where rows go that came too late. The sink is called as the
     operator, with '-late' behind; its rows are those of the input. Without it they are dropped."""
+    initial_state: InitialStateSpec | None = None
+    """Of a processor: rows that its handleInitialState is called for, before all others. The source that
+    reads them is called as the operator, with '-initial' behind. Fixed for life."""
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
     """The columns that come out of a map or a processor."""
@@ -287,63 +247,7 @@ class OperatorSpec(Document):
         return self.window is not None or self.time_mode == EVENT_TIME
 
 
-# --- workers -----------------------------------------------------------------------------------
-
-
-class CoresSpec(Document):
-    """Cores of one worker: it is resized in place between the two."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(
-            (
-                "quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
-                "cores.min is above cores.max",
-            )
-        )
-    )
-
-    min: Cpu = "1"
-    max: Cpu = "4"
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if cpu_millis(self.min) > cpu_millis(self.max):
-            raise ValueError(f"min {self.min} is above max {self.max}")
-        return self
-
-
-class WorkersSpec(Document):
-    """The pods (with `penstock run`, the process trees) that run the topology."""
-
-    model_config = ConfigDict(
-        json_schema_extra=cel(
-            (_MIN_BELOW_MAX, "workers.min is above workers.max"),
-            (_INITIAL_BETWEEN, "workers.initial is not between workers.min and workers.max"),
-        )
-    )
-
-    min: Annotated[int, Field(ge=1, le=WORKERS_MAX)] = 1
-    max: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | None = None
-    """Without it min, or initial where that is more."""
-    initial: Annotated[int, Field(ge=1, le=WORKERS_MAX)] | None = None
-    """At the start; without it min."""
-    warm: Annotated[int, Field(ge=0, le=64)] = 0
-    """Spare workers that keep a Spark session up without work."""
-    cores: CoresSpec = CoresSpec()
-    memory: Memory = "2Gi"
-    """Of one worker with all its processes."""
-    isolation: Literal["Topology", "Operator"] = "Topology"
-    """Topology: a worker runs several operators. Operator: it runs one only."""
-
-    @property
-    def upper(self) -> int:
-        """`max` with its default filled in."""
-        return self.max if self.max is not None else max(self.min, self.initial or 0)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        _check_order(self.min, self.initial, self.upper)
-        return self
+# --- the topology -----------------------------------------------------------------------------------
 
 
 class CodeSpec(Document):
@@ -388,6 +292,12 @@ class TopologySpec(Document):
                 "self.operators.all(o, !has(o.lateTo) || "
                 f"!self.operators.exists(p, p.name == o.name + '{LATE}'))",
                 f"the sink of lateTo has its operator's name and '{LATE}': rename the operator called so",
+            ),
+            (
+                "self.operators.all(o, !has(o.initialState) || "
+                f"!self.operators.exists(p, p.name == o.name + '{INITIAL}'))",
+                f"the source of initialState has its operator's name and '{INITIAL}': rename the operator "
+                "called so",
             ),
             (
                 "self.operators.size() == oldSelf.operators.size() && "

@@ -25,6 +25,8 @@ _Fields = TypeVar("_Fields")
 SOURCES: Mapping[str, type[SourceFields]] = {
     fields.planned.kind: fields for fields in (FilesSourceSpec, ZipfSourceSpec, NexmarkSourceSpec)
 }
+READ_ONCE: Mapping[str, type[SourceFields]] = {FilesSourceSpec.planned.kind: FilesSourceSpec}
+"""Those that may hold initial state: they have an end."""
 SINKS: Mapping[str, type[SinkFields]] = {
     fields.planned.kind: fields for fields in (FilesSinkSpec, ConsoleSinkSpec)
 }
@@ -52,6 +54,19 @@ class SourceSpec(Document):
         """Raises ValueError where there is none: the graph's check comes first."""
         fields: list[SourceFields | None] = [getattr(self, kind) for kind in SOURCES]
         return _given(fields)
+
+
+class InitialStateSpec(Document):
+    """Rows that `handleInitialState` is called for, before all other rows of their keys. They are read once,
+    at the first start, before the sources begin; their columns have all of keyBy, with the same types."""
+
+    files: FilesSourceSpec
+    """The files that there are at the first start."""
+
+    @property
+    def given(self) -> SourceFields:
+        """What reads it."""
+        return self.files
 
 
 class SinkSpec(Document):

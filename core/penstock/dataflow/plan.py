@@ -97,6 +97,16 @@ class Tasks:
 
 
 @dataclass(frozen=True, slots=True)
+class InitialState:
+    """Rows of `schema` are handed to a processor before all others; `source` is the operator that reads them,
+    which stands in no manifest."""
+
+    source: str
+    schema: Schema
+    key_columns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Processor:
     """A keyed stage's head: "module:Class", a pyspark StatefulProcessor, or a window, which needs no code."""
 
@@ -115,6 +125,8 @@ class Processor:
     """and where rows go that came behind it. Their schema is `input`."""
     window: WindowAggregation | None = None
     """Instead of a target, which is "" then."""
+    initial: InitialState | None = None
+    """Rows that its keys begin with."""
 
     @property
     def by_event_time(self) -> bool:
@@ -142,6 +154,11 @@ class Stage:
     """`out.schema` is the operator's own output schema."""
     tells_watermark: bool = False
     """Whether a stage behind it goes by event time."""
+    initial_of: str = ""
+    """Of a source that reads a processor's initial state, the processor's operator: its partitions are those
+    that its first schedule names, and each is read once."""
+    waits_for: tuple[str, ...] = ()
+    """Of a source, those that read the initial state of operators behind it: it begins when they are done."""
 
     @property
     def is_source(self) -> bool:

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.api.latency_sla import LatencySLA
+from penstock.api.sizes_spec import WORKERS_MAX
 from penstock.api.sla_faults import operators_in_scope, task_bounds
-from penstock.api.topology import WORKERS_MAX, Topology
+from penstock.api.topology import Topology
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import Fanout, Plan, Processor
 from penstock.manifest.document import cpu_millis, duration_us

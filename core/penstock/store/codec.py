@@ -1,9 +1,10 @@
 """The record codec: rows of one flush for one target <-> the payload of one entry.
 
 msgpack through msgspec: [base timestamp, [delta, ...], [row, ...]] with a row's columns in schema
-order. Timestamps are the *source's*, microseconds, one a row, so that latency is known to every
-sink. Rows travel as plain values; columns whose Python value msgpack has no type for
-(date, timestamp, decimal) are turned by `wire_type`-aware converters in the worker's rows module.
+order. Around that of initial state is an array of one. Timestamps are the *source's*, microseconds,
+one a row, so that latency is known to every sink. Rows travel as plain values; columns whose Python value
+msgpack has no type for (date, timestamp, decimal) are turned by `wire_type`-aware converters in the worker's
+rows module.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import msgspec
 from penstock.errors import PermanentError
 
 _SHOWN_BYTES = 24
+_INITIAL = b"\x91"
+"""An array of one; a batch is one of three, a fragment (`fragments`) one of four."""
 
 
 class UnreadableEntry(PermanentError):
@@ -36,26 +39,32 @@ pack = _ENCODER.encode
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`base_us` + `deltas_us[i]` is the source timestamp of `rows[i]`."""
+    """`base_us` + `deltas_us[i]` is the source timestamp of `rows[i]`. Rows that are `initial` have another
+    schema than the others of an inbox."""
 
     base_us: int
     deltas_us: list[int]
     rows: list[Any]
+    initial: bool = False
 
 
 _DECODER = msgspec.msgpack.Decoder(Batch)
 
 
-def encode_batch(timestamps_us: Sequence[int], rows: Sequence[Any]) -> bytes:
+def encode_batch(timestamps_us: Sequence[int], rows: Sequence[Any], *, initial: bool = False) -> bytes:
     """Pack rows (sequences of wire values) with their source timestamps; the two are equally long."""
     base = timestamps_us[0]
-    return _ENCODER.encode((base, [t - base for t in timestamps_us], rows))
+    payload = _ENCODER.encode((base, [t - base for t in timestamps_us], rows))
+    return _INITIAL + payload if initial else payload
 
 
 def decode_batch(payload: bytes) -> Batch:
     """Inverse of `encode_batch`. Raises UnreadableEntry for anything else."""
     try:
-        return _DECODER.decode(payload)
+        if payload[:1] != _INITIAL:
+            return _DECODER.decode(payload)
+        batch = _DECODER.decode(memoryview(payload)[1:])
+        return Batch(batch.base_us, batch.deltas_us, batch.rows, initial=True)
     except msgspec.DecodeError as error:
         raise UnreadableEntry(
             f"an entry of {len(payload)} bytes cannot be read ({error}); it begins with "

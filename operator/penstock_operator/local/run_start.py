@@ -106,7 +106,7 @@ def run_topology(
     """
     plan = request.plan
     policies = [(promise, policy_of(promise, keyed_edges(plan))) for promise in request.promises]
-    shards_now = {stage.operator: shards_of(stage, request.base_dir) for stage in plan.stages}
+    shards_now = {of.operator: shards_of(of, request.base_dir) for of in plan.stages if not of.initial_of}
     token = secrets.token_hex(6)
     with ExitStack() as stack:
         stack.enter_context(_file_faults(request.state_folder))
@@ -119,6 +119,8 @@ def run_topology(
         os.environ[MARK] = f"{token}/store/"
         ticks = stack.enter_context(SystemTicks())
         record, start, removed, held = _open_state(request, directory, shards_now)
+        # Initial state is what there was at the first start, whatever became of it.
+        shards_now |= {of.operator: record.shards[of.operator] for of in plan.stages if of.initial_of}
         for descriptor in held:
             stack.callback(os.close, descriptor)
         server = PrivateStore(
@@ -251,8 +253,10 @@ def _open_state(
     files = [str(file) for file in sink_files(plan, shards_now, base_dir)]
     removed = 0
     if start is Start.RESUME and before is not None:
-        record = before.next_run(shards_now, files)
+        initial = {of.operator: before.shards[of.operator] for of in plan.stages if of.initial_of}
+        record = before.next_run({**shards_now, **initial}, files)
     else:
+        initial = {of.operator: shards_of(of, base_dir) for of in plan.stages if of.initial_of}
         if start is Start.FRESH:
             written = {Path(name) for name in before.sink_files} if before else set()
             own = folders.removable(written | {file.absolute() for file in there})
@@ -264,7 +268,7 @@ def _open_state(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             runs=1,
             identity=identity,
-            shards={stage: tuple(names) for stage, names in shards_now.items()},
+            shards={stage: tuple(names) for stage, names in {**shards_now, **initial}.items()},
             sink_files=tuple(files),
         )
     durable = plan.durability != "Process"

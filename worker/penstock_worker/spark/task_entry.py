@@ -25,6 +25,7 @@ from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sources import SourceReader, open_reader
 from penstock_worker.spark.places import check_place
 from penstock_worker.stages.failed_stage import FailedStage
+from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
@@ -141,6 +142,7 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
                 stage.operator,
                 head.form,
                 time_mode=head.time_mode,
+                initial=head.initial,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note
@@ -151,4 +153,5 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
             )  # fmt: skip
         case source:
             reader = readers(stage.operator, source, base_dir)
-            return SourceStage(stage, reader, fanout, launch.bounds, clock)
+            gate = InitialGate(stage.waits_for, store.call, clock) if stage.waits_for else None
+            return SourceStage(stage, reader, fanout, launch.bounds, clock, gate)

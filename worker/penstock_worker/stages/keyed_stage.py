@@ -13,12 +13,12 @@ worked on at once is any number of rows from the inbox's start on, as many as `p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
 from penstock.dataflow.plan import Processor, late_rows_of
-from penstock.store.codec import UnreadableEntry, decode_batch
+from penstock.store.codec import Batch, UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite, Watermark
@@ -80,11 +80,14 @@ class Part:
     """
 
     __slots__ = (
-        "due", "entries", "groups", "late", "late_us", "rows_placed_us", "timestamps_us", "within", "writes",
+        "due", "entries", "groups", "initial", "late", "late_us", "rows_placed_us", "timestamps_us", "within",
+        "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.due = NOTHING_DUE
+        self.initial: dict[Key, list[Any]] = {}
+        """Rows of initial state, which come before all others."""
         self.groups: dict[Key, Group] = {}
         self.timestamps_us: list[int] = []
         self.rows_placed_us = 0
@@ -104,7 +107,9 @@ class Part:
     @property
     def keys(self) -> Iterable[Key]:
         """The keys that it is about."""
-        return dict.fromkeys((*self.groups, *self.due.keys)) if self.due.done else self.groups
+        if self.due.done or self.initial:
+            return dict.fromkeys((*self.initial, *self.groups, *self.due.keys))
+        return self.groups
 
 
 class KeyedStage:
@@ -134,6 +139,14 @@ class KeyedStage:
         self._bounds = bounds
         self._clock = clock
         self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
+        initial = head.initial
+        self._initial_key_of = (
+            key_getter(initial.key_columns, [column.type for column in initial.schema.columns])
+            if initial
+            else None
+        )
+        self._begun: set[str] | None = set() if initial and head.has_timers else None
+        """Shards whose initial state is worked: no timer fires between two rows of it."""
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
         self._refusal = ""
@@ -151,6 +164,8 @@ class KeyedStage:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
         self._unreadable.pop(shard, None)
+        if self._begun is not None:
+            self._begun.discard(shard)
         if self._time is not None:
             self._time.release(shard)
         self._cache.drop(shard)
@@ -173,6 +188,11 @@ class KeyedStage:
     def _given(self, owned: OwnedShard, fetched: FetchedShard) -> Given:
         """What of a shard is worked on: rows and timers, in turn where there is room for one alone."""
         entries, timers = fetched.entries, fetched.timers
+        if timers and self._begun is not None and owned.shard not in self._begun:
+            if entries:
+                return entries, ()
+            # Timers are asked for when all initial rows are in inboxes, and this one is empty.
+            self._begun.add(owned.shard)
         if timers and entries and (self._size.rows < 2 or is_fragment(entries[0].payload)):
             return ((), timers) if owned.number % 2 else (entries, ())
         return entries, timers
@@ -199,7 +219,7 @@ class KeyedStage:
                     part.within = within.encode(within.Rows(number, end))
                 rows, deltas_us = rows[done:end], deltas_us[done:end]
                 done = 0
-            self._add(owned, part, placed_us, batch.base_us, deltas_us, rows)
+            self._add(owned, part, placed_us, batch, deltas_us, rows)
             left -= len(rows)
             if part.within is not None:
                 part.entries = entries[:taken]
@@ -212,11 +232,19 @@ class KeyedStage:
         owned: OwnedShard,
         part: Part,
         placed_us: int,
-        base_us: int,
+        batch: Batch,
         deltas_us: Sequence[int],
         rows: Sequence[Any],
     ) -> None:
+        """These rows of a batch."""
+        base_us = batch.base_us
         part.rows_placed_us += placed_us * len(rows)
+        if batch.initial:
+            self._add_initial(owned, part, base_us, deltas_us, rows)
+            return
+        if self._begun is not None:
+            # Sources begin behind the initial state.
+            self._begun.add(owned.shard)
         if self._event_column is not None and owned.watermark.ms is not None:
             deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
         groups, timestamps = part.groups, part.timestamps_us
@@ -231,6 +259,15 @@ class KeyedStage:
             elif timestamp_us < group.oldest_us:
                 group.oldest_us = timestamp_us
             group.rows.append(row)
+
+    def _add_initial(
+        self, owned: OwnedShard, part: Part, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
+    ) -> None:
+        if (key_of := self._initial_key_of) is None:
+            raise UnreadableEntry(f"rows of initial state, which operator {self._operator} has not")
+        part.timestamps_us.extend([base_us + delta_us for delta_us in deltas_us])
+        for row in rows:
+            part.initial.setdefault(key_of(row), []).append(row)
 
     def _in_time(
         self, part: Part, watermark_ms: int, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
@@ -293,7 +330,7 @@ class KeyedStage:
         batch = decode_batch(last.payload)
         part = Part()
         part.entries, part.writes = (entry,), (last.forget,)
-        self._add(owned, part, entry.placed_us, batch.base_us, batch.deltas_us, batch.rows)
+        self._add(owned, part, entry.placed_us, batch, batch.deltas_us, batch.rows)
         state = self._states[owned.shard]
         load = state.missing(part.keys)
         if load is not None:
@@ -319,6 +356,8 @@ class KeyedStage:
             state.now_ms, state.ahead_ms = LONG_AGO_MS, 0
             told = owned.watermark if rows or taken is None else taken
             self._runner.watermark_ms = told.ms or 0
+        if part.initial:
+            self._begin(state, part.initial, wall_ms, held)
         look_at = LOOK_GROUPS
         for done, (key, group) in enumerate(part.groups.items()):
             if done == look_at:
@@ -367,6 +406,15 @@ class KeyedStage:
         busy_us = self._clock.monotonic_us() - began_us
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
         return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+
+    def _begin(self, state: ShardState, initial: Mapping[Key, list[Any]], wall_ms: int, held: Held) -> None:
+        """Hand over initial state, before all other rows. Nothing is put out."""
+        look_at = LOOK_GROUPS
+        for done, (key, rows) in enumerate(initial.items()):
+            if done == look_at:
+                held.check_bytes(state.changed_bytes(), "changes")
+                look_at *= 2
+            self._runner.begin(state, key, rows, wall_ms)
 
     def _taken(self, owned: OwnedShard, part: Part) -> Watermark | None:
         """The watermark that the shard has behind this part; None for no other than before."""

@@ -1,4 +1,7 @@
-"""A source stage's work: read what is due of one partition, and commit position and outputs together."""
+"""A source stage's work: read what is due of one partition, and commit position and outputs together.
+
+A partition begins when the initial state of all operators behind it is in their inboxes (`initial_gate`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from dataclasses import replace
 from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, FetchedShard, Load, Output
+from penstock.store.port import Bounds, FetchedShard, Load, Output, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.sources import SourceBatch, SourceReader
 from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
+from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
@@ -23,10 +27,16 @@ READ_BYTES_MAX = 256 << 10
 
 
 class SourceStage:
-    """`reader` knows the partitions by their shard names."""
+    """`reader` knows the partitions by their shard names; `gate` is what the stage waits for, if anything."""
 
     def __init__(
-        self, stage: Stage, reader: SourceReader, fanout: FanoutRunner, bounds: Bounds, clock: Clock
+        self,
+        stage: Stage,
+        reader: SourceReader,
+        fanout: FanoutRunner,
+        bounds: Bounds,
+        clock: Clock,
+        gate: InitialGate | None = None,
     ) -> None:
         self._operator = stage.operator
         self._reader = reader
@@ -36,6 +46,9 @@ class SourceStage:
         self._paces: dict[str, FlushPace] = {}
         self._declared = declared_times(stage.out) if stage.tells_watermark else {}
         self._times: dict[str, SourceTime] = {}
+        self._is_initial = bool(stage.initial_of)
+        self._gate = gate
+        self._waiting: set[str] = set()
         self._size = PartSize(READ_ROWS_MAX)
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
 
@@ -48,6 +61,7 @@ class SourceStage:
     def release(self, shard: str) -> None:
         self._paces.pop(shard, None)
         self._times.pop(shard, None)
+        self._waiting.discard(shard)
         self._reader.release(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -58,6 +72,8 @@ class SourceStage:
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         now_us = self._clock.now_us()
+        if self._gate is not None and not self._may_begin(owned, self._gate):
+            return Rest(now_us + LOOK_US)
         rested_us = self._paces[owned.shard].due_us
         if self._reader.paced and now_us < rested_us:
             return Rest(rested_us)
@@ -69,9 +85,8 @@ class SourceStage:
                 )
                 if not batch.rows and not batch.finished:
                     return self._without_rows(owned, max(batch.next_due_us or 0, rested_us), now_us, began_us)
-                outputs = OutputBatch(
-                    self._bounds, owned.shard, self._several if len(batch.rows) > 1 else self._alone
-                )
+                held = self._several if len(batch.rows) > 1 else self._alone
+                outputs = OutputBatch(self._bounds, owned.shard, held, initial=self._is_initial)
                 rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
                 drained = outputs.drain()
                 outputs.held.check_total(outputs.drained_bytes)
@@ -90,11 +105,23 @@ class SourceStage:
             self._size.worked(len(batch.rows), fill)
             if batch.rows and (time := self._times.get(owned.shard)) is not None:
                 time.seen(outputs.latest_us, now_us)
-            if fill > 1 and batch.finished and self._declared:
-                # A commit in parts says of no partition that it is idle: the empty one that finishes does.
+            if fill > 1 and batch.finished and (self._declared or self._is_initial):
+                # A commit in parts says of no partition that it is idle, or read: the empty one behind does.
                 batch = replace(batch, finished=False)
             work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
             return replace(work, large=True) if fill > 1 else work
+
+    def _may_begin(self, owned: OwnedShard, gate: InitialGate) -> bool:
+        """A partition that began asks no more. One that waited begins its pace and its event time anew."""
+        if owned.position:
+            return True
+        if not gate.is_open():
+            self._waiting.add(owned.shard)
+            return False
+        if owned.shard in self._waiting:
+            self._waiting.discard(owned.shard)
+            self.adopt(owned)
+        return True
 
     def _without_rows(self, owned: OwnedShard, until_us: int, now_us: int, began_us: int) -> Work | Rest:
         """Nothing is there: rest, unless the watermark has news."""
@@ -123,6 +150,8 @@ class SourceStage:
         rows_out[self._operator] = len(batch.rows)
         time = self._times.get(owned.shard)
         watermark = None if time is None else time.watermark(owned, now_us, finished=batch.finished)
+        if self._is_initial and batch.finished:
+            watermark = Watermark(END_MS)
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
@@ -138,7 +167,7 @@ class SourceStage:
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
 
     def grew(self, owned: OwnedShard) -> bool:
-        return self._reader.grew(owned.shard, owned.position)
+        return not self._is_initial and self._reader.grew(owned.shard, owned.position)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The position is the owned shard's; how long the store took tells how long to gather."""

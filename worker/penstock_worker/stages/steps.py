@@ -42,11 +42,12 @@ class OutputRefused(PermanentError):
 class OutputBatch:
     """The outputs of one commit of `shard`: rows by target, packed into entries by `drain`.
 
-    `held` says how many rows may be held on the way here.
+    `held` says how many rows may be held on the way here, `initial` that they are initial state.
     """
 
-    def __init__(self, bounds: Bounds, shard: str, held: Held) -> None:
+    def __init__(self, bounds: Bounds, shard: str, held: Held, *, initial: bool = False) -> None:
         self.held = held
+        self._initial = initial
         self.drained_bytes = 0
         """What `drain` answered last came to."""
         self._bounds = bounds
@@ -89,7 +90,7 @@ class OutputBatch:
                 yield from self._entries(name, timestamps[start:end], rows[start:end])
             return
         try:
-            payload = encode_batch(timestamps, rows)
+            payload = encode_batch(timestamps, rows, initial=self._initial)
         except UnicodeEncodeError:
             raise OutputRefused(f"a row for {name}: {no_unicode(rows, self._columns[name])}") from None
         if len(payload) <= self._bounds.entry_bytes_max:

@@ -103,7 +103,7 @@ class TaskLoop:
         is_source = not isinstance(launch.stage.head, Processor)
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
-        self._next_fetch = NextFetch(launch, clock, self._pressure)
+        self._next_fetch = NextFetch(launch, clock, self._pressure, store.call)
         self._advances = Advances(launch)
         self._awaited: list[Claim] = []
         """Claims of shards that were on their way here when they were last tried."""

@@ -2,17 +2,20 @@
 
 The budget adapts to what user code makes of it (`batch_size`), and to what the store has room for
 (`store_pressure`). Where the operator has timers, a fetch tells the time and asks for those that are due, and
-its answer says when to ask again. Neighbour: `task.loop`.
+its answer says when to ask again. Where it begins with initial state, that is when all of that is in inboxes:
+no timer fires before it. Neighbour: `task.loop`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from penstock.dataflow.plan import Processor
-from penstock.store.port import Fetch, Fetched, FetchedShard
+from penstock.store.port import Fetch, Fetched, FetchedShard, ReadWatermark
 from penstock_worker.process.clock import Clock
+from penstock_worker.stages.initial_gate import LOOK_US, InitialGate
 from penstock_worker.task.batch_size import BatchSize
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.store_pressure import StorePressure
@@ -24,10 +27,20 @@ WATERMARK_LOOK_US = 20_000
 class NextFetch:
     """One per task."""
 
-    def __init__(self, launch: TaskLaunch, clock: Clock, pressure: StorePressure) -> None:
+    def __init__(
+        self,
+        launch: TaskLaunch,
+        clock: Clock,
+        pressure: StorePressure,
+        call: Callable[[ReadWatermark], Any],
+    ) -> None:
         head = launch.stage.head
         self.has_timers = isinstance(head, Processor) and head.has_timers
         self._producers = head.producers if isinstance(head, Processor) else ()
+        self._gate: InitialGate | None = None
+        if isinstance(head, Processor) and head.initial and self.has_timers and not head.by_event_time:
+            # By event time no timer is due before a source behind its own gate has told a watermark.
+            self._gate = InitialGate([head.initial.source], call, clock)
         self._ready = launch.owner.ready
         self._clock = clock
         self._pressure = pressure
@@ -38,10 +51,16 @@ class NextFetch:
         """The next fetch, at this monotonic time."""
         size = self._size
         fetch = Fetch(self._ready, size.bytes, size.shards)
-        if self.has_timers:
+        if self.has_timers and self._begins():
             now_ms = self._clock.now_us() // 1000
             fetch = replace(fetch, now_ms=now_ms, timers_max=size.timers, producers=self._producers)
         return self._pressure.fetch(fetch, now_us)
+
+    def _begins(self) -> bool:
+        """Whether all initial state is in inboxes, as far as timers wait for that."""
+        if self._gate is not None and self._gate.is_open():
+            self._gate = None
+        return self._gate is None
 
     def answered(self, fetch: Fetch | None, fetched: Fetched) -> None:
         # A store at its memory limit says nothing of timers: it is asked anew, and at once.
@@ -63,6 +82,8 @@ class NextFetch:
         """
         if self._producers:
             most_us = min(most_us, WATERMARK_LOOK_US)
+        if self._gate is not None:
+            most_us = min(most_us, LOOK_US)
         return most_us if self._again_ms is None else min(most_us, self._again_ms * 1000 - now_us)
 
     def comes_again(self, fetched: Fetched) -> bool:

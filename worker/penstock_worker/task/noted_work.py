@@ -49,6 +49,10 @@ class NotedRunner(ProcessorRunner):
 
     note: TaskNote
 
+    def begin(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> None:
+        self.note.comes_to(shown(key))
+        super().begin(state, key, rows, now_ms)
+
     def run(
         self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
     ) -> list[tuple[Any, ...]]:

@@ -95,6 +95,7 @@ class _Target:
     target: str
     form: str
     time_mode: str
+    has_initial: bool = False
 
     @property
     def module(self) -> str:
@@ -126,7 +127,8 @@ def _targets(topology: Topology) -> Iterator[_Target]:
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
                 form, time_mode = operator.form or "", operator.time_mode or NO_TIME
-                yield _Target(operator.name, role, path, str(target), form, time_mode)
+                has_initial = operator.initial_state is not None
+                yield _Target(operator.name, role, path, str(target), form, time_mode, has_initial)
         for place, aggregate in enumerate(operator.aggregate or ()):
             if ":" in aggregate.function:
                 path = path_text(("spec", "operators", index, "aggregate", place, "function"), document)
@@ -189,10 +191,11 @@ def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -
     except FormUnclear as unclear:
         found.fault(str(unclear))
     _call(named, processor, found)
-    if processor.handleInitialState is not StatefulProcessor.handleInitialState:
-        found.note(
-            f"handleInitialState of {target!r} is never called: there is no initial state in Penstock yet"
-        )
+    handles_initial = processor.handleInitialState is not StatefulProcessor.handleInitialState
+    if handles_initial and not named.has_initial:
+        found.note(f"handleInitialState of {target!r} is never called: the operator has no initialState")
+    if named.has_initial and not handles_initial:
+        found.note(f"{target!r} has no handleInitialState: rows of initialState do nothing")
     handles_timers = processor.handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
     if handles_timers and named.time_mode == NO_TIME:
         found.note(f"handleExpiredTimer of {target!r} is never called: the operator has no timeMode")

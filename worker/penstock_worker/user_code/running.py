@@ -21,7 +21,7 @@ from typing import Any, cast
 import pyspark
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from penstock.dataflow.plan import EVENT_TIME, NO_TIME
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME, InitialState
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock_worker.state.cache import Key, ShardState, Variable
@@ -145,10 +145,15 @@ class ProcessorRunner:
         form: str = "",
         *,
         time_mode: str = NO_TIME,
+        initial: InitialState | None = None,
     ) -> None:
         self._operator = operator
         try:
-            self._form = form_for(form_of(processor_class, form), input_schema, key_columns, output_schema)
+            form = form_of(processor_class, form)
+            self._form = form_for(form, input_schema, key_columns, output_schema)
+            self._initial_rows = (
+                form_for(form, initial.schema, initial.key_columns, output_schema).rows if initial else None
+            )
         except FormUnclear as unclear:
             raise UserCodeError(operator, "the form of its processor is unclear:", str(unclear)) from None
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
@@ -168,6 +173,35 @@ class ProcessorRunner:
         self.variables: tuple[Variable, ...] = tuple(handle.variables)
         self.deleted = tuple(handle.deleted)
 
+    def begin(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> None:
+        """Hand `rows` (wire rows of `key`, in order) to the processor as its initial state, as Spark does:
+        one by one, or as DataFrames. Raises as `run`.
+        """
+        rows_of = self._initial_rows
+        if rows_of is None:
+            raise UserCodeError(
+                self._operator, "initial rows came to it,", "and it has no initialState to read them by"
+            )
+        if (now_ms, self.watermark_ms) != self._told:
+            self._tell(now_ms)
+        self._cursor.at(state, state.begin(key))
+        users_key = self._form.key(key)
+        try:
+            for given in rows_of(rows):
+                self._processor.handleInitialState(users_key, given, self._timer_values)
+        except BaseException as error:
+            what = f"for key {shown(users_key)}"
+            raise self._raised(state, "handleInitialState", what, error) from error
+        finally:
+            self._cursor.leave()
+        if state.failure is not None:
+            raise state.failure
+
+    def _tell(self, now_ms: int) -> None:
+        """What TimerValues tell from now on."""
+        self._told = (now_ms, self.watermark_ms)
+        self._timer_values = TimerValues(now_ms, self.watermark_ms)
+
     def run(
         self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
     ) -> list[tuple[Any, ...]]:
@@ -177,8 +211,7 @@ class ProcessorRunner:
         which the batch is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
         """
         if (now_ms, self.watermark_ms) != self._told:
-            self._told = (now_ms, self.watermark_ms)
-            self._timer_values = TimerValues(now_ms, self.watermark_ms)
+            self._tell(now_ms)
         self._cursor.at(state, state.begin(key))
         form = self._form
         users_key = form.key(key)

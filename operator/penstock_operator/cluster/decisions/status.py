@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.dataflow.outline import outline
-from penstock.dataflow.plan import Plan
+from penstock.dataflow.plan import Plan, Stage
 from penstock.figures.operators import Look, OperatorFigures, operator_figures
 from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.observing.observed import Observed, SlaMet
@@ -77,7 +77,7 @@ def status_of(
         ready = sum(entry["tasksReady"] for entry in operators)
         status["tasks"] = f"{ready}/{sum(entry['tasksDesired'] for entry in operators)}"
         by_name = {entry["name"]: entry for entry in operators}
-        rates = [by_name[stage.operator].get("ratePerSecond") for stage in plan.stages if stage.is_source]
+        rates = [by_name[stage.operator].get("ratePerSecond") for stage in plan.stages if _flows(stage)]
         if rates and None not in rates:
             status["rate"] = f"{sum(rate for rate in rates if rate is not None):.0f}/s"
         sinks = [operator.name for operator in outline(plan) if operator.kind == "sink"]
@@ -204,3 +204,8 @@ def _latency_text(milliseconds: float) -> str:
     if milliseconds >= 1000:
         return f"{milliseconds / 1000:.1f}s"
     return f"{milliseconds:.0f}ms" if milliseconds >= 10 else f"{milliseconds:.1f}ms"
+
+
+def _flows(stage: Stage) -> bool:
+    """Whether it is a source whose rate is that of the topology: initial state is read once."""
+    return stage.is_source and not stage.initial_of

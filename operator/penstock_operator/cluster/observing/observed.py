@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.topology import WORKERS_MAX, Topology
+from penstock.api.sizes_spec import WORKERS_MAX
+from penstock.api.topology import Topology
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow

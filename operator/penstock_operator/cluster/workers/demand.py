@@ -58,7 +58,10 @@ def known_shards(
     for stage in plan.stages:
         old = tuple(schedules[stage.operator].shards) if stage.operator in schedules else ()
         parts = stage.head.fixed_parts
-        if parts is None:
+        if stage.initial_of and old:
+            # Initial state is what there was at the first start.
+            found = []
+        elif parts is None:
             found = _announced(observed, stage.operator)
         else:
             found = [shard_name(stage.operator, part) for part in parts]

@@ -21,7 +21,9 @@ class GrownFiles:
     def __init__(self, plan: Plan, base_dir: Path) -> None:
         self._base_dir = base_dir
         self._sources = {
-            stage.operator: stage.head for stage in plan.stages if isinstance(stage.head, Source)
+            stage.operator: stage.head
+            for stage in plan.stages
+            if isinstance(stage.head, Source) and not stage.initial_of
         }
 
     def among(

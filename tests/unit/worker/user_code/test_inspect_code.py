@@ -286,7 +286,7 @@ def test_what_spark_calls_and_penstock_does_not_is_noted(tmp_path: Path) -> None
     initial, expired = inspect_manifest(write(tmp_path, "inspected_notes", processor="Replacing")).notes
     assert expired.startswith("spec.operators[2] (count).processor: handleExpiredTimer of 'inspected_notes:")
     assert expired.endswith("is never called: the operator has no timeMode")
-    assert "is never called: there is no initial state in Penstock yet" in initial
+    assert "is never called: the operator has no initialState" in initial
 
 
 def test_a_watermark_that_never_moves_is_noted(tmp_path: Path) -> None:

@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
+from pyspark.sql.streaming.tws_tester import TwsTester
 
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.plan import InitialState
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Load, Scan, StoreUnreachable
 from penstock_worker.state.cache import ShardState, StateCache
@@ -274,3 +277,54 @@ def test_a_module_that_raises_is_shown_with_its_line(code_dir: Path) -> None:
     assert "B = 1 / 0" in str(raised.value)
     assert "ZeroDivisionError" in str(raised.value)
     assert "importlib" not in str(raised.value)
+
+
+class Begin(Count):
+    """Notes what its initial state is, and how often it came."""
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+        before = self.total.get()
+        many = isinstance(initialState, pd.DataFrame)
+        self.total.update(
+            ((before[0] if before else 0) + int(initialState.n.sum() if many else initialState.n),)
+        )
+
+
+class BeginInPandas(Begin):
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for frame in rows:
+            yield pd.DataFrame({"word": [key[0]], "total": [(self.total.get() or (0,))[0] + len(frame)]})
+
+
+@pytest.mark.parametrize(("processor", "form"), [(Begin, "Rows"), (BeginInPandas, "Pandas")])
+def test_initial_state_is_handed_over_as_spark_does(processor: type, form: str) -> None:
+    given, output = parse_schema("word string, n long"), parse_schema("word string, total long")
+    initial = InitialState("count-initial", parse_schema("n long, word string"), (1,))
+    runner = ProcessorRunner(processor, given, [0], output, "count", form, initial=initial)
+    state = state_for(runner)
+    runner.begin(state, ("a",), [[40, "a"], [2, "a"]], 5)
+    assert runner.run(state, ("a",), [["a", 1]], 5) == [("a", 43)]
+    assert runner.run(state, ("b",), [["b", 1]], 5) == [("b", 1)]
+
+    frame = pd.DataFrame({"n": [40, 2], "word": ["a", "a"]})
+    tester = (
+        TwsTester(processor(), initialStateRow=[("a", Row(n=40, word="a")), ("a", Row(n=2, word="a"))])
+        if form == "Rows"
+        else TwsTester(processor(), initialStatePandas=[("a", frame)])
+    )
+    if form == "Rows":
+        assert [row.total for row in tester.test("a", [Row(word="a", n=1)])] == [43]
+    else:
+        assert list(tester.testInPandas("a", pd.DataFrame({"word": ["a"], "n": [1]})).total) == [43]
+
+
+def test_what_handle_initial_state_raises_names_it() -> None:
+    class Raise(Count):
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:
+            raise_in_two_steps()
+
+    schema = parse_schema("word string, n long")
+    initial = InitialState("count-initial", schema, (0,))
+    runner = ProcessorRunner(Raise, schema, [0], schema, "count", initial=initial)
+    with pytest.raises(UserCodeError, match="handleInitialState raised for key tuple"):
+        runner.begin(state_for(runner), ("a",), [["a", 1]], 0)
