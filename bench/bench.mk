@@ -12,7 +12,7 @@ bench-throughput: setup-tests ## Bench: records per CPU-second at the highest ra
 	@$(BENCH) bench.throughput
 
 .PHONY: bench-event-time
-bench-event-time: setup-tests ## Bench: how late timers fire, and how many fire in a CPU-second
+bench-event-time: setup-tests ## Bench: timers, windows beside Spark's, what watermarks cost, the pandas form
 	@$(BENCH) bench.event_time
 
 .PHONY: bench-idle

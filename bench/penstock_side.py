@@ -189,10 +189,12 @@ def measure(
     *,
     topology: str = "counting",
     code: str = "counting.py",
+    sets: Sequence[str] = (),
 ) -> PenstockRun:
     """Run the counting topology and measure `seconds` after the warm-up, both counted from the first record.
 
-    `topology` and `code` are of another one with the same operators. `rate_per_s` None is as fast as it goes.
+    `topology` and `code` are of another one with the same operators, `sets` further settings of it, as
+    `penstock run --set` takes them. `rate_per_s` None is as fast as it goes.
     `folder` must be empty. Raises RunFailedError.
     """
     overrides = [
@@ -200,6 +202,7 @@ def measure(
         f"durability={durability}",
         f"count.tasks.initial={count_tasks}",
         f"count.tasks.max={max(2, count_tasks)}",
+        *sets,
     ]
     with running(topology, overrides, folder, code) as run, CpuSampler(run.process.pid) as cpu:
         store = run.connect(START_WITHIN_S)

@@ -1,7 +1,7 @@
 """Sees rows arrive in files that are being written, from outside: a thread that looks every few milliseconds.
 
-Files are JSON lines with the columns number and process; each whole line is a row, seen at the moment of
-the look. Neighbour: `step_figures` works out what the rows tell.
+Files are JSON lines; each whole line is a row, seen at the moment of the look. Neighbours: `step_figures` and
+`window_delays` work out what the rows tell.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Generic, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,24 +21,23 @@ LIST_S = 0.1
 """So often new files are looked for."""
 
 
-class _Row(msgspec.Struct):
-    number: int
-    process: int
+Row = TypeVar("Row", bound=msgspec.Struct)
 
 
-class SinkWatch:
-    """A context. `folder` need not be there yet."""
+class LineWatch(Generic[Row]):
+    """A context. `folder` need not be there yet; `row` has the columns that are of interest."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, row: type[Row]) -> None:
         self._folder = folder
         self._files: dict[Path, tuple[int, int]] = {}
-        self._seen: list[tuple[int, int, int]] = []
+        self.seen: list[tuple[int, Row]] = []
+        """When each row was seen, in microseconds since 1970."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sink-watch", daemon=True)
-        self._decoder = msgspec.json.Decoder(_Row)
+        self._decoder = msgspec.json.Decoder(row)
         self._list_s = 0.0
 
-    def __enter__(self) -> SinkWatch:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -50,12 +50,6 @@ class SinkWatch:
         """Close the files; a context does so itself."""
         for descriptor, _ in self._files.values():
             os.close(descriptor)
-
-    def rows(self) -> Rows:
-        """All rows so far."""
-        seen = list(self._seen)
-        table = np.array(seen, dtype=np.int64).reshape(len(seen), 3)
-        return Rows(table[:, 1], table[:, 2], table[:, 0])
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_S):
@@ -79,6 +73,23 @@ class SinkWatch:
         at_us = time.time_ns() // 1000
         whole = data[: data.rfind(b"\n") + 1]
         for line in whole.splitlines():
-            row = self._decoder.decode(line)
-            self._seen.append((at_us, row.number, row.process))
+            self.seen.append((at_us, self._decoder.decode(line)))
         return len(whole)
+
+
+class _Worked(msgspec.Struct):
+    number: int
+    process: int
+
+
+class SinkWatch(LineWatch[_Worked]):
+    """Of rows that say by which process a record was worked."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, _Worked)
+
+    def rows(self) -> Rows:
+        """All rows so far."""
+        seen = [(row.number, row.process, at_us) for at_us, row in list(self.seen)]
+        table = np.array(seen, dtype=np.int64).reshape(len(seen), 3)
+        return Rows(table[:, 0], table[:, 1], table[:, 2])

@@ -1,4 +1,4 @@
-"""The peer: Spark Structured Streaming running the bench's counting processor in micro-batches.
+"""The peer: Spark Structured Streaming in micro-batches, running the bench's counting processor, or windows.
 
 `python -m bench.spark_peer RUN.json` runs one query until its stop time and logs what comes out
 (`sink_log`). It only runs and logs: the bench that started it counts its processes' CPU and works out the
@@ -7,11 +7,12 @@ figures. How Spark is set up is not decided here but in `spark_settings.json`, w
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,19 @@ from bench import sink_log
 from bench.counting import OUTPUT_SCHEMA, Count
 from bench.spark_source import LoadSource
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as Spark's own documentation has it
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.types import StructType
+
+from penstock.dataflow.schema import Column, Schema
+from penstock.dataflow.window import COUNT, Aggregate, Tumbling, WindowAggregation
+from penstock_worker.values.spark_types import struct_type
+from penstock_worker.windows.processors import window_processor
+
+WINDOW_MS = 10_000
+WINDOW = "10 seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +65,7 @@ class Settings:
             ),
             f"{prefix}.rocksdb.changelogCheckpointing.enabled": str(self.changelog).lower(),
             "spark.ui.enabled": "false",
+            "spark.sql.streaming.numRecentProgressUpdates": "1000",
             "spark.log.level": "ERROR",
             **self.conf,
         }
@@ -70,6 +82,9 @@ class Run:
 
     folder: str
     settings: Settings
+    query: str = "count"
+    """count (the log has key and total), or windows, or windows_in_python (a window's end in microseconds
+    and its count)."""
 
     @property
     def plan(self) -> Path:
@@ -90,6 +105,11 @@ class Run:
     @property
     def progress(self) -> Path:
         return Path(self.folder, "progress.json")
+
+    @property
+    def batches(self) -> Path:
+        """JSON: [[when it began in s since 1970, how long it took in s, records], ...]"""
+        return Path(self.folder, "batches.json")
 
     @property
     def checkpoint(self) -> Path:
@@ -140,8 +160,50 @@ def session(settings: Settings) -> SparkSession:
     return spark
 
 
+def count(records: DataFrame) -> DataFrame:
+    """A running total per key."""
+    return records.groupBy("key").transformWithState(
+        statefulProcessor=Count(), outputStructType=OUTPUT_SCHEMA, outputMode="Append", timeMode="None"
+    )
+
+
+def timed(records: DataFrame) -> DataFrame:
+    """With an event time: when a record was due. Nothing may come late."""
+    return records.select("key", F.timestamp_micros("at_us").alias("at")).withWatermark("at", "0 seconds")
+
+
+def windows(records: DataFrame) -> DataFrame:
+    """Spark's own windows, which the JVM counts."""
+    grouped = timed(records).groupBy(F.window("at", WINDOW), "key").count()
+    return grouped.select(F.unix_micros("window.end"), "count")
+
+
+def windows_in_python(records: DataFrame) -> DataFrame:
+    """Penstock's windows as a processor in Spark."""
+    given = Schema((Column("key", "bigint"), Column("at", "timestamp")))
+    counted = WindowAggregation(Tumbling(WINDOW_MS), "at", (Aggregate("records", COUNT),))
+    found = (
+        timed(records)
+        .groupBy("key")
+        .transformWithState(
+            window_processor(counted, given, (0,)),
+            struct_type(counted.output(given, (0,))),
+            "Append",
+            "EventTime",
+        )
+    )
+    return found.select(F.unix_micros("windowEnd"), "records")
+
+
+QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
+    "count": count,
+    "windows": windows,
+    "windows_in_python": windows_in_python,
+}
+
+
 def start(spark: SparkSession, run: Run) -> StreamingQuery:
-    """The counting query, one micro-batch after the other."""
+    """The query, one micro-batch after the other."""
     records = (
         spark.readStream.format("load")
         .option("plan", str(run.plan))
@@ -149,10 +211,11 @@ def start(spark: SparkSession, run: Run) -> StreamingQuery:
         .option("max_records", run.settings.max_records)
         .load()
     )
-    totals = records.groupBy("key").transformWithState(
-        statefulProcessor=Count(), outputStructType=OUTPUT_SCHEMA, outputMode="Append", timeMode="None"
+    writer = (
+        QUERIES[run.query](records)
+        .writeStream.outputMode("append")
+        .option("checkpointLocation", str(run.checkpoint))
     )
-    writer = totals.writeStream.outputMode("append").option("checkpointLocation", str(run.checkpoint))
     if run.settings.sink == "writer":
         return writer.format("log").option("log", str(run.log)).start()
 
@@ -161,6 +224,11 @@ def start(spark: SparkSession, run: Run) -> StreamingQuery:
         _log(run.log, time.time_ns() // 1000, table)
 
     return writer.foreachBatch(collect).start()
+
+
+def _batch(progress: StreamingQueryProgress) -> tuple[float, float, int]:
+    began = datetime.datetime.fromisoformat(progress.timestamp)
+    return began.timestamp(), progress.durationMs.get("triggerExecution", 0) / 1000, progress.numInputRows
 
 
 def main(path: str) -> None:
@@ -172,8 +240,9 @@ def main(path: str) -> None:
     run.started.touch()
     while not run.stop.exists():
         query.awaitTermination(0.2)
-    durations = [dict(progress.durationMs) for progress in query.recentProgress]
-    run.progress.write_text(json.dumps(durations))
+    recent = query.recentProgress
+    run.progress.write_text(json.dumps([dict(progress.durationMs) for progress in recent]))
+    run.batches.write_text(json.dumps([_batch(progress) for progress in recent]))
     query.stop()
     spark.stop()
 

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from bench import held, sink_log
 from bench.cpu import CpuSampler
-from bench.load import RatePlan, Segment, ZipfKeys, read_plan, write_plan
+from bench.load import RatePlan, Segment, ZipfKeys, write_plan
 from bench.spark_peer import Run, Settings, write_run
 
 from penstock.metrics.latency import LatencyHistogram, buckets_of
@@ -67,12 +67,43 @@ def measure(
     *,
     saturated: bool = False,
 ) -> SparkRun:
-    """Feed the peer at `rate_per_s` and measure records that are due in `seconds` after the warm-up.
+    """Feed the counting peer at `rate_per_s` and measure records that are due in `seconds` after the warm-up.
 
     `saturated` says that the rate is beyond reach, so that what is due is not waited for. `folder` must be
     empty. Raises PeerFailedError.
     """
     run = Run(str(folder), settings)
+
+    def all_came(played: Played) -> bool:
+        wanted = played.plan.due_before(int(played.last_s * 1e6))
+        return saturated or sink_log.records(sink_log.read(run.log)) >= wanted
+
+    return _figures(run, play(run, rate_per_s, warmup_s, seconds, tell, all_came), rate_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A run of the peer that was measured from `first_s` to `last_s`, in seconds since 1970."""
+
+    plan: RatePlan
+    first_s: float
+    last_s: float
+    cpu: CpuSampler
+
+
+def play(
+    run: Run,
+    rate_per_s: float,
+    warmup_s: float,
+    seconds: float,
+    tell: Callable[[str], None],
+    all_came: Callable[[Played], bool],
+) -> Played:
+    """Feed the peer at `rate_per_s`; at the end wait, for at most `seconds`, until all came that is to come.
+
+    `run.folder` must be empty. Raises PeerFailedError.
+    """
+    folder = Path(run.folder)
     run.log.mkdir()
     write_plan(run.plan, RatePlan(()))
     write_run(folder / "run.json", run)
@@ -101,9 +132,9 @@ def measure(
             tell("measuring")
             _wait(peer, output, lambda: time.time() >= last_s, seconds + 1.0)
             tell("waiting for the records under way")
-            wanted = plan.due_before(int(last_s * 1e6))
-            if not saturated:
-                _wait_for_rest(peer, run.log, wanted, end_s=last_s + seconds)
+            played = Played(plan, first_s, last_s, cpu)
+            while time.time() < last_s + seconds and peer.poll() is None and not all_came(played):
+                time.sleep(0.5)
             run.stop.touch()
             # What came out is in the log by now: a peer that hangs while it stops is ended below.
             with suppress(subprocess.TimeoutExpired):
@@ -112,7 +143,7 @@ def measure(
         if peer.poll() is None:
             peer.kill()
             peer.wait()
-    return _figures(run, first_s, last_s, rate_per_s, cpu)
+    return played
 
 
 def _wait(peer: subprocess.Popen[bytes], output: Path, done: Callable[[], bool], within_s: float) -> None:
@@ -125,16 +156,8 @@ def _wait(peer: subprocess.Popen[bytes], output: Path, done: Callable[[], bool],
         time.sleep(0.05)
 
 
-def _wait_for_rest(peer: subprocess.Popen[bytes], log: Path, wanted: int, end_s: float) -> None:
-    """Until `wanted` records came out or the time is over."""
-    while time.time() < end_s and peer.poll() is None:
-        if sink_log.records(sink_log.read(log)) >= wanted:
-            return
-        time.sleep(0.5)
-
-
-def _figures(run: Run, first_s: float, last_s: float, rate_per_s: float, cpu: CpuSampler) -> SparkRun:
-    plan = read_plan(run.plan)
+def _figures(run: Run, played: Played, rate_per_s: float) -> SparkRun:
+    plan, first_s, last_s, cpu = played.plan, played.first_s, played.last_s, played.cpu
     rows = sink_log.read(run.log)
     records = sink_log.records(rows)
     arrived = sink_log.arrivals(rows, ZipfKeys().of(0, _cover(run, records)))

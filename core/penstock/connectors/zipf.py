@@ -5,6 +5,7 @@ The worker's `sources.zipf` generates them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,8 @@ SCHEMA = Schema(
     )
 )
 
+_TIME_COLUMN = r"^[A-Za-z_][A-Za-z0-9_]*$"
+
 
 @dataclass(frozen=True, slots=True)
 class ZipfSource(Source):
@@ -53,6 +56,8 @@ class ZipfSource(Source):
     partitions: int
     seed: int
     rate_trace: str | None = None
+    time_column: str | None = None
+    """Of a further column: when the record was due."""
 
     @property
     def rate(self) -> Rate:
@@ -66,17 +71,20 @@ class ZipfSource(Source):
         return self.fixed_parts
 
     def identity_text(self) -> str:
+        timed = "" if self.time_column is None else f", due times as {self.time_column}"
         return (
             f"{self.keys} keys, exponent {self.exponent}, {self.record_bytes} bytes, "
             f"{'endless' if self.records is None else f'{self.records} records'}, "
-            f"{self.partitions} partitions, {self.shuffles_per_minute} shuffles a minute, seed {self.seed}"
+            f"{self.partitions} partitions, {self.shuffles_per_minute} shuffles a minute, "
+            f"seed {self.seed}{timed}"
         )
 
 
 class ZipfSourceSpec(SourceFields):
     """A generator of records with zipf-distributed keys (Elasticutor, section 5).
 
-    Its columns are `key bigint, payload string, service_time_us bigint, number bigint`.
+    Its columns are `key bigint, payload string, service_time_us bigint, number bigint`, and where it has a
+    timeColumn that one too, a timestamp.
     """
 
     model_config = ConfigDict(
@@ -88,7 +96,8 @@ class ZipfSourceSpec(SourceFields):
             (
                 "self.keys == oldSelf.keys && self.exponent == oldSelf.exponent && "
                 "self.recordBytes == oldSelf.recordBytes && self.seed == oldSelf.seed && "
-                "self.shufflesPerMinute == oldSelf.shufflesPerMinute && " + fixed("records"),
+                "self.shufflesPerMinute == oldSelf.shufflesPerMinute && "
+                + f"{fixed('records')} && {fixed('timeColumn')}",
                 "a generator's records are fixed for life; its rate and serviceTime may change",
             ),
             (
@@ -122,14 +131,26 @@ class ZipfSourceSpec(SourceFields):
     partitions: Annotated[int, Field(ge=1, le=SHARDS_MAX)] = 1
     """Shards of the source; fixed for life."""
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
+    time_column: Annotated[str, Field(pattern=_TIME_COLUMN, max_length=63)] | None = None
+    """Name of a further column, which says when the record was due: an event time for windows and timers.
+    Without a rate, when it was made."""
 
     @classmethod
-    def schema_of(cls, body: Mapping[str, Any]) -> Schema:
-        return SCHEMA
+    def schema_of(cls, body: Mapping[str, Any]) -> Schema | None:
+        match body.get("timeColumn"):
+            case None:
+                return SCHEMA
+            case str(name) if re.fullmatch(_TIME_COLUMN, name) and name not in SCHEMA.names:
+                return Schema((*SCHEMA.columns, Column(name, "timestamp")))
+            case _:
+                return None
 
     @classmethod
     def faults_of(cls, path: str, body: Mapping[str, Any]) -> list[Fault]:
         faults = rate_faults(path, body)
+        if body.get("timeColumn") in SCHEMA.names:
+            message = f"each zipf source has a column {body['timeColumn']!r}; give another name, such as at"
+            faults.append(Fault(f"{path}.timeColumn", message))
         if body.get("shufflesPerMinute") and not rates_given(body):
             message = (
                 "counts minutes of the stream, which has none without a rate; give ratePerSecond or "
@@ -150,4 +171,5 @@ class ZipfSourceSpec(SourceFields):
             partitions=self.partitions,
             seed=self.seed,
             rate_trace=trace_file(self.rate_trace),
+            time_column=self.time_column,
         )

@@ -1,10 +1,11 @@
 """A generator of records with zipf-distributed keys: the workload of Elasticutor, section 5.
 
-Columns: `key bigint, payload string, service_time_us bigint, number bigint`. `number` counts over all
-partitions: partition p of n has p, p + n, p + 2n, ... A row is a function of (seed, partition, index) alone,
-so a position is an index. Keys are ranked by their number at first; each shuffle permutes the ranks, at the
-same record in all partitions. Service times follow the paper's normal distribution with mean m and
-variance m / 2 (in milliseconds), cut at 0 and at 2 m so that the mean stays.
+Columns: `key bigint, payload string, service_time_us bigint, number bigint`, and where one is asked for, a
+timestamp: when the row was due. `number` counts over all partitions: partition p of n has p, p + n, p + 2n
+and so on. But for that time a row is a function of (seed, partition, index) alone, so a position is an
+index. Keys are ranked by their number at first; each shuffle permutes the ranks, at the same record in all
+partitions. Service times follow the paper's normal distribution with mean m and variance m / 2 (in
+milliseconds), cut at 0 and at 2 m so that the mean stays.
 """
 
 from __future__ import annotations
@@ -99,9 +100,12 @@ class ZipfReader:
         rows = self._rows(partition, index, int(min(rows_max, left)))
         finished = len(rows) == left
         after = index + len(rows)
+        due_us = [now_us] * len(rows) if pace is None else pace.timestamps_us(index, len(rows))
+        if self._source.time_column is not None:
+            rows = [(*row, at_us) for row, at_us in zip(rows, due_us, strict=True)]
         return SourceBatch(
             rows=rows,
-            timestamps_us=[now_us] * len(rows) if pace is None else pace.timestamps_us(index, len(rows)),
+            timestamps_us=due_us,
             position=msgspec.msgpack.encode(after) if rows else position,
             finished=finished,
             next_due_us=None if pace is None or finished else pace.due_us(after),

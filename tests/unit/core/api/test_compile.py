@@ -198,6 +198,18 @@ def test_a_zipf_source_brings_its_schema_and_its_defaults() -> None:
     assert schema.ddl() == "`key` bigint, `payload` string, `service_time_us` bigint, `number` bigint"
 
 
+def test_a_zipf_source_may_say_when_each_record_was_due() -> None:
+    plan = compiled(
+        {
+            "name": "gen",
+            "source": {"zipf": {"keys": 10, "timeColumn": "at"}},
+            "eventTime": {"column": "at"},
+        },
+        sink("out", "gen"),
+    )
+    assert plan.stage("gen").out.schema.ddl().endswith("`number` bigint, `at` timestamp")
+
+
 def test_a_topology_without_user_code_needs_none() -> None:
     plan = compile_topology(
         Topology.model_validate(

@@ -124,6 +124,7 @@ def test_where_a_watermark_begins_is_part_of_it_and_how_far_it_is_behind_is_not(
     [
         {"keys": 99}, {"exponent": 0.6}, {"record_bytes": 64}, {"records": None},
         {"shuffles_per_minute": 0.0}, {"partitions": 5}, {"seed": 8},
+        {"time_column": "at"},
     ],
 )  # fmt: skip
 def test_what_a_generator_makes_is_part_of_it(change: dict[str, object]) -> None:

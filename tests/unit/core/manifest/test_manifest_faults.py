@@ -206,6 +206,14 @@ def test_timers_need_a_task_that_fires_them() -> None:
     )
 
 
+def test_a_generators_time_column_has_a_name_of_its_own() -> None:
+    generator = "source: {zipf: {keys: 9, timeColumn: number}}"
+    assert the_fault(('source: {files: {glob: "texts/**/*.txt", format: text}}', generator)) == (
+        "spec.operators[0] (lines).source.zipf.timeColumn: each zipf source has a column 'number'; give "
+        "another name, such as at"
+    )
+
+
 def test_shuffles_need_a_rate() -> None:
     generator = "source: {zipf: {keys: 9, shufflesPerMinute: 2}}"
     assert the_fault(('source: {files: {glob: "texts/**/*.txt", format: text}}', generator)).startswith(

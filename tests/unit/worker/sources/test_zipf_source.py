@@ -48,6 +48,20 @@ def test_a_row_is_key_payload_service_time_and_number() -> None:
     assert rows_of(replace(PLAIN, record_bytes=0), 1)[0][1] == ""
 
 
+def test_a_row_says_when_it_was_due_where_a_column_is_named_for_that() -> None:
+    timed = replace(PLAIN, time_column="at")
+    paced, unpaced = replace(timed, rate_per_s=1000.0), timed
+    for source, times_us in (
+        (paced, [NOW_US, NOW_US + 1_000, NOW_US + 2_000]),
+        (unpaced, [NOW_US + 5_000] * 3),
+    ):
+        reader = ZipfReader("gen", source)
+        reader.open("gen/0", b"", NOW_US)
+        batch = reader.read("gen/0", b"", 3, MANY, NOW_US + 5_000)
+        assert [row[4] for row in batch.rows] == batch.timestamps_us == times_us
+        assert [row[:4] for row in batch.rows] == rows_of(PLAIN, 3)
+
+
 @given(st.lists(st.integers(1, 3000), min_size=1, max_size=8))
 def test_rows_do_not_depend_on_how_they_are_read(counts: list[int]) -> None:
     source = replace(PLAIN, rate_per_s=1000.0, shuffles_per_minute=60.0)
