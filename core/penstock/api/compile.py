@@ -128,20 +128,26 @@ class _Fuser:
                 schema=self._graph.outputs[name],
                 steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
                 sinks=tuple(r.sink.given.plan(r.name) for r in readers if r.sink is not None),
-                edges=tuple(self._edge(r) for r in readers if r.is_keyed),
+                edges=tuple(self._edge(r, name) for r in readers if r.is_keyed),
                 event_time=self._event_time(self._operators[name]),
             )
         return self._built[name]
 
-    def _edge(self, operator: OperatorSpec) -> KeyedEdge:
+    def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
+        planned = self._graph.joins.get(operator.name)
+        if planned is not None:
+            projection = planned.projections[self._graph.operators[operator.name].inputs.index(source)]
+            return KeyedEdge(operator.name, projection.key_columns, _shards(operator), projection)
         return KeyedEdge(operator.name, self._key_columns(operator), _shards(operator))
 
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
         columns, shards = self._key_columns(operator), _shards(operator)
         window = self._graph.windows.get(operator.name)
-        form = operator.form or "" if window is None else ROWS
-        time_mode = operator.time_mode or NO_TIME if window is None else EVENT_TIME
+        join = self._graph.joins.get(operator.name)
+        needs_code = window is None and join is None
+        form = operator.form or "" if needs_code else ROWS
+        time_mode = operator.time_mode or NO_TIME if needs_code else EVENT_TIME
         event_column = self._graph.event_columns.get(operator.name)
         return Processor(
             operator.processor or "",
@@ -154,6 +160,7 @@ class _Fuser:
             self._producers.get(operator.name, ()),
             (operator.late_to.given.plan(operator.name + LATE),) if operator.late_to is not None else (),
             window,
+            join.join if join is not None else None,
             self._initial_state(operator),
         )
 
@@ -183,6 +190,9 @@ class _Fuser:
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
         schema: Schema = self._graph.inputs[operator.name]
+        planned = self._graph.joins.get(operator.name)
+        if planned is not None:
+            return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
 
 

@@ -57,8 +57,21 @@ class EventTimes:
             case "window":
                 begun = _reaching(operator, "window", "a window", rows, graph).begun
                 rows[name] = _Rows(WINDOW_END, begun=begun, handed=(name,))
+            case "join":
+                lack = f"there is none behind join {name!r}, whose rows have two times"
+                rows[name] = _Rows(lacks=(lack,), handed=(name,))
             case _:
                 pass
+
+    def of_inputs(self, join: Operator) -> tuple[str, ...]:
+        """The event times of a join's inputs, in their order; none where not all have one, with faults."""
+        found = [self._rows.get(source, _Rows()) for source in join.inputs]
+        self._graph.faults += [
+            Fault(f"{join.path}.inputs[{index}]", f"a join needs an event time on every path here: {lack}")
+            for index, given in enumerate(found)
+            for lack in given.lacks
+        ]
+        return tuple(given.column for given in found) if all(given.column for given in found) else ()
 
 
 def _source(operator: Operator, graph: Graph) -> _Rows:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
+from penstock.api.joins import check_join, join_output
 from penstock.api.operators import Graph, Operator
 from penstock.api.topology import LATE
 from penstock.api.window_spec import WINDOW_KINDS
@@ -32,7 +33,7 @@ Runtime = Literal["local", "cluster"]
 FUSED_COPIES_MAX = 256
 """How often one stateless operator may be fused: once for each path from a stage to it."""
 
-_ROLES = ("source", "map", "processor", "window", "sink")
+_ROLES = ("source", "map", "processor", "window", "join", "sink")
 _KINDS = {"source": tuple(SOURCES), "window": WINDOW_KINDS, "sink": tuple(SINKS)}
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
@@ -40,6 +41,7 @@ _NEEDS = {
     "map": ("inputs", "outputSchema"),
     "processor": ("inputs", "keyBy", "processor", "outputSchema"),
     "window": ("inputs", "keyBy", "window", "aggregate"),
+    "join": ("inputs",),
     "sink": ("inputs",),
 }
 _MAY_HAVE = {
@@ -50,6 +52,7 @@ _MAY_HAVE = {
         | {"timeMode", "eventTime", "lateTo", "initialState"}
     ),
     "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "shards", "tasks"}),
+    "join": frozenset({"inputs", "lateTo", "shards", "tasks"}),
     "sink": frozenset({"inputs"}),
 }
 _WHY_NOT = {
@@ -69,6 +72,12 @@ _WHY_NO_WINDOW = {
     "outputSchema": "its columns are those of keyBy, windowStart, windowEnd and those of aggregate",
     "timeMode": "it goes by event time always",
     "eventTime": "that of its rows is windowEnd",
+}
+_WHY_NO_JOIN = {
+    "keyBy": "left.key and right.key say what has to be equal",
+    "outputSchema": "its columns are those of left and right",
+    "timeMode": "it goes by event time always",
+    "eventTime": "its rows have those of both sides",
 }
 _HINTS = {
     "inputs": "give the names of the operators that it reads, as a list",
@@ -167,17 +176,19 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     missing = [name for name in _NEEDS[role] if body.get(name) is None and not nearest(name, unknown)]
     faults += [Fault(f"{operator.path}.{name}", f"is missing; {_HINTS[name]}") for name in missing]
     extra = [name for name in _WHY_NOT if body.get(name) is not None and name not in _MAY_HAVE[role]]
-    reasons = _WHY_NOT | _WHY_NO_WINDOW if role == "window" else _WHY_NOT
+    reasons = _WHY_NOT | {"window": _WHY_NO_WINDOW, "join": _WHY_NO_JOIN}.get(role, {})
     why = {name: f"a {role} has none: {reasons[name]}; leave it out" for name in extra}
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     tasks = body.get("tasks")
-    has_timers = role == "window" or body.get("timeMode") not in (None, "None")
+    has_timers = role in ("window", "join") or body.get("timeMode") not in (None, "None")
     if has_timers and isinstance(tasks, dict) and tasks.get("min") == 0:
-        who = "for a window" if role == "window" else "with a timeMode"
+        who = f"for a {role}" if role in ("window", "join") else "with a timeMode"
         message = f"0 leaves no task that fires timers; {who} give 1 or more"
         faults.append(Fault(f"{operator.path}.tasks.min", message))
     if operator.is_keyed and body.get("lateTo") is not None:
         _check_late(operator, faults)
+    if role == "join":
+        check_join(operator, faults)
     if role in _KINDS and isinstance(body.get(role), dict):
         _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
         if role == "source":
@@ -303,17 +314,21 @@ def _flow(graph: Graph) -> None:
     for name in graph.order:
         operator = graph.operators[name]
         _check_fused_copies(operator, copies, graph.faults)
-        _take_input(operator, graph)
+        if operator.role != "join":
+            _take_input(operator, graph)
         if operator.is_keyed and name in graph.inputs:
             _check_key(operator, graph.inputs[name], graph.faults)
         if operator.role == "window":
             event_times.hand_on(operator)
             schema = window_output(operator, graph)
+        elif operator.role == "join":
+            event_times.hand_on(operator)
+            schema = join_output(operator, event_times.of_inputs(operator), graph)
         else:
             schema = _output(operator, graph.faults)
         if schema is not None:
             graph.outputs[name] = schema
-        if operator.role != "window":
+        if operator.role not in ("window", "join"):
             event_times.hand_on(operator)
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.api.topology import OperatorSpec
-from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME
+from penstock.dataflow.interval_join import IntervalJoin
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME, Projection
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.window import WindowAggregation
 from penstock.manifest.faults import Fault, nearest
@@ -26,8 +27,8 @@ class Operator:
     path: str
     name: str | None
     role: str | None
-    """One of source, map, processor, window, sink (a window or a processor also when it lacks no more than
-    that); None when it has not exactly one."""
+    """One of source, map, processor, window, join, sink (a window or a processor also when it lacks no more
+    than that); None when it has not exactly one."""
     inputs: tuple[str, ...]
     body: Mapping[str, Any]
 
@@ -37,17 +38,25 @@ class Operator:
 
     @property
     def is_keyed(self) -> bool:
-        return self.role in ("processor", "window")
+        return self.role in ("processor", "window", "join")
 
     @property
     def time_mode(self) -> str | None:
         """Of a processor or a window; None where that is not clear, by a fault of its own."""
-        if self.role == "window":
+        if self.role in ("window", "join"):
             return EVENT_TIME
         given = self.body.get("timeMode")
         if given is None:
             return None if nearest("timeMode", self.unknown_fields) else NO_TIME
         return given if given in (NO_TIME, PROCESSING_TIME, EVENT_TIME) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJoin:
+    """A join, and how the rows of its inputs become its own."""
+
+    join: IntervalJoin
+    projections: tuple[Projection, ...]
 
 
 @dataclass(slots=True)
@@ -64,6 +73,7 @@ class Graph:
     event_columns: dict[str, str] = field(default_factory=dict)
     """Processor or window that goes by event time -> the column of its input that says it."""
     windows: dict[str, WindowAggregation] = field(default_factory=dict)
+    joins: dict[str, PlannedJoin] = field(default_factory=dict)
     initial: dict[str, Schema] = field(default_factory=dict)
     """Processor -> schema of the rows of its initial state."""
 

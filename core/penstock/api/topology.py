@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
+from penstock.api.join_spec import JoinSpec
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
 from penstock.api.sizes_spec import TasksSpec, WorkersSpec
@@ -93,19 +94,20 @@ class EventTimeSpec(Document):
     """A partition without rows for so long holds the watermark back no more. Without it 1m."""
 
 
-_KEYED = "(has(self.processor) || has(self.window))"
+_KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
+_CODELESS = "(has(self.window) || has(self.join))"
 
 
 class OperatorSpec(Document):
-    """A node of the topology's graph. Exactly one of source, map, processor, window and sink says what it
-    does."""
+    """A node of the topology's graph. Exactly one of source, map, processor, window, join and sink says what
+    it does."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
-                "[has(self.source), has(self.map), has(self.processor), has(self.window), has(self.sink)]"
-                ".filter(given, given).size() == 1",
-                "exactly one of source, map, processor, window and sink",
+                "[has(self.source), has(self.map), has(self.processor), has(self.window), has(self.join), "
+                "has(self.sink)].filter(given, given).size() == 1",
+                "exactly one of source, map, processor, window, join and sink",
             ),
             (
                 "has(self.source) != has(self.inputs)",
@@ -113,7 +115,7 @@ class OperatorSpec(Document):
             ),
             ("!has(self.inputs) || !(self.name in self.inputs)", "an operator cannot be its own input"),
             (
-                f"{_KEYED} == has(self.keyBy)",
+                "(has(self.processor) || has(self.window)) == has(self.keyBy)",
                 "a processor and a window have keyBy, and nothing else has",
             ),
             ("has(self.window) == has(self.aggregate)", "a window has aggregate, and nothing else has"),
@@ -121,18 +123,24 @@ class OperatorSpec(Document):
                 "has(self.outputSchema) == (has(self.map) || has(self.processor))",
                 "a map and a processor need outputSchema; that of a source, a window and a sink follows",
             ),
-            (f"!has(self.shards) || {_KEYED}", "only a processor and a window have shards"),
+            ("!has(self.join) || self.inputs.size() == 2", "a join has two inputs, left and right"),
+            (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
-                "!(has(self.window) || (has(self.timeMode) && self.timeMode != 'None')) || "
+                f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
                 "!has(self.tasks) || !has(self.tasks.min) || self.tasks.min > 0",
-                "timers need a task that fires them: with a timeMode or a window tasks.min is at least 1",
+                "timers need a task that fires them: with a timeMode, a window or a join tasks.min is at "
+                "least 1",
             ),
             ("!has(self.eventTime) || !has(self.sink)", "a sink has no eventTime: nothing comes behind it"),
             (
                 "!has(self.eventTime) || !has(self.window)",
                 "a window has no eventTime: that of its rows is windowEnd",
+            ),
+            (
+                "!has(self.eventTime) || !has(self.join)",
+                "a join has no eventTime: its rows have those of both sides",
             ),
             (
                 "!has(self.eventTime) || !has(self.processor) || "
@@ -145,10 +153,9 @@ class OperatorSpec(Document):
                 "a processor hands a watermark on: allowedDelay and idleAfter stand where it begins",
             ),
             (
-                "!has(self.lateTo) || has(self.window) || "
-                "(has(self.timeMode) && self.timeMode == 'EventTime')",
-                "only a window and a processor with timeMode EventTime have a lateTo: rows are late by event "
-                "time",
+                f"!has(self.lateTo) || {_CODELESS} || (has(self.timeMode) && self.timeMode == 'EventTime')",
+                "only a window, a join and a processor with timeMode EventTime have a lateTo: rows are late "
+                "by event time",
             ),
             (
                 f"!has(self.lateTo) || self.name.size() <= {NAME_LENGTH_MAX - len(LATE)}",
@@ -185,10 +192,11 @@ class OperatorSpec(Document):
             (
                 "has(self.source) == has(oldSelf.source) && has(self.map) == has(oldSelf.map) && "
                 "has(self.processor) == has(oldSelf.processor) && has(self.window) == has(oldSelf.window) && "
-                "has(self.sink) == has(oldSelf.sink)",
-                "what an operator is (source, map, processor, window, sink) is fixed for life",
+                "has(self.join) == has(oldSelf.join) && has(self.sink) == has(oldSelf.sink)",
+                "what an operator is (source, map, processor, window, join, sink) is fixed for life",
             ),
             (fixed("window"), "window is fixed for life"),
+            (fixed("join"), "join is fixed for life"),
             (
                 "!has(self.aggregate) || !has(oldSelf.aggregate) || "
                 "self.aggregate.map(a, a.__as__) == oldSelf.aggregate.map(a, a.__as__)",
@@ -201,7 +209,8 @@ class OperatorSpec(Document):
 
     name: Name
     inputs: Annotated[tuple[Name, ...], atomic_list(16, minimum=1)] | None = None
-    """The operators whose rows it takes; they stand above it in the list. Their schemas are equal."""
+    """The operators whose rows it takes; they stand above it in the list. Their schemas are equal, but those
+    of a join."""
     source: SourceSpec | None = None
     map: Target | None = None
     """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop."""
@@ -214,6 +223,9 @@ class OperatorSpec(Document):
     each, without code. Fixed for life."""
     aggregate: Annotated[tuple[AggregateSpec, ...], keyed_list(AGGREGATES_MAX, "as", minimum=1)] | None = None
     """The columns that come out of a window, behind those of the key, windowStart and windowEnd."""
+    join: JoinSpec | None = None
+    """Rows of two inputs, whose schemas may differ, meet by key and by event time, without code. The first of
+    `inputs` is the left one. Fixed for life."""
     form: Literal["Rows", "Pandas"] | None = None
     """How the processor takes what comes for a key: Rows, as in transformWithState, or Pandas, DataFrames as
     in transformWithStateInPandas. Without it what the class's hints say."""
@@ -239,12 +251,12 @@ class OperatorSpec(Document):
     @property
     def is_keyed(self) -> bool:
         """Whether it has keys, and so shards, tasks and an inbox of its own."""
-        return self.processor is not None or self.window is not None
+        return self.processor is not None or self.window is not None or self.join is not None
 
     @property
     def by_event_time(self) -> bool:
         """Whether it goes by a watermark."""
-        return self.window is not None or self.time_mode == EVENT_TIME
+        return self.window is not None or self.join is not None or self.time_mode == EVENT_TIME
 
 
 # --- the topology -----------------------------------------------------------------------------------

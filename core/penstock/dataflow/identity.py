@@ -65,6 +65,8 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
                 yield f"{name}.input event time", head.input.names[head.event_column]
             if head.window is not None:
                 yield f"{name}.window", head.window.identity_text()
+            if head.join is not None:
+                yield f"{name}.join", head.join.identity_text()
             for sink in head.late_sinks:
                 yield f"{name}.lateTo", sink.identity_text()
         case source:
@@ -77,6 +79,10 @@ def _fanout(name: str, fanout: Fanout) -> Iterator[tuple[str, str]]:
         yield f"{name}.eventTime.column", fanout.schema.names[fanout.event_time.column]
     for edge in fanout.edges:
         yield f"{edge.operator}.inputs", name
+        if edge.projection is not None:
+            side = ("left", "right")[edge.projection.side]
+            columns = (fanout.schema.names[column] for column in edge.key_columns)
+            yield f"{edge.operator}.join.{side}.key", ", ".join(columns)
     for sink in fanout.sinks:
         yield f"{sink.name}.inputs", name
         yield f"{sink.name}.sink", sink.identity_text()

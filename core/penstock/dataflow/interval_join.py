@@ -7,8 +7,10 @@ needs no code).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.type_names import nested, struct_fields
 from penstock.dataflow.window import TIME_TYPES, InvalidWindow, checked_output, column_of
@@ -16,6 +18,8 @@ from penstock.dataflow.window import TIME_TYPES, InvalidWindow, checked_output, 
 LEFT = "left"
 RIGHT = "right"
 """The columns of the input that hold the two sides."""
+EVENT_TIME = "eventTime"
+"""That of either side, beside them: late is late whichever side it is of."""
 INNER = "inner"
 LEFT_OUTER = "leftOuter"
 
@@ -78,3 +82,38 @@ def side_schema(given: Schema, side: str) -> Schema:
     if kind != "struct":
         raise InvalidWindow(f"a join: column {side!r} is {column.type}; it has to be a struct")
     return Schema(tuple(Column(name, type_) for name, type_ in struct_fields(inner)))
+
+
+def joined_schema(join: IntervalJoin, left: Schema, left_key: Sequence[int], right: Schema) -> Schema:
+    """The schema of the rows that a join is given: the key's columns as the left calls them, eventTime, and
+    the rows of both sides as structs.
+
+    Raises InvalidWindow where times are of two types, or a key's column is called as one of the others.
+    """
+    times = [
+        column_of(schema, side.event_time, "eventTime")
+        for schema, side in ((left, join.left), (right, join.right))
+    ]
+    if times[0].type != times[1].type:
+        raise InvalidWindow(
+            f"event time {times[0].name!r} of left is {times[0].type}, {times[1].name!r} of right is "
+            f"{times[1].type}; give both one type"
+        )
+    reserved = [
+        Column(EVENT_TIME, times[0].type),
+        Column(LEFT, _struct(left)),
+        Column(RIGHT, _struct(right)),
+    ]
+    keys = [left.columns[place] for place in left_key]
+    taken = {column.name.lower() for column in reserved}
+    for column in keys:
+        if column.name.lower() in taken:
+            raise InvalidWindow(
+                f"a column of left.key is called {column.name!r}, as one of the join's; rename it"
+            )
+    return Schema((*keys, *reserved))
+
+
+def _struct(schema: Schema) -> str:
+    fields = ", ".join(f"`{column.name.replace('`', '``')}`: {column.type}" for column in schema.columns)
+    return parse_schema(f"side struct<{fields}>").columns[0].type

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
@@ -44,12 +45,24 @@ class EventTime:
 
 
 @dataclass(frozen=True, slots=True)
+class Projection:
+    """A row of one input of a join becomes one of the join's: its key, its event time, and the row itself in
+    the first (`side` 0, left) or second of two columns, of which the other is null."""
+
+    key_columns: tuple[int, ...]
+    event_column: int
+    side: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeyedEdge:
     """Rows go to a keyed stage: the columns that make the key, by position, in keyBy's order."""
 
     operator: str
     key_columns: tuple[int, ...]
     shards: int
+    projection: Projection | None = None
+    """Where the stage is a join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +137,9 @@ class Processor:
     late_sinks: tuple[Sink, ...] = ()
     """and where rows go that came behind it. Their schema is `input`."""
     window: WindowAggregation | None = None
-    """Instead of a target, which is "" then."""
+    """Instead of a target, which is "" then,"""
+    join: IntervalJoin | None = None
+    """and so is a join."""
     initial: InitialState | None = None
     """Rows that its keys begin with."""
 

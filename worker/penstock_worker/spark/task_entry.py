@@ -38,7 +38,7 @@ from penstock_worker.task.note import TaskNote
 from penstock_worker.task.noted_work import NotedRunner, NotedStage
 from penstock_worker.user_code.recent_output import RecentOutput, install
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError, load_attribute
-from penstock_worker.windows.processors import window_processor
+from penstock_worker.windows.processors import join_processor, window_processor
 
 _LOG = logging.getLogger(__name__)
 
@@ -116,15 +116,20 @@ def _of(launch: TaskLaunch) -> str:
 
 
 def _processor(head: Processor, base_dir: Path) -> Any:
-    """What makes the instance that a task works with: a class of the user's, or what a window is made by."""
-    aggregation = head.window
-    if aggregation is None:
-        return load_attribute(head.target, base_dir)
+    """What makes the instance that a task works with: a class of the user's, or a window or a join."""
+    if (aggregation := head.window) is not None:
 
-    def window() -> StatefulProcessor:
-        return window_processor(aggregation, head.input, head.key_columns, base_dir)
+        def window() -> StatefulProcessor:
+            return window_processor(aggregation, head.input, head.key_columns, base_dir)
 
-    return window
+        return window
+    if (joined := head.join) is not None:
+
+        def join() -> StatefulProcessor:
+            return join_processor(joined, head.input)
+
+        return join
+    return load_attribute(head.target, base_dir)
 
 
 def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers) -> StageWork:

@@ -13,7 +13,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow.plan import Fanout, KeyedEdge, Step
+from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
+from penstock.dataflow.plan import Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.type_names import nested, struct_fields
@@ -169,7 +170,11 @@ class _EdgeRunner:
         types = [schema.columns[column].type for column in edge.key_columns]
         self._route = Router(types, edge.shards).route
         self._operator = edge.operator
-        self._columns = schema.names
+        self._columns: Sequence[str] = schema.names
+        self._project: Callable[[WireRow], WireRow] | None = None
+        if edge.projection is not None:
+            self._project = _projecting(edge.projection)
+            self._columns = (*(schema.names[at] for at in edge.key_columns), EVENT_TIME, LEFT, RIGHT)
         self._names = [f"{edge.operator}/{shard}" for shard in range(edge.shards)]
         self._keys_of = routing_keys(edge.key_columns, types)
 
@@ -181,7 +186,7 @@ class _EdgeRunner:
             raise OutputRefused(f"a row for {self._operator}: {no_unicode(rows, self._columns)}") from None
 
     def _feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
-        route, names = self._route, self._names
+        route, names, project = self._route, self._names, self._project
         slots: dict[int, _Gathered] = {}
         for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
             shard = route(key)
@@ -189,7 +194,20 @@ class _EdgeRunner:
             if slot is None:
                 slot = slots[shard] = into.target(names[shard], self._columns)
             slot[0].append(timestamp_us)
-            slot[1].append(row)
+            slot[1].append(row if project is None else project(row))
+
+
+def _projecting(of: Projection) -> Callable[[WireRow], WireRow]:
+    """A row of one input of a join -> one of the join's."""
+    key_columns, at = of.key_columns, of.event_column
+
+    def left(row: WireRow) -> WireRow:
+        return (*[row[column] for column in key_columns], row[at], row, None)
+
+    def right(row: WireRow) -> WireRow:
+        return (*[row[column] for column in key_columns], row[at], None, row)
+
+    return right if of.side else left
 
 
 def routing_keys(
