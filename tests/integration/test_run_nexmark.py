@@ -4,6 +4,7 @@ the same events."""
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import shutil
 import signal
@@ -31,6 +32,19 @@ EVENTS = 20_000
 BIDS = 18_400
 EVENTS_PER_SECOND = 500
 """Of event time, so that there are several windows."""
+
+LAST = "2015-07-15 00:00:39.9"
+"""Event times end there."""
+BY_WINDOWS = {
+    "q5": ("starttime timestamp, endtime timestamp, auction long, num long", "endtime"),
+    "q7": (
+        "auction long, bidder long, price long, dateTime timestamp, extra string",
+        "timestamp_seconds(floor(unix_timestamp(dateTime) / 10) * 10 + 10)",
+    ),
+    "q8": ("id long, name string, starttime timestamp", "starttime + interval 10 seconds"),
+    "q11": ("bidder long, bid_count long, windowStart timestamp, windowEnd timestamp", "endtime"),
+}
+"""Query -> the columns of its rows as written, in the batch's order, and when a row's window is over."""
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -94,6 +108,44 @@ def test_queries_1_and_2_give_what_sparks_batch_gives_while_tasks_are_killed(
         found = spark.read.schema(expected.schema).json(str(tmp_path / "out" / query))
         assert told(found) == told(expected)
     assert answers["q1"].count() == BIDS
+
+
+def test_queries_by_event_time_give_what_sparks_batch_gives_while_tasks_are_killed(
+    tmp_path: Path, runs: list[Run], spark: SparkSession, answers: dict[str, DataFrame]
+) -> None:
+    """Windows that are open when the input ends stay so: of those nothing is wanted."""
+    for name in ("nexmark.py", "queries.yaml"):
+        shutil.copy(EXAMPLE / name, tmp_path / name)
+    settings = {"eventsTotal": EVENTS, "eventsPerSecond": EVENTS_PER_SECOND, "ratePerSecond": 4_000}
+    changes = [
+        part
+        for source in ("persons", "auctions", "bids")
+        for name, value in settings.items()
+        for part in ("--set", f"{source}.source.nexmark.{name}={value}")
+    ]
+    run = Run(tmp_path / "queries.yaml", tmp_path / "state", ("--workers", "1", *changes))
+    runs.append(run)
+    run.start()
+    for victim in ("bids-on-auctions", "q5", "highest"):
+        eventually(lambda: written(tmp_path / "out" / "q8") > 0, "windows that are over")
+        with tasks_held(run, victim):
+            for task in run.tasks(victim):
+                os.kill(task.pid, signal.SIGKILL)
+    assert run.finish() == 0, run.output
+
+    for query, (columns, over) in BY_WINDOWS.items():
+        # Made first: Spark would push what is asked of a session's end down to its rows.
+        wanted = spark.createDataFrame(answers[query].collect(), answers[query].schema)
+        found = spark.read.schema(columns).json(str(tmp_path / "out" / query)).toDF(*wanted.columns)
+        ended = wanted.where(f"{over} <= timestamp '{LAST}' - interval 1 second")
+        assert ended.count() > 1, query
+        assert told(ended) - told(found) == Counter(), query
+        assert told(found) - told(wanted) == Counter(), query
+
+    last: dict[int, float] = {}
+    for path in (tmp_path / "out" / "q4").glob("*.jsonl"):
+        last |= {row["category"]: row["final"] for row in map(json.loads, path.read_text().splitlines())}
+    assert last == pytest.approx({row.category: row.final for row in answers["q4"].collect()})
 
 
 @pytest.mark.parametrize("query", sorted(batch_queries()))
