@@ -86,10 +86,10 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
 
     def handleExpiredTimer(
         self, key: tuple[Any, ...], timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
-    ) -> Iterator[Row]:
+    ) -> Iterable[Row]:
         found = self._open.read_all()
         if found.next_end_ms is None:
-            return iter(())
+            return _NOTHING
         slices = found.together | found.apart
         starts = sorted(slices)
         watermark_ms = max(timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs())
@@ -108,4 +108,4 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
             if next_end_ms is not None:
                 self._handle.registerTimer(next_end_ms)
             self._open.write(found)
-        return iter(made)
+        return made
