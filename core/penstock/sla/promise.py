@@ -82,9 +82,15 @@ def scope_of(sla: LatencySLA, topology: Topology, plan: Plan) -> Scope:
 
 
 def keyed_edges(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """(upstream, downstream) between the plan's stages, sources among them."""
+    """(upstream, downstream) between the plan's stages, sources among them, but not those that read initial
+    state: nothing flows from these when the others have begun."""
     return tuple(
-        dict.fromkeys((stage.operator, reader) for stage in plan.stages for reader in _readers(stage.out))
+        dict.fromkeys(
+            (stage.operator, reader)
+            for stage in plan.stages
+            if not stage.initial_of
+            for reader in _readers(stage.out)
+        )
     )
 
 

@@ -11,6 +11,7 @@ from penstock.api.graph import check
 from penstock.api.topology import Topology
 from penstock.connectors.files import FilesSource
 from penstock.dataflow.plan import KeyedEdge, Plan, Processor
+from penstock.sla.promise import keyed_edges
 
 OPENING = {"files": {"glob": "opening/*", "format": "jsonl", "schema": "n bigint, word string"}}
 
@@ -119,3 +120,8 @@ def test_a_schema_that_jsonl_needs_is_asked_for() -> None:
     opening = {"files": {"glob": "o/*", "format": "jsonl"}}
     (fault,) = faults(source("words"), count("count", "words", initialState=opening), sink("o", "count"))
     assert "initialState.files.schema: is missing; format jsonl needs its columns" in fault
+
+
+def test_it_is_no_part_of_what_flows() -> None:
+    plan = compiled(source("words"), count("count", "words", initialState=OPENING), sink("out", "count"))
+    assert keyed_edges(plan) == (("words", "count"),)
