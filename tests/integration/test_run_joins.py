@@ -103,8 +103,14 @@ def write(folder: Path, rows: list[dict[str, object]]) -> None:
 def test_pairs_come_out_once_whatever_is_killed(tmp_path: Path, runs: list[Run]) -> None:
     (tmp_path / "topology.yaml").write_text(MANIFEST)
     shown, clicked = events(seed=1), events(seed=2)
-    write(tmp_path / "shown", [{"ad": ad, "user": user, "at": text_of(at)} for user, ad, at in shown])
-    write(tmp_path / "clicked", [{"what": ad, "who": user, "time": text_of(at)} for user, ad, at in clicked])
+    # Each side's last row comes far behind the watermark, and would meet the other.
+    late = ("u0", 0, 0)
+    shown_rows, clicked_rows = [*shown, late], [*clicked, late]
+    write(tmp_path / "shown", [{"ad": ad, "user": user, "at": text_of(at)} for user, ad, at in shown_rows])
+    write(
+        tmp_path / "clicked",
+        [{"what": ad, "who": user, "time": text_of(at)} for user, ad, at in clicked_rows],
+    )
     run = Run(tmp_path / "topology.yaml", tmp_path / "state", ("--workers", "1"))
     runs.append(run)
     run.start()
@@ -137,4 +143,6 @@ def test_pairs_come_out_once_whatever_is_killed(tmp_path: Path, runs: list[Run])
     assert {pair: alone.get(pair) for pair in surely} == surely
     matched = {pair[:3] for pair in found if pair[3] is not None}
     assert not [pair for pair in alone if pair[:3] in matched]
-    assert list(read_rows(tmp_path / "out" / "late")) == []
+    found_late = list(read_rows(tmp_path / "out" / "late"))
+    assert [(row["user"], row["ad"]) for row in found_late] == [("u0", 0)] * 2
+    assert sorted("left" in row for row in found_late) == [False, True]
