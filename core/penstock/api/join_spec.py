@@ -8,13 +8,34 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
-from penstock.api.window_spec import WindowDuration
-from penstock.manifest.document import ColumnName, Document, atomic_list, cel
+from penstock.manifest.document import (
+    EXPECTED,
+    ColumnName,
+    Document,
+    Duration,
+    atomic_list,
+    cel,
+    duration_us,
+)
 
 JOIN_COLUMNS_MAX = 256
 KEY_COLUMNS_MAX = 16
+
+
+def _whole_milliseconds(text: str) -> str:
+    """Event time goes by milliseconds."""
+    if duration_us(text) % 1000:
+        raise ValueError(f"{text!r} is no whole number of milliseconds; give 0s, 1m, 250ms or the like")
+    return text
+
+
+Distance = Annotated[
+    Duration,
+    AfterValidator(_whole_milliseconds),
+    Field(json_schema_extra={EXPECTED: "a duration of whole milliseconds such as 1m, 10s or 0s"}),
+]
 
 
 class JoinColumnSpec(Document):
@@ -46,10 +67,8 @@ class JoinSpec(Document):
 
     left: JoinSideSpec
     right: JoinSideSpec
-    before: WindowDuration | None = None
-    """Without it 0s."""
-    after: WindowDuration | None = None
-    """Without it 0s."""
+    before: Distance = "0s"
+    after: Distance = "0s"
     kind: Literal["Inner", "LeftOuter"] = "Inner"
     """LeftOuter: a row of the left that met nobody comes out too, the columns of the right null, when the
     watermark says that nobody will come."""

@@ -81,6 +81,15 @@ def test_rows_go_to_the_shard_of_their_key_whatever_it_is_called() -> None:
     assert plan.stage("clicked").out.edges == (KeyedEdge("matched", (2, 1), 8, Projection((2, 1), 0, 1)),)
 
 
+def test_distances_may_be_none_and_are_whole_milliseconds() -> None:
+    head = plan_of(("before: 1s", "before: 0s"), ("after: 10s", "after: 1500ms")).stage("matched").head
+    assert isinstance(head, Processor)
+    assert head.join is not None
+    assert (head.join.lower_ms, head.join.upper_ms) == (0, 1_500)
+    (fault,) = faults_of(changed(("before: 1s", "before: 1500us")))
+    assert fault.startswith(f"{JOIN}.join.before: '1500us' is no whole number of milliseconds")
+
+
 def test_sides_keys_and_bounds_are_fixed_for_life() -> None:
     found = identity_of(plan_of())
     assert found["matched.join"] == "leftOuter join of at and time, -1000 to 10000 ms"
