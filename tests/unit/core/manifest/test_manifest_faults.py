@@ -159,8 +159,8 @@ def test_names_are_unique() -> None:
 def test_an_operator_has_exactly_one_role() -> None:
     fault = the_fault(("    map: word_count:split\n", "    map: word_count:split\n    sink: {console: {}}\n"))
     assert fault == (
-        "spec.operators[1] (words): has map and sink; keep exactly one of source, map, processor, window, join "
-        "and sink"
+        "spec.operators[1] (words): has map and sink; keep exactly one of source, map, processor, window, "
+        "join and sink"
     )
 
 
