@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
+from penstock.api.columns import in_words, key_fault
 from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
@@ -23,7 +24,6 @@ from penstock.api.windows import aggregators_of, window_output
 from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.plan import EVENT_TIME
-from penstock.dataflow.routing import routable
 from penstock.dataflow.schema import Schema
 from penstock.manifest.document import NAME_LENGTH_MAX
 from penstock.manifest.faults import Fault, joined, listed, nearest
@@ -342,9 +342,9 @@ def _take_input(operator: Operator, graph: Graph) -> None:
             first = source
             graph.inputs[str(operator.name)] = schema
         elif schema != graph.outputs[first]:
-            before = _columns(graph.outputs[first])
+            before = in_words(graph.outputs[first])
             message = (
-                f"{source!r} gives ({_columns(schema)}), but {first!r} gives ({before}); "
+                f"{source!r} gives ({in_words(schema)}), but {first!r} gives ({before}); "
                 "all inputs of an operator need the same columns in the same order"
             )
             graph.faults.append(Fault(f"{operator.path}.inputs[{index}]", message))
@@ -374,7 +374,6 @@ def _output(operator: Operator, faults: list[Fault]) -> Schema | None:
 
 def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
     key_by = operator.body.get("keyBy")
-    types = {column.name: column.type for column in schema.columns}
     taken: set[str] = set()
     for index, name in enumerate(key_by if isinstance(key_by, list | tuple) else ()):
         if not isinstance(name, str):
@@ -382,12 +381,7 @@ def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
         path = f"{operator.path}.keyBy[{index}]"
         if name in taken:
             faults.append(Fault(path, f"{name!r} is given twice; keep one"))
-        elif name not in types:
-            hint = nearest(name, schema.names)
-            message = f"its input has no column {name!r}{hint}; columns are {_columns(schema)}"
-            faults.append(Fault(path, message))
-        elif not routable(types[name]):
-            message = f"column {name!r} is {types[name]}: arrays and maps cannot be part of a key"
+        elif (message := key_fault(name, schema)) is not None:
             faults.append(Fault(path, message))
         taken.add(name)
 
@@ -423,10 +417,6 @@ def _sinks(operators: Iterable[Operator]) -> Iterator[tuple[Operator, str, str, 
             given = operator.body.get(field)
             for kind, body in given.items() if isinstance(given, dict) else ():
                 yield operator, field, kind, body
-
-
-def _columns(schema: Schema) -> str:
-    return listed(f"{column.name} {column.type}" for column in schema.columns)
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.api.columns import key_fault, missing_column
 from penstock.api.operators import Graph, Operator, PlannedJoin
 from penstock.dataflow.interval_join import (
     INNER,
@@ -21,11 +22,10 @@ from penstock.dataflow.interval_join import (
     joined_schema,
 )
 from penstock.dataflow.plan import Projection
-from penstock.dataflow.routing import routable
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.window import InvalidWindow
 from penstock.manifest.document import duration_us
-from penstock.manifest.faults import Fault, listed, nearest
+from penstock.manifest.faults import Fault
 
 SIDES = (LEFT, RIGHT)
 KINDS = {"Inner": INNER, "LeftOuter": LEFT_OUTER}
@@ -108,11 +108,7 @@ def _places(path: str, names: object, given: Schema, faults: list[Fault]) -> tup
     for index, name in enumerate(listing):
         if not isinstance(name, str):
             continue
-        if (message := _missing(name, given)) is not None:
-            faults.append(Fault(f"{path}[{index}]", message))
-        elif not routable(given.columns[given.names.index(name)].type):
-            type_ = given.columns[given.names.index(name)].type
-            message = f"column {name!r} is {type_}: arrays and maps cannot be part of a key"
+        if (message := key_fault(name, given)) is not None:
             faults.append(Fault(f"{path}[{index}]", message))
         else:
             found.append(given.names.index(name))
@@ -129,19 +125,12 @@ def _columns(path: str, listing: object, given: Schema, faults: list[Fault]) -> 
         name = one.get("column") if isinstance(one, dict) else None
         if not isinstance(one, Mapping) or not isinstance(name, str):
             continue
-        if (message := _missing(name, given)) is not None:
+        if (message := missing_column(name, given)) is not None:
             faults.append(Fault(f"{path}[{index}].column", message))
         else:
             named: Any = one.get("as")
             found.append((name, named if isinstance(named, str) and named else name))
     return tuple(found) if len(found) == len(listing) else ()
-
-
-def _missing(name: str, given: Schema) -> str | None:
-    if name in given.names:
-        return None
-    columns = listed(f"{column.name} {column.type}" for column in given.columns)
-    return f"its input has no column {name!r}{nearest(name, given.names)}; columns are {columns}"
 
 
 def _keys_fit(operator: Operator, left: _Side, right: _Side, faults: list[Fault]) -> bool:

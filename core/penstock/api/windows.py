@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from penstock.api.columns import missing_column
 from penstock.api.operators import Graph, Operator
 from penstock.api.window_spec import WINDOW_KINDS
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
@@ -24,7 +25,7 @@ from penstock.dataflow.window import (
     WindowAggregation,
 )
 from penstock.manifest.document import duration_us
-from penstock.manifest.faults import Fault, listed, nearest
+from penstock.manifest.faults import Fault
 
 
 def aggregators_of(operator: Mapping[str, Any]) -> Iterator[tuple[int, str]]:
@@ -123,12 +124,8 @@ def _aggregate(path: str, one: object, given: Schema, faults: list[Fault]) -> Ag
         return None
     if function not in FUNCTIONS and ":" not in function:
         return None
-    if isinstance(column, str) and column and column not in given.names:
-        columns = listed(f"{known.name} {known.type}" for known in given.columns)
-        hint = nearest(column, given.names)
-        faults.append(
-            Fault(f"{path}.column", f"its input has no column {column!r}{hint}; columns are {columns}")
-        )
+    if isinstance(column, str) and column and (message := missing_column(column, given)) is not None:
+        faults.append(Fault(f"{path}.column", message))
         return None
     try:
         type_ = _type(one.get("type"))
