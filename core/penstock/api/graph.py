@@ -14,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
 from penstock.api.columns import in_words, key_fault
+from penstock.api.derived_names import taken, too_long
 from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
@@ -25,7 +26,6 @@ from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.plan import EVENT_TIME
 from penstock.dataflow.schema import Schema
-from penstock.manifest.document import NAME_LENGTH_MAX
 from penstock.manifest.faults import Fault, joined, listed, nearest
 
 Runtime = Literal["local", "cluster"]
@@ -180,9 +180,9 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     why = {name: f"a {role} has none: {reasons[name]}; leave it out" for name in extra}
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     tasks = body.get("tasks")
-    has_timers = role in ("window", "join") or body.get("timeMode") not in (None, "None")
+    has_timers = operator.is_codeless or body.get("timeMode") not in (None, "None")
     if has_timers and isinstance(tasks, dict) and tasks.get("min") == 0:
-        who = f"for a {role}" if role in ("window", "join") else "with a timeMode"
+        who = f"for a {role}" if operator.is_codeless else "with a timeMode"
         message = f"0 leaves no task that fires timers; {who} give 1 or more"
         faults.append(Fault(f"{operator.path}.tasks.min", message))
     if operator.is_keyed and body.get("lateTo") is not None:
@@ -204,13 +204,7 @@ def _check_late(operator: Operator, faults: list[Fault]) -> None:
         faults.append(Fault(path, message))
     if isinstance(given, dict):
         _check_one_of(path, given, _KINDS["sink"], faults)
-    most = NAME_LENGTH_MAX - len(LATE)
-    if operator.name is not None and most < len(operator.name) <= NAME_LENGTH_MAX:
-        message = (
-            f"its sink is called {operator.name + LATE!r}, which is too long: give the operator a name of at "
-            f"most {most} characters"
-        )
-        faults.append(Fault(path, message))
+    faults += too_long(operator, "lateTo", "sink", LATE)
 
 
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:
@@ -232,10 +226,8 @@ def _check_names(operators: Sequence[Operator], graph: Graph) -> None:
             message = f"{operator.name!r} is the name of {first.path} already; names are unique"
             graph.faults.append(Fault(f"{operator.path}.name", message))
     for operator in graph.operators.values():
-        other = graph.operators.get(f"{operator.name}{LATE}")
-        if operator.body.get("lateTo") is not None and other is not None:
-            message = f"its sink is called {other.name!r}, as {other.path} is already; rename that operator"
-            graph.faults.append(Fault(f"{operator.path}.lateTo", message))
+        if operator.body.get("lateTo") is not None:
+            graph.faults += taken(operator, "lateTo", "sink", LATE, graph)
     if operators and not any(operator.body.get("source") is not None for operator in operators):
         graph.faults.append(Fault("spec.operators", "none is a source; records have to come from somewhere"))
 
@@ -328,7 +320,7 @@ def _flow(graph: Graph) -> None:
             schema = _output(operator, graph.faults)
         if schema is not None:
             graph.outputs[name] = schema
-        if operator.role not in ("window", "join"):
+        if not operator.is_codeless:
             event_times.hand_on(operator)
 
 

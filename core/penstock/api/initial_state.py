@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from penstock.api.derived_names import taken, too_long
 from penstock.api.operators import Graph, Operator
 from penstock.api.topology import INITIAL
 from penstock.connectors.registry import READ_ONCE
 from penstock.dataflow.plan import InitialState
 from penstock.dataflow.schema import Schema
-from penstock.manifest.document import NAME_LENGTH_MAX
 from penstock.manifest.faults import Fault, listed, nearest
 
 
@@ -27,16 +27,8 @@ def check_initial(graph: Graph) -> None:
     """Fill `graph.initial`, and add the faults of all initial state. Inputs are known by now."""
     for operator in _with_initial(graph):
         path, name = f"{operator.path}.initialState", str(operator.name)
-        most = NAME_LENGTH_MAX - len(INITIAL)
-        if most < len(name) <= NAME_LENGTH_MAX:
-            message = (
-                f"its source is called {initial_source(name)!r}, which is too long: give the operator a name "
-                f"of at most {most} characters"
-            )
-            graph.faults.append(Fault(path, message))
-        if (other := graph.operators.get(initial_source(name))) is not None:
-            message = f"its source is called {other.name!r}, as {other.path} is already; rename that operator"
-            graph.faults.append(Fault(path, message))
+        graph.faults += too_long(operator, "initialState", "source", INITIAL)
+        graph.faults += taken(operator, "initialState", "source", INITIAL, graph)
         for kind, body in operator.body["initialState"].items():
             if kind in READ_ONCE and isinstance(body, dict):
                 graph.faults += READ_ONCE[kind].faults_of(f"{path}.{kind}", body)

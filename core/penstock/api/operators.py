@@ -38,12 +38,17 @@ class Operator:
 
     @property
     def is_keyed(self) -> bool:
-        return self.role in ("processor", "window", "join")
+        return self.role == "processor" or self.is_codeless
+
+    @property
+    def is_codeless(self) -> bool:
+        """Whether it has keys and goes by event time without code of the user's."""
+        return self.role in ("window", "join")
 
     @property
     def time_mode(self) -> str | None:
-        """Of a processor or a window; None where that is not clear, by a fault of its own."""
-        if self.role in ("window", "join"):
+        """Of one with keys; None where that is not clear, by a fault of its own."""
+        if self.is_codeless:
             return EVENT_TIME
         given = self.body.get("timeMode")
         if given is None:
