@@ -130,7 +130,7 @@ class ScheduleApiServer:
     async def _close(self) -> None:
         runner, self._runner = self._runner, None
         if runner is not None:
-            self._changed.set()
+            self._wake_watches()
             await runner.cleanup()
 
     def _new(self, name: str, labels: dict[str, str]) -> Object:
@@ -146,6 +146,11 @@ class ScheduleApiServer:
         self._version += 1
         item["metadata"]["resourceVersion"] = str(self._version)
         self._events.append((self._version, kind, copy.deepcopy(item)))
+        self._wake_watches()
+
+    def _wake_watches(self) -> None:
+        """Those that wait now. An event that stayed set would keep a later watch from ever waiting, and with
+        it the loop from anything else."""
         self._changed.set()
         self._changed = asyncio.Event()
 

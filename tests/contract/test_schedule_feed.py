@@ -22,9 +22,11 @@ from backends.feed_backends import (
     RealFeedBackend,
     StandInFeedBackend,
 )
+from backends.schedule_api_server import ScheduleApiServer
 from clocks.running import run
 from penstock.schedule.record import AppliedPlace
 from penstock_operator.agent.applied_status import applied_entry
+from penstock_operator.agent.kubernetes_feed import connect
 from penstock_operator.agent.schedule_feed import NOTHING, ScheduleFeed, Snapshot
 from worlds.schedule_objects import UID, spec
 
@@ -182,3 +184,31 @@ def test_reports_of_many_nodes_at_once_all_arrive(backend: FeedBackend) -> None:
         assert set(await api.applied("words-mid")) == set(nodes)
 
     tell(backend, story, before={"words-mid": spec()})
+
+
+@pytest.mark.integration
+def test_a_stand_in_that_was_away_answers_while_it_is_watched(tmp_path: Path) -> None:
+    """A watch that begins before anything has changed is what the server comes back to."""
+    server = ScheduleApiServer()
+    server.start()
+
+    async def told() -> None:
+        server.go_away()
+        server.come_back()
+        watcher = Watcher(await connect("default", str(server.kubeconfig(tmp_path))))
+        running = asyncio.create_task(watcher.feed.run(watcher.told))
+        await watcher.until(lambda s: s.listing)
+        async with asyncio.timeout(_DEADLINE_S):
+            while not server.watches:
+                await asyncio.sleep(0)
+        await asyncio.to_thread(server.put, "words-mid", spec())
+        await watcher.version("words-mid", 1)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await watcher.feed.close()
+
+    try:
+        run(told())
+    finally:
+        server.stop()
