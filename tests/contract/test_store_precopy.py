@@ -13,6 +13,7 @@ from penstock.store.moving.progress import MoveObstacle, MoveStep
 from penstock.store.port import (
     Answer,
     Claimed,
+    ExternalCursor,
     Moved,
     ShardStatus,
     StateSnapshot,
@@ -152,11 +153,12 @@ def test_inbox_and_outbox_go_ahead_and_what_was_worked_off_since_goes_from_the_c
     assert moving.a.append(X, 4, b"late", producer="filler/0") is Answer.OK
     counters = moving.a.measure(X)
     outbox = [moving.a.outbox(X, target) for target in ("far/0", "files")]
+    assert moving.a.intend(X, "files", b"to 3") is Answer.OK
     moving.rest(X, move)
     assert [moving.b.outbox(X, target) for target in ("far/0", "files")] == outbox
     now = moving.b.measure(X)
     assert now == replace(counters, epoch=now.epoch, executor="mid@w2", status=ShardStatus.ACTIVE)
-    assert moving.b.claims[X].external["files"].acknowledged == 2
+    assert moving.b.claims[X].external["files"] == ExternalCursor(3, 2, b"at 12", b"to 3")
     assert payloads(moving.b.fetch_one(X, "w2")) == [b"f" * 30, b"late"]
     assert moving.b.outgoing() == [(X, "far/0")]
 

@@ -10,6 +10,8 @@ from backends.store_backends import Backend
 from penstock.store.port import (
     Answer,
     Append,
+    ExternalCursor,
+    Intend,
     Moved,
     Outgoing,
     OutgoingTargets,
@@ -392,6 +394,38 @@ def test_an_outside_sinks_position_moves_forward_only(scene: Scene) -> None:
     scene.acknowledge("mid/0", "files", 3, b"byte 30")
     cursor = scene.claim("mid/0").external["files"]
     assert (cursor.issued, cursor.acknowledged, cursor.position) == (3, 3, b"byte 30")
+
+
+def test_what_an_owner_intends_is_told_to_the_next_one(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    scene.commit("mid/0", out("files", b"a", external=True), out("wire", b"b", external=True))
+    assert scene.intend("mid/0", "files", b"one") is Answer.OK
+    assert scene.intend("mid/0", "files", b"two") is Answer.OK
+    assert scene.acknowledge("mid/0", "files", 1, b"byte 1") is Answer.OK
+    external = scene.claim("mid/0").external
+    assert external == {"files": ExternalCursor(1, 1, b"byte 1", b"two"), "wire": ExternalCursor(1, 0, b"")}
+    assert scene.intend("mid/0", "files", b"three") is Answer.OK
+    assert scene.outbox("mid/0", "wire") == [(1, b"b")]
+
+
+def test_who_is_no_owner_intends_nothing(scene: Scene, backend: Backend) -> None:
+    scene.set_up("mid/0")
+    scene.commit("mid/0", out("files", b"a", external=True))
+    owned = scene.claims["mid/0"]
+    assert scene.intend("mid/0", "files", b"other start", generation=owned.generation + 1) is Answer.FENCED
+    scene.claim("mid/0")
+    assert scene.intend("mid/0", "files", b"late", epoch=owned.epoch) is Answer.FENCED
+    assert scene.claim("mid/0").external["files"].intent == b""
+    backend.set_status("mid/0", "frozen")
+    assert scene.intend("mid/0", "files", b"frozen") is Answer.FENCED
+
+
+def test_nothing_is_intended_for_a_sink_or_a_shard_that_is_not_there(scene: Scene) -> None:
+    scene.set_up("mid/0", "end/0")
+    scene.commit("mid/0", out("end/0"))
+    assert scene.intend("mid/0", "files", b"a") is Answer.UNKNOWN
+    assert scene.intend("mid/0", "end/0", b"a") is Answer.UNKNOWN
+    assert scene.store.call(Intend("far/0", 1, 1, "files", b"a")) is Answer.UNKNOWN
 
 
 def test_cursors_of_shards_are_not_told_as_those_of_sinks(scene: Scene) -> None:

@@ -28,6 +28,7 @@ from penstock.store.port import (
     Failures,
     Fetch,
     Fetched,
+    Intend,
     Load,
     Measure,
     MintStart,
@@ -85,7 +86,7 @@ class Script:
         """A call made with a look at `store`, which it does not change."""
         kinds = (
             (30, self._commit), (25, self._fetch), (3, self._claim), (7, self._append),
-            (24, self._acknowledge),
+            (24, self._acknowledge), (3, self._intend),
             (4, self._create), (2, self._publish), (1, self._enroll), (3, self._set_tasks), (2, self._wake),
             (1, self._mint),
             (2, self._repeat), (2, self._load), (1, self._report), (0.3, self._open), (1, self._metrics),
@@ -227,6 +228,11 @@ class Script:
         number = rng.choice(waiting[-2:])[0] if waiting else rng.randint(1, 12)
         position = b"at %d" % number if target == "files" else b""
         return Acknowledge(producer, target, self._near(number), position)
+
+    def _intend(self, store: NodeStore) -> Request[Any]:
+        commit = self._commit(store)
+        target = self._rng.choice(("files", "files", "wire"))
+        return Intend(commit.shard, commit.generation, commit.epoch, target, b"to %d" % self._now_us)
 
     def _create(self, _: NodeStore) -> Request[Any]:
         shard = self._rng.choice((*SHARDS, *SHARDS, "far/0"))

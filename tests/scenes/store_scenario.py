@@ -23,6 +23,7 @@ from penstock.store.port import (
     Entry,
     Fetch,
     Fetched,
+    Intend,
     Measure,
     Moved,
     NodeStore,
@@ -217,6 +218,12 @@ class Scene:
 
     def acknowledge(self, producer: str, target: str, number: int, position: bytes = b"") -> Answer:
         return self.store.call(Acknowledge(producer, target, number, position))
+
+    def intend(self, shard: str, target: str, intent: bytes, **changes: int) -> Answer:
+        """Under the scene's own claim, with some of its fields replaced."""
+        claimed = self.claims[shard]
+        call = Intend(shard, claimed.generation, claimed.epoch, target, intent)
+        return self.store.call(replace(call, **changes))
 
     def measure(self, shard: str) -> ShardCounters:
         (counters,) = self.store.call(Measure((shard,)))

@@ -41,6 +41,7 @@ class _ExternalPair:
     issued: int
     acknowledged: int
     position: bytes
+    intent: bytes = b""
 
 
 class OwnedShard:
@@ -63,7 +64,7 @@ class OwnedShard:
         """What was taken last."""
         self._counts = self._counting = decode_counts(claimed.counts)
         self._external = {
-            target: _ExternalPair(c.issued, c.acknowledged, c.position)
+            target: _ExternalPair(c.issued, c.acknowledged, c.position, c.intent)
             for target, c in claimed.external.items()
         }
 
@@ -171,6 +172,6 @@ class OwnedShard:
         return Acknowledge(producer=self.shard, target=target, number=number, position=position)
 
     def cursor(self, target: str) -> ExternalCursor:
-        """For tests and tools."""
+        """How far the pair is, as this owner knows it, and what an earlier owner intended last."""
         pair = self._external.get(target, _ExternalPair(0, 0, b""))
-        return ExternalCursor(pair.issued, pair.acknowledged, pair.position)
+        return ExternalCursor(pair.issued, pair.acknowledged, pair.position, pair.intent)

@@ -68,7 +68,7 @@ class MemoryClaims(MemoryQueues):
             position=record.position,
             table_version=record.table_version,
             external={
-                target: ExternalCursor(lane.issued, lane.acknowledged, lane.position)
+                target: ExternalCursor(lane.issued, lane.acknowledged, lane.position, lane.intent)
                 for target, lane in record.lanes.items()
                 if lane.external
             },

@@ -9,6 +9,7 @@ from penstock.store.port import (
     Acknowledge,
     Answer,
     Append,
+    Intend,
     Moved,
     Outgoing,
     OutgoingTargets,
@@ -22,7 +23,7 @@ class MemoryDeliveries(MemoryQueues):
 
     def handlers(self) -> Handlers:
         return Handlers(
-            writes={Append: self._append, Acknowledge: self._acknowledge},
+            writes={Append: self._append, Acknowledge: self._acknowledge, Intend: self._intend},
             reads={
                 Outgoing: self._outgoing,
                 OutgoingTargets: self._outgoing_targets,
@@ -102,4 +103,14 @@ class MemoryDeliveries(MemoryQueues):
         if is_news:
             self._passed(call.producer, record, call.target)
             self._release(call.producer, record)
+        return Answer.OK
+
+    def _intend(self, call: Intend) -> Answer:
+        record = self._check_owner(call.shard, call.generation, call.epoch)
+        if isinstance(record, Answer):
+            return record
+        lane = record.lanes.get(call.target)
+        if lane is None or not lane.external:
+            return Answer.UNKNOWN
+        lane.intent = call.intent
         return Answer.OK

@@ -102,9 +102,9 @@ class MemoryMovesInstall(MemoryMoving):
         self, shard: str, record: ShardRecord, target: str, values: list[Any], *, final: bool
     ) -> None:
         """A pair, of which the source has delivered what is before its `first` entry: all when that is 0."""
-        external, issued, acknowledged, position, first = values
+        external, issued, acknowledged, position, intent, first = values
         lane = record.lanes.setdefault(target, Lane(external))
-        lane.issued, lane.acknowledged, lane.position = issued, acknowledged, position
+        lane.issued, lane.acknowledged, lane.position, lane.intent = issued, acknowledged, position, intent
         while lane.waiting and (not first or lane.waiting[0].number < first):
             record.unqueue(lane)
         if final and lane.waiting:

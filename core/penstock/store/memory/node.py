@@ -45,13 +45,14 @@ class Waiting(NamedTuple):
 class Lane:
     """The producer's side of one pair: numbers issued, and entries that wait in the outbox.
 
-    `acknowledged` and `position` are kept for outside sinks (`external`) only.
+    `acknowledged`, `position` and `intent` are kept for outside sinks (`external`) only.
     """
 
     external: bool
     issued: int = 0
     acknowledged: int = 0
     position: bytes = b""
+    intent: bytes = b""
     waiting: deque[Waiting] = field(default_factory=deque)
 
 

@@ -63,7 +63,17 @@ def round_parts(record: ShardRecord, note: MoveNote, at: Resume, *, final: bool)
             yield (ENTRY, number), (record.offset, placed_us, payload)
     for target, lane in record.lanes.items():
         first = lane.waiting[0].number if lane.waiting else 0
-        yield (WAITING, target, 0), (lane.external, lane.issued, lane.acknowledged, lane.position, first)
+        yield (
+            (WAITING, target, 0),
+            (
+                lane.external,
+                lane.issued,
+                lane.acknowledged,
+                lane.position,
+                lane.intent,
+                first,
+            ),
+        )
         for entry in lane.waiting:
             if entry.number > at.lanes.get(target, 0):
                 yield (WAITING, target, entry.number), entry[1:]

@@ -32,6 +32,7 @@ from penstock.store.port.commits import Commit, Output, StateWrite, TimerWrite
 from penstock.store.port.deliveries import (
     Acknowledge,
     Append,
+    Intend,
     Outgoing,
     OutgoingTargets,
     ReadOutbox,
@@ -101,6 +102,7 @@ __all__ = [
     "Fetch",
     "Fetched",
     "FetchedShard",
+    "Intend",
     "Load",
     "Measure",
     "MintStart",

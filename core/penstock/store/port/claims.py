@@ -48,12 +48,13 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class ExternalCursor:
-    """A pair (this shard, outside sink): numbers issued and acknowledged, and the sink's position
-    after the acknowledged one."""
+    """A pair (this shard, outside sink): numbers issued and acknowledged, the sink's position after the
+    acknowledged one, and what an owner said last that it would write (`deliveries.Intend`)."""
 
     issued: int
     acknowledged: int
     position: bytes
+    intent: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,3 +85,21 @@ class Acknowledge(Request[Answer]):
     target: str
     number: int
     position: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Intend(Request[Answer]):
+    """The owner is about to put entries of `shard` into the outside sink `target`, as `intent` says.
+
+    OK; FENCED (not the owner under this generation and epoch, or frozen for a move); UNKNOWN (also a sink
+    that nothing was put out for). One intent is
+    kept for a pair, the last; whoever claims the shard is told it (`ExternalCursor.intent`), so that a sink
+    whose writes cannot be repeated unseen is first asked what became of them. Opaque bytes, few. May be
+    repeated.
+    """
+
+    shard: str
+    generation: int
+    epoch: int
+    target: str
+    intent: bytes

@@ -44,8 +44,7 @@ def _claimed(call: Claim, reply: Any) -> Claimed | Answer | Moved:
         reply[:10]
     )
     external = {
-        reply[at].decode(): ExternalCursor(reply[at + 1], reply[at + 2], reply[at + 3])
-        for at in range(10, len(reply), 4)
+        reply[at].decode(): ExternalCursor(*reply[at + 1 : at + 5]) for at in range(10, len(reply), 5)
     }
     return Claimed(
         epoch, generation, commit, offset, position, table_version, external, finished == 1, within, counts,

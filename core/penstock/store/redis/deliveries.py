@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.store.port import Acknowledge, Append, Outgoing, OutgoingTargets, ReadOutbox
+from penstock.store.port import Acknowledge, Append, Intend, Outgoing, OutgoingTargets, ReadOutbox
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, answer_or_moved, names, paired
 
@@ -13,7 +13,7 @@ from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, a
 class RedisDeliveries(RedisRole):
     """A part of `redis.calls`."""
 
-    writes = ("append", "append_pressed", "acknowledge")
+    writes = ("append", "append_pressed", "acknowledge", "intend")
     reads = ("outgoing", "read_outbox")
 
     def forms(self) -> Mapping[type, CallForm | PartsForm]:
@@ -23,6 +23,7 @@ class RedisDeliveries(RedisRole):
             OutgoingTargets: CallForm(self._outgoing_targets, names),
             ReadOutbox: CallForm(self._read_outbox, _waiting),
             Acknowledge: CallForm(self._acknowledge, answer),
+            Intend: CallForm(self._intend, answer),
         }
 
     def _append(self, call: Append) -> Command:
@@ -49,6 +50,10 @@ class RedisDeliveries(RedisRole):
     def _acknowledge(self, call: Acknowledge) -> Command:
         head = self._heads["acknowledge"]
         return (*head, call.producer, call.target, call.number, call.position, self._bounds)
+
+    def _intend(self, call: Intend) -> Command:
+        head = self._heads["intend"]
+        return (*head, call.shard, call.generation, call.epoch, call.target, call.intent)
 
 
 def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:

@@ -61,7 +61,7 @@ end
 -- claim: take a shard.
 -- KEYS 1: prefix. ARGV: shard, executor, incarnation, ready list, schedule version.
 -- Answers [epoch, generation, commit, offset, position, table version, finished, within, counts, watermark (ms, 0 for
--- none), sink, issued, acknowledged, sink's position, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
+-- none), sink, issued, acknowledged, sink's position, intent, ...] or STALE, UNKNOWN, MOVING, [MOVED, store].
 local function claim(keys, args)
   local p, shard, executor, incarnation, ready = keys[1], args[1], args[2], args[3], args[4]
   local record = living_record(p, shard)
@@ -94,9 +94,9 @@ local function claim(keys, args)
     cursor = found[1]
   until cursor == '0'
   for sink, number in pairs(acknowledged) do
-    local got = redis.call('HMGET', key, '<' .. sink, '@' .. sink)
-    local at = #answer
-    answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = sink, tonumber(got[1]), tonumber(number), got[2] or ''
+    local got = redis.call('HMGET', key, '<' .. sink, '@' .. sink, '&' .. sink)
+    local cursor_of = {sink, tonumber(got[1]), tonumber(number), got[2] or '', got[3] or ''}
+    for i = 1, #cursor_of do answer[#answer + 1] = cursor_of[i] end
   end
   return answer
 end

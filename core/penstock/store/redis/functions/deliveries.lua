@@ -107,8 +107,19 @@ local function acknowledge(keys, args)
   return 'OK'
 end
 
+-- intend: what an owner is about to put into an outside sink.
+-- KEYS 1: prefix. ARGV: shard, generation, epoch, sink, intent. Answers OK, FENCED, UNKNOWN.
+local function intend(keys, args)
+  local record, refusal = owned(keys[1], args[1], tonumber(args[2]), tonumber(args[3]))
+  if not record then return refusal end
+  if redis.call('HEXISTS', record[KEY], '!' .. args[4]) == 0 then return 'UNKNOWN' end
+  redis.call('HSET', record[KEY], '&' .. args[4], args[5])
+  return 'OK'
+end
+
 register('append', append, REFUSED_WHEN_FULL)
 register('append_pressed', append, WRITES)
 register('outgoing', outgoing, READS)
 register('read_outbox', read_outbox, READS)
 register('acknowledge', acknowledge, WRITES)
+register('intend', intend, WRITES)

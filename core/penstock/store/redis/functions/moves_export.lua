@@ -34,7 +34,7 @@ function READERS.fields(p, shard, item, todo, out)
   local piece = {'f'}
   for i = 1, #found[2], 2 do
     local field = found[2][i]
-    if string.find('pwc', field, 1, true) or string.find('<>#!@', string.sub(field, 1, 1), 1, true) then
+    if string.find('pwc', field, 1, true) or string.find('<>#!@&', string.sub(field, 1, 1), 1, true) then
       piece[#piece + 1], piece[#piece + 2] = field, found[2][i + 1]
     end
   end
