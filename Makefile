@@ -40,6 +40,14 @@ demo: setup texts ## Count the words of real text, live, and compare with a plai
 texts: setup ## Gather the word-count example's texts from the installed Python packages
 	@$(BIN)/python examples/word-count/gather_texts.py
 
+.PHONY: kafka-up
+kafka-up: setup-tests ## Start a Kafka broker at 127.0.0.1:9092, to try topologies with; its data is in .penstock/kafka
+	@tools/kafka.sh up
+
+.PHONY: kafka-down
+kafka-down: ## End the Kafka broker; its topics stay
+	@tools/kafka.sh down
+
 .PHONY: test
 test: setup-tests lint $(TIER_TESTS) ## Run everything that a change must pass: lint and all tiers of tests
 	@tools/tier.sh --summary $(TIERS)

@@ -2,7 +2,7 @@
 # Sets up what `make` needs and finds missing: system packages (with apt-get) and the virtual environment.
 #
 #   tools/setup.sh           what `penstock run` needs: Python >= 3.11, Redis >= 7.0 (or Valkey >= 7.2), Java >= 17
-#   tools/setup.sh --tests   and what the tests need besides: strace, a C compiler
+#   tools/setup.sh --tests   and what the tests need besides: strace, a C compiler, Maven
 #
 # Says what it will install before it does. PENSTOCK_NO_INSTALL=1 declines every system package,
 # PENSTOCK_PYTHON names the Python to build .venv from. A second call finds nothing to do and is done
@@ -95,6 +95,7 @@ install_packages() {
             java) printf '  %-14s %s\n' "Java >= 17" "Spark runs on it (openjdk, headless)" ;;
             strace) printf '  %-14s %s\n' strace "the tests slow an fsync down with it" ;;
             compiler) printf '  %-14s %s\n' gcc "the fault runner builds its wall clock with it" ;;
+            maven) printf '  %-14s %s\n' maven "brings Kafka's broker, which the tests start" ;;
         esac
     done
     if [[ ${PENSTOCK_NO_INSTALL:-} == 1 ]]; then
@@ -117,6 +118,7 @@ install_packages() {
             java) packages+=("$(choose_java_package)") ;;
             strace) packages+=(strace) ;;
             compiler) packages+=(gcc libc6-dev) ;;
+            maven) packages+=(maven) ;;
         esac
     done
     say "apt-get install --no-install-recommends ${packages[*]}"
@@ -206,6 +208,7 @@ if (($(java_major) < 17)); then
 fi
 if [[ $for_tests == yes ]] && ! command -v strace >/dev/null; then wants+=(strace); fi
 if [[ $for_tests == yes ]] && ! command -v cc >/dev/null; then wants+=(compiler); fi
+if [[ $for_tests == yes ]] && ! command -v mvn >/dev/null; then wants+=(maven); fi
 
 if ((${#wants[@]})); then
     install_packages "${wants[@]}"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from backends.kafka_broker import KafkaBroker
 from conformance.in_spark import SETTINGS
 from processes.run_harness import Run
 
@@ -38,6 +39,15 @@ def streaming(spark: SparkSession) -> Iterator[SparkSession]:
     yield spark
     for name in SETTINGS:
         spark.conf.unset(name)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker that nobody kills: tests make topics of their own."""
+    broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
+    broker.start()
+    yield broker
+    broker.close()
 
 
 @pytest.fixture
