@@ -102,7 +102,7 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     _order(graph)
     _flow(graph)
     check_initial(graph)
-    _check_sinks(operators, graph.faults)
+    _check_sinks(operators, graph)
     return graph
 
 
@@ -387,11 +387,22 @@ def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list
         copies[str(operator.name)] = 1
 
 
-def _check_sinks(operators: Iterable[Operator], faults: list[Fault]) -> None:
-    """Two sinks that write into one place would write into one another's rows."""
+def _check_sinks(operators: Iterable[Operator], graph: Graph) -> None:
+    """What is wrong with each. Two that write into one place would write into one another's rows."""
     places: dict[tuple[str, str], tuple[str, str]] = {}
     for operator, field, kind, body in _sinks(operators):
-        place = SINKS[kind].place_of(body) if kind in SINKS and isinstance(body, dict) else None
+        if kind not in SINKS or not isinstance(body, dict):
+            continue
+        schemas = [graph.outputs.get(name) for name in operator.inputs] if field == "sink" else []
+        if field == "lateTo":
+            schemas = [graph.inputs.get(operator.name or "")]
+        said = {
+            fault: None
+            for schema in schemas or [None]
+            for fault in SINKS[kind].faults_of(f"{operator.path}.{field}.{kind}", body, schema)
+        }
+        graph.faults += said
+        place = SINKS[kind].place_of(body)
         if place is None:
             continue
         name = f"{operator.name}{LATE if field == 'lateTo' else ''}"
@@ -399,7 +410,7 @@ def _check_sinks(operators: Iterable[Operator], faults: list[Fault]) -> None:
         first_path, first = places.setdefault((kind, place.name), (path, name))
         if first_path != path:
             message = f"{first} writes into this {place.what} already; give each sink one of its own"
-            faults.append(Fault(f"{path}.{kind}.{place.field}", message))
+            graph.faults.append(Fault(f"{path}.{kind}.{place.field}", message))
 
 
 def _sinks(operators: Iterable[Operator]) -> Iterator[tuple[Operator, str, str, Any]]:

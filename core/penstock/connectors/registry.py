@@ -13,6 +13,7 @@ from pydantic import ConfigDict
 
 from penstock.connectors.console import ConsoleSinkSpec
 from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
+from penstock.connectors.kafka.sink import KafkaSinkSpec
 from penstock.connectors.nexmark import NexmarkSourceSpec
 from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
@@ -28,7 +29,7 @@ SOURCES: Mapping[str, type[SourceFields]] = {
 READ_ONCE: Mapping[str, type[SourceFields]] = {FilesSourceSpec.planned.kind: FilesSourceSpec}
 """Those that may hold initial state: they have an end."""
 SINKS: Mapping[str, type[SinkFields]] = {
-    fields.planned.kind: fields for fields in (FilesSinkSpec, ConsoleSinkSpec)
+    fields.planned.kind: fields for fields in (FilesSinkSpec, ConsoleSinkSpec, KafkaSinkSpec)
 }
 
 
@@ -76,6 +77,7 @@ class SinkSpec(Document):
 
     files: FilesSinkSpec | None = None
     console: ConsoleSinkSpec | None = None
+    kafka: KafkaSinkSpec | None = None
 
     @property
     def given(self) -> SinkFields:

@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.manifest.document import Document
+from penstock.manifest.faults import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class SinkFields(Document):
     def place_of(cls, body: Mapping[str, Any]) -> Place | None:
         """Of the plain document, whose fields may be wrong; None where sinks of this kind may share all."""
         return None
+
+    @classmethod
+    def faults_of(cls, path: str, body: Mapping[str, Any], schema: Schema | None) -> list[Fault]:
+        """What is wrong between its fields, and with the columns that they name. `path` is where it stands in
+        the document, `schema` that of its rows, None where that is not clear."""
+        return []
 
     @abstractmethod
     def plan(self, name: str) -> Sink:

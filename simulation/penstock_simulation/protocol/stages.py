@@ -227,9 +227,7 @@ class SimulatedSinks(SinkDelivery):
     """The sinks of a task, with the run's files in the place of real ones."""
 
     def __init__(self, stage: Stage, write: Callable[[str, int, bytes], None]) -> None:
-        super().__init__(stage, Path(), "", "", durable=False, prints=False)
-        if SINK in stage.out.fused:
-            self._writers[SINK] = SinkFiles(write)
+        super().__init__({SINK: SinkFiles(write)} if SINK in stage.out.fused else {})
 
 
 class HostedStage:

@@ -6,8 +6,7 @@ more, so writing it twice, or late from an old owner, puts the same bytes in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 
 from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
@@ -15,25 +14,40 @@ from penstock.store.codec import decode_timestamps
 from penstock.store.fragments import Gathering
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
-from penstock_worker.sinks import SinkPlace, SinkWriter, open_writer
+from penstock_worker.process.clock import Clock
+from penstock_worker.sinks import BatchWriter, SinkPlace, SinkWriter, open_batch_writer, open_writer
+from penstock_worker.sinks.batches.sinks import BatchedSinks
+from penstock_worker.sinks.batches.turns import BatchTurns
 from penstock_worker.sinks.sync import SinkSync
 from penstock_worker.stages.work import WorkFailed
 
 _LEFTOVER_BYTES_MAX = 1 << 20
 
 
+def open_sinks(
+    stage: Stage, place: SinkPlace, clock: Clock, open_store: Callable[[], NodeStore], *, prints: bool
+) -> SinkDelivery:
+    """The sinks of one task. With `prints` the console's too; else somebody else delivers these. `open_store`
+    makes another connection, for sinks that are written apart from the task's loop."""
+    writers: dict[str, SinkWriter] = {}
+    batched: dict[str, BatchWriter] = {}
+    for sink, schema in stage.all_sinks():
+        if (batch_writer := open_batch_writer(sink, schema, place)) is not None:
+            batched[sink.name] = batch_writer
+        elif prints or not sink.is_shown:
+            writers[sink.name] = open_writer(sink, schema, place)
+    turns = {name: BatchTurns(name, writer, open_store(), clock) for name, writer in batched.items()}
+    return SinkDelivery(writers, BatchedSinks(turns), durable=place.durable)
+
+
 class SinkDelivery:
-    """The sinks of one task, of the topology called `topology` whose state is `uid`. With `prints` the
-    console's too; else somebody else delivers these."""
+    """What a task's commits place for sinks: written at once by `writers`, or apart by `batched`."""
 
     def __init__(
-        self, stage: Stage, base_dir: Path, uid: str, topology: str, *, durable: bool, prints: bool
+        self, writers: dict[str, SinkWriter], batched: BatchedSinks | None = None, *, durable: bool = False
     ) -> None:
-        self._writers: dict[str, SinkWriter] = {}
-        place = SinkPlace(base_dir, uid, topology, durable)
-        for sink, schema in stage.all_sinks():
-            if prints or not sink.is_shown:
-                self._writers[sink.name] = open_writer(sink, schema, place)
+        self._writers = writers
+        self._batched = batched or BatchedSinks({})
         self._gathering: dict[tuple[str, str], Gathering] = {}
         """By shard and sink: what came of rows in fragments."""
         self._sync = SinkSync(self._sync_file) if durable and self._writers else None
@@ -43,14 +57,17 @@ class SinkDelivery:
     ) -> Iterator[tuple[Acknowledge, list[bytes]]]:
         """Write (sink, pair number, payload) entries that follow those before.
 
-        Of a row in fragments all or nothing. Yields what to acknowledge and the payloads behind it.
-        Raises WorkFailed.
+        Of a row in fragments all or nothing. Yields what to acknowledge and the payloads behind it; what is
+        written in batches is acknowledged by itself. Raises WorkFailed.
         """
         by_sink: dict[str, list[tuple[int, bytes]]] = {}
         for target, number, payload in placed:
-            if target in self._writers:
+            if target in self._writers or target in self._batched:
                 by_sink.setdefault(target, []).append((number, payload))
         for target, pieces in by_sink.items():
+            if target in self._batched:
+                self._batched.place(target, owned, pieces)
+                continue
             entries = list(self._gathering_of(owned, target).whole(pieces))
             if not entries:
                 continue
@@ -60,8 +77,13 @@ class SinkDelivery:
                 raise WorkFailed(f"sink {target}: {error}") from error
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]
 
+    def adopt(self, owned: OwnedShard) -> None:
+        """The shard is this task's from now on; before anything is written of it."""
+        self._batched.adopt(owned)
+
     def release(self, shard: str) -> None:
         """Ownership went: what came of rows in fragments comes again, to whoever owns the shard next."""
+        self._batched.release(shard)
         for target in self._writers:
             self._gathering.pop((shard, target), None)
 
@@ -94,7 +116,10 @@ class SinkDelivery:
                 yield payloads
 
     def check(self, owned: OwnedShard) -> None:
-        """See that the sinks still hold what was written for a shard, and nothing else. Raises WorkFailed."""
+        """See that the sinks still hold what was written for a shard, and nothing else, and that batches are
+        written. Raises WorkFailed."""
+        for target, why in self._batched.failures():
+            raise WorkFailed(f"sink {target}: {why}")
         for target, writer in self._writers.items():
             try:
                 writer.check(owned.shard, owned.sink_position(target))
@@ -119,11 +144,17 @@ class SinkDelivery:
     def _sync_file(self, sink: str, shard: str) -> None:
         self._writers[sink].sync(shard)
 
+    def take_batched(self) -> Iterator[tuple[str, list[int], int]]:
+        """What was written in batches since the last call: sink, the rows' timestamps, and when."""
+        for target, payloads, at_us in self._batched.take_written():
+            yield target, self.timestamps(payloads), at_us
+
     def timestamps(self, payloads: Iterable[bytes]) -> list[int]:
         return [t for payload in payloads for t in decode_timestamps(payload)]
 
     def close(self) -> None:
         if self._sync is not None:
             self._sync.close()
+        self._batched.close()
         for writer in self._writers.values():
             writer.close()

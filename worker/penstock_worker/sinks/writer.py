@@ -19,13 +19,14 @@ class SinkPlace:
     """For whom a sink is written: the topology called `topology`, whose state is `uid`.
 
     `base_dir` is where relative paths begin. `durable` (mode Disk): what `sync` has brought out survives a
-    loss of power.
+    loss of power. `task` names this start of the task, and no other one of any topology.
     """
 
     base_dir: Path
     uid: str
     topology: str
     durable: bool
+    task: str = ""
 
 
 class SinkWriter(Protocol):

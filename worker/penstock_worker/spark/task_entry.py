@@ -21,7 +21,8 @@ from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
 from penstock_worker.process.clock import Clock, SystemClock
-from penstock_worker.sinks.delivery import SinkDelivery
+from penstock_worker.sinks import SinkPlace
+from penstock_worker.sinks.delivery import open_sinks
 from penstock_worker.sources import SourceReader, open_reader
 from penstock_worker.spark.places import check_place
 from penstock_worker.stages.failed_stage import FailedStage
@@ -56,8 +57,7 @@ def run_resident_task(launch: TaskLaunch) -> None:
         sys.path.insert(0, launch.base_dir)
     clock = SystemClock(launch.anchor)
     note = TaskNote(launch.note, careful=launch.careful)
-    store = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
-    waiter = RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
+    store, waiter = _connected(launch), _connected(launch)
     try:
         assemble(launch, store, waiter, clock, note, written).run()
     except PermanentError as error:
@@ -67,6 +67,10 @@ def run_resident_task(launch: TaskLaunch) -> None:
         store.close()
         waiter.close()
         note.close()
+
+
+def _connected(launch: TaskLaunch) -> NodeStore:
+    return RedisStore(launch.store_url, launch.topology_uid, launch.bounds)
 
 
 def assemble(
@@ -87,12 +91,17 @@ def assemble(
         store,
         waiter,
         NotedStage(_stage_work(launch, store, clock, note, readers), note),
-        SinkDelivery(
+        open_sinks(
             launch.stage,
-            Path(launch.base_dir),
-            launch.topology_uid,
-            launch.topology,
-            durable=launch.durable,
+            SinkPlace(
+                Path(launch.base_dir),
+                launch.topology_uid,
+                launch.topology,
+                launch.durable,
+                launch.owner.ready,
+            ),
+            clock,
+            lambda: _connected(launch),
             prints=launch.prints,
         ),
         TaskMetrics(launch, os.getpid()),

@@ -38,6 +38,8 @@ class Tellings:
     def take(self, now_us: int) -> list[Request[Any]]:
         """What is due now."""
         told: list[Request[Any]] = []
+        for sink, timestamps_us, at_us in self._sinks.take_batched():
+            self._metrics.written(sink, timestamps_us, at_us)
         if now_us >= self._acknowledge_us:
             written = [self._written.pop(pair) for pair in list(self._written)[:ACKNOWLEDGED_AT_ONCE]]
             told.extend(self._sinks.tellable(written))

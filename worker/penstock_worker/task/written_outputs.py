@@ -31,7 +31,8 @@ class WrittenOutputs:
             self._count(acknowledge.target, payloads)
 
     def catch_up(self, owned: OwnedShard, store: NodeStore) -> None:
-        """What earlier owners committed and did not write."""
+        """What earlier owners committed and did not write, of a shard that is this task's from now on."""
+        self._sinks.adopt(owned)
         for target in owned.unwritten():
             for payloads in self._sinks.catch_up(owned, target, store):
                 self._count(target, payloads)

@@ -1,4 +1,5 @@
-"""What an owner says in its store before it writes a batch: the batch's name, and the shard's entries in it."""
+"""What an owner says in its store before it writes a batch: the batch's name, and the shard's entries in
+it."""
 
 from __future__ import annotations
 

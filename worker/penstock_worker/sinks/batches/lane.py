@@ -20,8 +20,18 @@ KEPT_BYTES_MAX = 1 << 20
 class Lane:
     """`written`: all up to this number is in the sink. `doubt`: what an earlier owner began."""
 
-    __slots__ = ("_gathering", "_kept_bytes", "_ready", "_seen", "doubt", "epoch", "generation", "issued", "shard",
-                 "written")  # fmt: skip
+    __slots__ = (
+        "_gathering",
+        "_kept_bytes",
+        "_ready",
+        "_seen",
+        "doubt",
+        "epoch",
+        "generation",
+        "issued",
+        "shard",
+        "written",
+    )
 
     def __init__(self, owned: OwnedShard, target: str, *, asked: bool) -> None:
         cursor = owned.cursor(target)
@@ -35,11 +45,9 @@ class Lane:
         self._ready: deque[tuple[int, bytes]] = deque()
         self._kept_bytes = 0
 
-    def resolved(self, *, is_in: bool) -> None:
-        """What became of the doubt is known."""
-        assert self.doubt is not None
-        reached = self.doubt.number if is_in else self.doubt.after
-        self.written = max(self.written, reached)
+    def resolved(self, doubt: Intent, *, is_in: bool) -> None:
+        """What became of its `doubt` is known."""
+        self.written = max(self.written, doubt.number if is_in else doubt.after)
         self.doubt = None
         self._begin_behind(self.written)
 

@@ -3,7 +3,8 @@
 One turn: take what the task's loop handed over; ask what became of batches that earlier owners began; gather;
 tell the store what the batch has of each shard (who is refused there is no owner any more, and stays out);
 write; acknowledge. A crash between any two of them leaves either an intent whose outcome can be asked, or
-nothing. Neighbours: `lane` is a shard's part, `thread` takes the turns, a writer (`writer.BatchWriter`) writes.
+nothing. Neighbours: `lane` is a shard's part, `thread` takes the turns, a writer (`writer.BatchWriter`)
+writes.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class BatchTurns:
         self._store = store
         self._clock = clock
         self._events: deque[Callable[[], None]] = deque()
-        self._written: deque[Part] = deque()
+        self._written: deque[tuple[Part, int]] = deque()
         self._lanes: dict[str, Lane] = {}
         self._asked_us: dict[bytes, int] = {}
         """Names of batches that are open, and since when they are asked for."""
@@ -72,8 +73,8 @@ class BatchTurns:
     def release(self, shard: str) -> None:
         self._events.append(lambda: self._dropped(shard))
 
-    def take_written(self) -> list[Part]:
-        """What has come to be in since the last call."""
+    def take_written(self) -> list[tuple[Part, int]]:
+        """What has come to be in since the last call, and when."""
         taken = []
         while self._written:
             taken.append(self._written.popleft())
@@ -82,7 +83,8 @@ class BatchTurns:
     # --- the other one
 
     def turn(self) -> int | None:
-        """One turn. Answers in how many microseconds the next is due; None: when something was handed over."""
+        """One turn. Answers in how many microseconds the next is due; None: when something was handed
+        over."""
         while self._events:
             self._events.popleft()()
         if self.failure is not None:
@@ -106,6 +108,7 @@ class BatchTurns:
         except RetryError as error:
             _LOG.info("sink %s ends: %s", self._target, error)
         self._writer.close()
+        self._store.close()
 
     def _turn(self, now_us: int) -> int | None:
         self._acknowledge()
@@ -135,7 +138,7 @@ class BatchTurns:
                 continue
             for lane in self._lanes.values():
                 if lane.doubt is not None and lane.doubt.name == name:
-                    lane.resolved(is_in=outcome is Outcome.IN)
+                    lane.resolved(lane.doubt, is_in=outcome is Outcome.IN)
                     self._unacknowledged[lane.shard] = lane.written
 
     def _fill(self, lane: Lane) -> None:
@@ -171,14 +174,16 @@ class BatchTurns:
                 if (lane_of := self._lanes.get(part.shard)) is not None:
                     lane_of.again(part)
             raise
+        at_us = self._clock.now_us()
         for part in parts.values():
             self._lanes[part.shard].written = part.number
             self._unacknowledged[part.shard] = part.number
-            self._written.append(part)
+            self._written.append((part, at_us))
         self._turn_around(parts)
 
     def _intended(self, name: bytes, parts: dict[str, Part]) -> dict[str, Part]:
-        """Those whose owner this still is. A lost answer is no harm: what was intended and never written is out."""
+        """Those whose owner this still is. A lost answer is no harm: what was intended and never written is
+        out."""
         calls = []
         for part in parts.values():
             lane, intent = self._lanes[part.shard], Intent(name, part.after, part.number)

@@ -1,8 +1,8 @@
 """The port of a sink that is written in batches.
 
-A batch has entries of one shard or of several. It has a name, which stands in the store as each shard's intent
-before anything is written. What became of a batch that nobody saw the end of, the sink itself can tell by its
-name. All is called from one thread; every method may raise RetryError and PermanentError.
+A batch has entries of one shard or of several. It has a name, which stands in the store as each shard's
+intent before anything is written. What became of a batch that nobody saw the end of, the sink itself can tell
+by its name. All is called from one thread; every method may raise RetryError and PermanentError.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class BatchWriter(Protocol):
 
     @property
     def is_asked(self) -> bool:
-        """Whether batches are named, and what became of one can be asked. Else a batch that failed, or that an
-        earlier owner began, is written once more."""
+        """Whether batches are named, and what became of one can be asked. Else a batch that failed, or that
+        an earlier owner began, is written once more."""
 
     def next_name(self) -> bytes:
         """The name of the batch that `write` is given next: no other one ever has it, in any process."""
