@@ -8,11 +8,12 @@ from __future__ import annotations
 from penstock.connectors.kafka.client import client_settings, secrets_folder
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.dataflow.schema import Schema
+from penstock_worker.sinks.batches.transactional import TransactionalWriter
 from penstock_worker.sinks.batches.writer import BatchWriter
 from penstock_worker.sinks.kafka.idempotent import IdempotentWriter
 from penstock_worker.sinks.kafka.messages import Messages
 from penstock_worker.sinks.kafka.producing import Delivery
-from penstock_worker.sinks.kafka.transactions import TransactionalWriter
+from penstock_worker.sinks.kafka.transactions import KafkaTransactionLog
 from penstock_worker.sinks.writer import SinkPlace
 
 
@@ -21,4 +22,5 @@ def kafka_writer(sink: KafkaSink, schema: Schema, place: SinkPlace) -> BatchWrit
     delivery = Delivery(sink, Messages(sink, schema), lambda: client_settings(sink.connection, secrets))
     if not sink.exactly_once:
         return IdempotentWriter(delivery)
-    return TransactionalWriter(delivery, f"penstock-{place.uid}-{sink.name}-{place.task}")
+    base = f"penstock-{place.uid}-{sink.name}-{place.task}"
+    return TransactionalWriter(KafkaTransactionLog(delivery), base, sink.gather_us)

@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from penstock.connectors.kafka.client import Settings
 from penstock.connectors.kafka.connection import KafkaConnection
-from penstock.connectors.kafka.failures import failure
+from penstock.connectors.kafka.failures import AUTHENTICATION, AUTHORIZATION, failure
 from penstock.connectors.kafka.sink import KafkaSink
-from penstock.errors import PenstockError, PermanentError
+from penstock.errors import PenstockError, PermanentError, RetryError
 from penstock_worker.sinks.batches.writer import Part
 from penstock_worker.sinks.kafka.messages import Messages
 
@@ -88,6 +88,12 @@ class Delivery:
         return self.failed(self._refused, self._refused_topic)
 
     def failed(self, error: KafkaError, topic: str = "") -> PenstockError:
+        """A producer that was fenced, or whose transaction has to be aborted, is followed by a new one."""
+        refused = error.code() in AUTHENTICATION | AUTHORIZATION
+        if not refused and (error.fatal() or error.txn_requires_abort()):
+            return RetryError(
+                f"Kafka at {self.connection} ended what was under way ({error.str()}); it is written anew"
+            )
         return failure(error, self.connection, f"write topic {topic or self.sink.topic}")
 
     def _produce(self, producer: Producer, payload: bytes) -> None:

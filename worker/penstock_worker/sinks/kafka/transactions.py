@@ -1,12 +1,9 @@
-"""Exactly once: each batch is a transaction, and its number stands in the transaction itself.
+"""Exactly once: each batch is a transaction of Kafka's, and its number stands in the transaction itself.
 
 With its n-th transaction a producer commits n as an offset of a consumer group that is called as its
-transactional id. So whoever knows a batch's name, "ID#n", can ask the group whether the batch is in; and a
-producer that begins under the id before, whether it ever will be: what was open is aborted then, and who had
-it is fenced. The number is an offset of the sink's topic, partition 0; nobody reads by it.
-
-A number that is named and not committed is the id's last: the next batch has another id. Or its name could
-come to be in without a shard that the store says is in it. Record 0037.
+transactional id. A producer that begins under the same id aborts what is open, and fences who had it. The
+number is an offset of the sink's topic, partition 0; nobody reads by it. Record 0037;
+`sinks.batches.transactional` says what is made of it.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from penstock.connectors.kafka.failures import failure
 from penstock.errors import PermanentError
-from penstock_worker.sinks.batches.writer import InDoubt, Outcome, Part
+from penstock_worker.sinks.batches.writer import InDoubt, Part
 from penstock_worker.sinks.kafka.producing import Delivery
 
 _LOG = logging.getLogger(__name__)
@@ -41,132 +38,30 @@ _SOON = frozenset(
 """A coordinator that has just come up, or that has an end of a transaction under way, says so for a while."""
 
 
-class TransactionalWriter:
-    """`base` is the task's own, in all of its starts and those of others: no other producer begins with
-    it."""
+class KafkaTransactionLog:
+    """Keeps the port `TransactionLog`."""
 
-    is_asked = True
-
-    def __init__(self, delivery: Delivery, base: str) -> None:
+    def __init__(self, delivery: Delivery) -> None:
         self._delivery = delivery
-        self._base = base
-        self._attempt = 0
-        self._id = ""
-        self._number = 0
-        """Of the last transaction that is in."""
-        self._is_named = False
-        """The number behind it was given out."""
-        self._producer: Producer | None = None
-        self._group: Consumer | None = None
-        self._ended: dict[str, int] = {}
-        """Ids whose producers will never commit anything again -> the number of the last that is in."""
 
-    @property
-    def gather_us(self) -> int:
-        return self._delivery.sink.gather_us
-
-    def next_name(self) -> bytes:
-        if self._is_named:
-            self._give_up()
-        if self._producer is None:
-            self._begin()
-        self._is_named = True
-        return f"{self._id}#{self._number + 1}".encode()
-
-    def write(self, name: bytes, parts: Sequence[Part]) -> None:
-        if self._producer is None or self._group is None:
-            raise AssertionError("a batch has a name first")
-        producer, group = self._producer, self._group
-        try:
-            producer.begin_transaction()
-            self._delivery.hand_over(producer, parts)
-            metadata = group.consumer_group_metadata()
-            producer.send_offsets_to_transaction([self._offset(self._number + 1)], metadata, CALL_S)
-        except KafkaException as error:
-            self._give_up()
-            raise self._delivery.refusal() or self._delivery.failed(error.args[0]) from error
-        except PermanentError:
-            self._give_up()
-            raise
-        self._commit(producer)
-        self._number += 1
-        self._is_named = False
-
-    def outcome(self, name: bytes, *, fence: bool) -> Outcome:
-        id_, _, number_text = name.decode().rpartition("#")
-        number = int(number_text)
-        if id_ == self._id and self._producer is not None:
-            return Outcome.IN if number <= self._number else Outcome.OUT
-        last = self._ended.get(id_)
-        if last is None:
-            if not fence:
-                # What is open does not count: who asks with isolation would wait for its end.
-                last = self._last_of(id_, "read_uncommitted")
-                return Outcome.IN if last >= number else Outcome.OPEN
-            last = self._ended[id_] = self._fenced(id_)
-        return Outcome.IN if number <= last else Outcome.OUT
-
-    def close(self) -> None:
-        self._lose_producer()
-
-    # --- this task's own producer
-
-    def _begin(self) -> None:
-        """A producer under an id that nobody had, whose group says 0."""
-        self._attempt += 1
-        id_ = f"{self._base}.{self._attempt}"
-        producer = self._transactional(id_)
+    def begin(self, id_: str) -> KafkaTransactions:
+        producer = self._producer(id_)
         self._delivery.find_topic(producer)
-        self._start(producer)
-        group = self._consumer(id_, "read_committed")
+        self._init(producer)
+        group = self._group(id_, "read_committed")
         try:
-            _asked(lambda: group.commit(offsets=[self._offset(0)], asynchronous=False))
+            _asked(lambda: group.commit(offsets=[self.offset(0)], asynchronous=False))
         except KafkaException as error:
             group.close()
-            raise failure(error.args[0], self._delivery.connection, f"keep offsets of group {id_}") from error
-        self._id, self._number, self._producer, self._group = id_, 0, producer, group
+            raise self._failed(error, f"keep offsets of group {id_}") from error
+        return KafkaTransactions(id_, producer, group, self._delivery, self.offset)
 
-    def _commit(self, producer: Producer) -> None:
-        """Until the outcome is known. A transaction that was aborted is not in; one of a producer that was
-        fenced may be: it is asked for."""
-        while True:
-            try:
-                producer.commit_transaction(CALL_S)
-                return
-            except KafkaException as exception:
-                error = exception.args[0]
-                if error.txn_requires_abort():
-                    self._give_up()
-                    raise self._delivery.refusal() or self._delivery.failed(error) from exception
-                if error.retriable():
-                    _LOG.info("transaction %s#%d: %s", self._id, self._number + 1, error.str())
-                    continue
-                self._lose_producer()
-                raise InDoubt(
-                    f"transaction {self._id} has an end that is not known: {error.str()}"
-                ) from exception
+    def last(self, id_: str) -> int:
+        # Who asks with isolation waits for the end of what is open.
+        return self._last_of(id_, "read_uncommitted")
 
-    def _give_up(self) -> None:
-        """The id has ended: nothing that is open will be in, since nobody else commits for this producer."""
-        if self._producer is not None:
-            try:
-                self._producer.abort_transaction(CALL_S)
-            except KafkaException as error:
-                _LOG.info("sink %s gives up %s: %s", self._delivery.sink.name, self._id, error.args[0].str())
-            self._ended[self._id] = self._number
-        self._lose_producer()
-
-    def _lose_producer(self) -> None:
-        if self._group is not None:
-            self._group.close()
-        self._producer = self._group = None
-        self._is_named = False
-
-    # --- others' producers
-
-    def _fenced(self, id_: str) -> int:
-        """The number of the last transaction of a producer that can commit nothing any more."""
-        self._start(self._transactional(id_))
+    def end(self, id_: str) -> int:
+        self._init(self._producer(id_))
         last = self._last_of(id_, "read_committed")
         if last == _NO_OFFSET:
             raise PermanentError(
@@ -174,37 +69,91 @@ class TransactionalWriter:
                 "forgotten its group (offsets.retention.minutes). See what the end of topic "
                 f"{self._delivery.sink.topic} has, and start anew"
             )
-        _LOG.info("sink %s: %s is fenced, its last transaction is %d", self._delivery.sink.name, id_, last)
+        _LOG.info("sink %s: %s has ended with transaction %d", self._delivery.sink.name, id_, last)
         return last
 
+    def offset(self, number: int) -> TopicPartition:
+        return TopicPartition(self._delivery.sink.topic, 0, number)
+
     def _last_of(self, id_: str, isolation: str) -> int:
-        group = self._consumer(id_, isolation)
+        group = self._group(id_, isolation)
         try:
-            found = _asked(lambda: group.committed([self._offset(0)], timeout=CALL_S))
-            return int(found[0].offset)
+            found = _asked(lambda: group.committed([self.offset(0)], timeout=CALL_S))
         except KafkaException as error:
-            raise failure(error.args[0], self._delivery.connection, f"read offsets of group {id_}") from error
+            raise self._failed(error, f"read offsets of group {id_}") from error
         finally:
             group.close()
+        return int(found[0].offset)
 
-    # --- clients
-
-    def _transactional(self, id_: str) -> Producer:
+    def _producer(self, id_: str) -> Producer:
         settings = {"transactional.id": id_, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS}
         return self._delivery.producer(settings)
 
-    def _start(self, producer: Producer) -> None:
+    def _init(self, producer: Producer) -> None:
         try:
             producer.init_transactions(CALL_S)
         except KafkaException as error:
             raise self._delivery.failed(error.args[0]) from error
 
-    def _consumer(self, id_: str, isolation: str) -> Consumer:
+    def _group(self, id_: str, isolation: str) -> Consumer:
         settings = {"group.id": id_, "isolation.level": isolation, "enable.auto.commit": False}
         return Consumer({**self._delivery.settings, **settings})
 
-    def _offset(self, number: int) -> TopicPartition:
-        return TopicPartition(self._delivery.sink.topic, 0, number)
+    def _failed(self, error: KafkaException, did: str) -> Exception:
+        return failure(error.args[0], self._delivery.connection, did)
+
+
+class KafkaTransactions:
+    """Keeps the port `Transactions`, under one transactional id."""
+
+    def __init__(
+        self,
+        id_: str,
+        producer: Producer,
+        group: Consumer,
+        delivery: Delivery,
+        offset: Callable[[int], TopicPartition],
+    ) -> None:
+        self._id = id_
+        self._producer = producer
+        self._group = group
+        self._delivery = delivery
+        self._offset = offset
+
+    def write(self, number: int, parts: Sequence[Part]) -> None:
+        try:
+            self._producer.begin_transaction()
+            self._delivery.hand_over(self._producer, parts)
+            metadata = self._group.consumer_group_metadata()
+            self._producer.send_offsets_to_transaction([self._offset(number)], metadata, CALL_S)
+        except KafkaException as error:
+            raise self._delivery.refusal() or self._delivery.failed(error.args[0]) from error
+        self._commit(number)
+
+    def abandon(self) -> None:
+        try:
+            self._producer.abort_transaction(CALL_S)
+        except KafkaException as error:
+            _LOG.info("sink %s gives up %s: %s", self._delivery.sink.name, self._id, error.args[0].str())
+
+    def close(self) -> None:
+        self._group.close()
+
+    def _commit(self, number: int) -> None:
+        """Until it is known what becomes of it; the library resumes a call whose time was over."""
+        while True:
+            try:
+                self._producer.commit_transaction(CALL_S)
+                return
+            except KafkaException as exception:
+                error = exception.args[0]
+                if error.txn_requires_abort():
+                    raise self._delivery.refusal() or self._delivery.failed(error) from exception
+                if not error.retriable():
+                    raise InDoubt(
+                        f"how transaction {number} of {self._id} ended is not known: {error.str()}"
+                    ) from exception
+                _LOG.info("transaction %d of %s: %s", number, self._id, error.str())
 
 
 def _asked(ask: Callable[[], Any]) -> Any:
