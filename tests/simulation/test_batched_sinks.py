@@ -161,8 +161,8 @@ class World:
                 case 3:
                     self.clock.sleep_us(self.rng.choice((1_000, PATIENCE_US)))
                 case 4 if self.rng.random() < 0.2:
-                    # Its thread stands still in the middle of something, and goes on after its successor
-                    began.self.tasks[place] = self.task(task.name)
+                    # Its thread stands still amid something, and goes on after its successor began.
+                    self.tasks[place] = self.task(task.name)
                 case _:
                     task.turn()
         except Died:

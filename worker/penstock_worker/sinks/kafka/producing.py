@@ -19,6 +19,19 @@ QUEUE_POLL_S = 0.05
 DELIVERY_TIMEOUT_MS = 30_000
 """A message that no broker takes for so long fails its batch, which is tried again."""
 
+_FOR_GOOD = (
+    AUTHENTICATION
+    | AUTHORIZATION
+    | {
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+"""What a message is refused for, however often it is sent."""
+
 
 class Delivery:
     """Hands batches to a producer and notes why messages failed. `settings` has credentials as they are now,
@@ -83,14 +96,13 @@ class Delivery:
         """Why a message was refused since the last `hand_over`."""
         if self._refused is None:
             return None
-        if self._refused.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-            return self._too_large(self._refused_topic)
         return self.failed(self._refused, self._refused_topic)
 
     def failed(self, error: KafkaError, topic: str = "") -> PenstockError:
         """A producer that was fenced, or whose transaction has to be aborted, is followed by a new one."""
-        refused = error.code() in AUTHENTICATION | AUTHORIZATION
-        if not refused and (error.fatal() or error.txn_requires_abort()):
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return self._too_large(topic or self.sink.topic)
+        if error.code() not in _FOR_GOOD and (error.fatal() or error.txn_requires_abort()):
             return RetryError(
                 f"Kafka at {self.connection} ended what was under way ({error.str()}); it is written anew"
             )
