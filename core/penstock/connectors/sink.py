@@ -35,6 +35,11 @@ class SinkFields(Document):
         """Of the plain document, whose fields may be wrong; None where sinks of this kind may share all."""
         return None
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The Secrets that it is written with; they are mounted where it is written."""
+        return ()
+
     @abstractmethod
     def plan(self, name: str) -> Sink:
         """What a plan holds of it, as the operator `name`. For fields without a fault."""

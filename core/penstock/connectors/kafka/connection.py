@@ -95,6 +95,11 @@ class KafkaClusterFields(Document):
     security: SecuritySpec | None = None
     """How one logs in; without it neither encryption nor a login."""
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        secret = self.connection().secret
+        return () if secret is None else (secret,)
+
     def connection(self) -> KafkaConnection:
         servers = tuple(_EACH_SERVER.findall(self.bootstrap_servers))
         security = self.security
