@@ -22,7 +22,7 @@ from penstock.api.topology import (
     OperatorSpec,
     Topology,
 )
-from penstock.connectors.registry import InitialStateSpec
+from penstock.connectors.registry import InitialStateSpec, SourceSpec
 from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
@@ -39,6 +39,7 @@ from penstock.dataflow.plan import (
     WorkerRange,
 )
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.source import Source
 from penstock.manifest.document import cpu_millis, duration_us, memory_bytes
 from penstock.manifest.faults import InvalidManifest
 
@@ -55,7 +56,7 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
     if graph.faults:
         raise InvalidManifest(graph.faults)
     by_name = {operator.name: operator for operator in spec.operators}
-    fuser = _Fuser(graph, by_name)
+    fuser = _Fuser(topology.metadata.name, graph, by_name)
     workers = spec.workers
     return Plan(
         topology=topology.metadata.name,
@@ -82,7 +83,8 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
 class _Fuser:
     """Builds stages; what is fused in several places is built once and shared."""
 
-    def __init__(self, graph: Graph, operators: dict[str, OperatorSpec]) -> None:
+    def __init__(self, topology: str, graph: Graph, operators: dict[str, OperatorSpec]) -> None:
+        self._topology = topology
         self._graph = graph
         self._operators = operators
         self._built: dict[str, Fanout] = {}
@@ -96,7 +98,9 @@ class _Fuser:
         initial = self._initial_state(operator)
         if operator.initial_state is not None and initial is not None:
             yield self._initial(operator, operator.initial_state, initial)
-        head = self._processor(operator) if operator.source is None else operator.source.given.plan()
+        head = (
+            self._processor(operator) if operator.source is None else self._source(operator, operator.source)
+        )
         tells = any(name in producers for producers in self._producers.values())
         yield Stage(
             name,
@@ -106,6 +110,9 @@ class _Fuser:
             tells,
             waits_for=waits_for(name, self._graph) if operator.source is not None else (),
         )
+
+    def _source(self, operator: OperatorSpec, spec: SourceSpec) -> Source:
+        return spec.given.plan().of_topology(self._topology, operator.name)
 
     def _initial(self, operator: OperatorSpec, given: InitialStateSpec, initial: InitialState) -> Stage:
         edge = KeyedEdge(operator.name, initial.key_columns, _shards(operator))

@@ -356,6 +356,18 @@ class TopologySpec(Document):
     later goes on where this one was."""
     operators: Annotated[tuple[OperatorSpec, ...], keyed_list(OPERATORS_MAX, "name", minimum=1)]
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The Secrets that its sources and sinks name, each once."""
+        named = (
+            name
+            for operator in self.operators
+            for kind in (operator.source, operator.sink, operator.late_to)
+            if kind is not None
+            for name in kind.given.secret_names
+        )
+        return tuple(dict.fromkeys(named))
+
 
 class OperatorStatus(Document):
     """One operator, as it is."""

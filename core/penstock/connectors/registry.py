@@ -14,6 +14,7 @@ from pydantic import ConfigDict
 from penstock.connectors.console import ConsoleSinkSpec
 from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
 from penstock.connectors.kafka.sink import KafkaSinkSpec
+from penstock.connectors.kafka.source import KafkaSourceSpec
 from penstock.connectors.nexmark import NexmarkSourceSpec
 from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
@@ -24,7 +25,8 @@ from penstock.manifest.faults import joined
 _Fields = TypeVar("_Fields")
 
 SOURCES: Mapping[str, type[SourceFields]] = {
-    fields.planned.kind: fields for fields in (FilesSourceSpec, ZipfSourceSpec, NexmarkSourceSpec)
+    fields.planned.kind: fields
+    for fields in (FilesSourceSpec, ZipfSourceSpec, NexmarkSourceSpec, KafkaSourceSpec)
 }
 READ_ONCE: Mapping[str, type[SourceFields]] = {FilesSourceSpec.planned.kind: FilesSourceSpec}
 """Those that may hold initial state: they have an end."""
@@ -49,6 +51,7 @@ class SourceSpec(Document):
     files: FilesSourceSpec | None = None
     zipf: ZipfSourceSpec | None = None
     nexmark: NexmarkSourceSpec | None = None
+    kafka: KafkaSourceSpec | None = None
 
     @property
     def given(self) -> SourceFields:

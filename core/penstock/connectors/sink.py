@@ -43,6 +43,11 @@ class SinkFields(Document):
         the document, `schema` that of its rows, None where that is not clear."""
         return []
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The Secrets that it is written with; they are mounted where it is written."""
+        return ()
+
     @abstractmethod
     def plan(self, name: str) -> Sink:
         """What a plan holds of it, as the operator `name`. For fields without a fault."""

@@ -33,6 +33,11 @@ class SourceFields(Document):
         """What is wrong between its fields. `path` is where it stands in the document."""
         return []
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The Secrets that it is read with; they are mounted where it is read."""
+        return ()
+
     @abstractmethod
     def plan(self) -> Source:
         """What a plan holds of it. For fields without a fault."""

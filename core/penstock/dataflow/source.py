@@ -39,9 +39,17 @@ class Source(ABC):
     parts_are: ClassVar[str] = "partitions"
     """What a user calls its partitions."""
 
+    grows: ClassVar[bool] = False
+    """Whether partitions may be added while it is read, which has no end: then `penstock run` looks for them
+    too."""
+
     @property
     def rate(self) -> Rate:
         return Rate()
+
+    def of_topology(self, topology: str, operator: str) -> Source:
+        """With what it is called outside by default, which follows from these names."""
+        return self
 
     @property
     def fixed_parts(self) -> tuple[str, ...] | None:
@@ -52,6 +60,11 @@ class Source(ABC):
     @abstractmethod
     def parts(self, base_dir: Path) -> tuple[str, ...]:
         """All parts that are there now. Raises PermanentError when there is none, or one has no name."""
+
+    @property
+    def late_position(self) -> bytes:
+        """Where a partition begins that was added after others began."""
+        return b""
 
     def grew(self, part: str, position: bytes, base_dir: Path) -> bool:
         """Whether a partition that was read to its end at `position` may have more by now."""

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from penstock.connectors.files import FilesSource
+from penstock.connectors.kafka.source import KafkaSource
 from penstock.connectors.nexmark import NexmarkSource
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.source import Source
 from penstock_worker.sources.files import FilesReader
+from penstock_worker.sources.kafka.reader import KafkaReader
 from penstock_worker.sources.nexmark import NexmarkReader
 from penstock_worker.sources.reader import SourceBatch, SourceReader
 from penstock_worker.sources.zipf import ZipfReader
@@ -21,6 +23,7 @@ _READERS: Mapping[type[Source], Callable[[str, Any, Path], SourceReader]] = {
     FilesSource: FilesReader,
     ZipfSource: ZipfReader,
     NexmarkSource: NexmarkReader,
+    KafkaSource: KafkaReader,
 }
 
 

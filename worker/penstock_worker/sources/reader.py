@@ -16,8 +16,9 @@ class SourceBatch:
     """`rows` are tuples in the order of the source's schema, `timestamps_us` theirs (as many): when a row
     was due, or when it was read if the source has no rate.
 
-    `position` is where the next read begins. `finished`: nothing comes after it. `next_due_us` is when a
-    paced partition has its next row; None for one without a rate, and at the end.
+    `position` is where the next read begins; one that moved is committed also without rows. `finished`:
+    nothing comes after it. `next_due_us` is when a paced partition has its next row; None for one without a
+    rate, and at the end.
     """
 
     rows: list[tuple[Any, ...]]
@@ -33,7 +34,8 @@ class SourceReader(Protocol):
 
     @property
     def paced(self) -> bool:
-        """Whether rows have a time at which they are due."""
+        """Whether rows become due, or come, one after the other: those of a few milliseconds are gathered
+        into one commit then, unless `next_due_us` says that there are more by now."""
 
     def open(self, shard: str, position: bytes, now_us: int) -> None:
         """Begin with a shard at `position` (b"" is the start): a paced one counts from `now_us` on."""

@@ -1,26 +1,23 @@
 """The client library's settings for a connection, with credentials as they are in their files now.
 
-A Secret is a folder with one file for each key, as Kubernetes mounts it. It is read when a client is made, so
-a new one knows what was changed. Nothing of it is ever in a message, a log or a plan.
+A Secret is read when a client is made, so a new one knows what was changed. Neighbours: `connection` is what
+a plan holds, `penstock.connectors.secrets` reads the files.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.connectors.kafka.connection import KafkaConnection
-from penstock.errors import PermanentError
+from penstock.connectors.secrets import Secret
 
-ENV_SECRETS = "PENSTOCK_SECRETS"
-"""Names the folder that has a folder for each Secret."""
 CLIENT_ID = "penstock"
 _PROTOCOLS = {
     "Plaintext": "PLAINTEXT",
@@ -41,12 +38,6 @@ _TOKEN_LASTS_S = 300
 Settings = dict[str, Any]
 
 
-def secrets_folder(base_dir: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """Where Secrets are: the folder that the environment names, else `secrets` beside the manifest."""
-    named = environment.get(ENV_SECRETS)
-    return Path(named) if named else base_dir / "secrets"
-
-
 def client_settings(connection: KafkaConnection, secrets: Path) -> Settings:
     """What any client of this cluster is made with. Raises PermanentError, in a sentence, when the Secret
     lacks something."""
@@ -62,7 +53,7 @@ def client_settings(connection: KafkaConnection, secrets: Path) -> Settings:
     }
     if connection.secret is None:
         return settings
-    secret = _Secret(connection.secret, secrets / connection.secret)
+    secret = Secret(connection.secret, secrets)
     if connection.has_tls:
         settings |= _tls(secret)
     if connection.mechanism is not None:
@@ -71,69 +62,18 @@ def client_settings(connection: KafkaConnection, secrets: Path) -> Settings:
     return settings
 
 
-def secret_digest(connection: KafkaConnection, secrets: Path) -> int:
-    """Changes whenever what the Secret holds does; tells nothing of it."""
-    if connection.secret is None:
-        return 0
-    folder = secrets / connection.secret
-    try:
-        files = sorted(path for path in folder.iterdir() if path.is_file())
-        return hash(tuple((path.name, path.read_bytes()) for path in files))
-    except OSError:
-        return 0
-
-
-class _Secret:
-    def __init__(self, name: str, folder: Path) -> None:
-        self.name = name
-        self.folder = folder
-        if not folder.is_dir():
-            raise PermanentError(
-                f"Secret {name} is not there: {folder} is no folder; make it with one file for each key, or "
-                f"let {ENV_SECRETS} name the folder that it is in"
-            )
-
-    def has(self, key: str) -> bool:
-        return (self.folder / key).is_file()
-
-    def file(self, key: str) -> str:
-        """For the library to read."""
-        self.text(key)
-        return str(self.folder / key)
-
-    def text(self, key: str, needed_for: str = "") -> str:
-        """A newline at the end is an editor's. Raises PermanentError."""
-        why = f"; {needed_for}" if needed_for else ""
-        try:
-            text = (self.folder / key).read_text(encoding="utf-8").strip("\r\n")
-        except FileNotFoundError:
-            raise PermanentError(
-                f"Secret {self.name} has no key {key} (looked for in {self.folder}){why}"
-            ) from None
-        except OSError as error:
-            raise PermanentError(
-                f"key {key} of Secret {self.name} cannot be read: {error.strerror}"
-            ) from None
-        except UnicodeDecodeError:
-            raise PermanentError(f"key {key} of Secret {self.name} is not UTF-8") from None
-        if not text:
-            raise PermanentError(f"key {key} of Secret {self.name} is empty{why}")
-        return text
-
-
-def _tls(secret: _Secret) -> Settings:
+def _tls(secret: Secret) -> Settings:
     settings: Settings = {}
     if secret.has("ca.crt"):
         settings["ssl.ca.location"] = secret.file("ca.crt")
     if secret.has("tls.crt") or secret.has("tls.key"):
-        for key in ("tls.crt", "tls.key"):
-            secret.text(key, "a certificate needs its key, and a key its certificate")
-        settings["ssl.certificate.location"] = secret.file("tls.crt")
-        settings["ssl.key.location"] = secret.file("tls.key")
+        why = "a certificate needs its key, and a key its certificate"
+        settings["ssl.certificate.location"] = secret.file("tls.crt", why)
+        settings["ssl.key.location"] = secret.file("tls.key", why)
     return settings
 
 
-def _login(mechanism: str, secret: _Secret) -> Settings:
+def _login(mechanism: str, secret: Secret) -> Settings:
     if mechanism != "OAuthBearer":
         why = f"mechanism {mechanism} needs username and password"
         return {
@@ -155,7 +95,7 @@ def _login(mechanism: str, secret: _Secret) -> Settings:
     return settings
 
 
-def _token_of(secret: _Secret) -> Callable[[str], tuple[str, float]]:
+def _token_of(secret: Secret) -> Callable[[str], tuple[str, float]]:
     """The token as it is in its file whenever the library asks for one, and when it ends (s since 1970)."""
     secret.text("token")
 

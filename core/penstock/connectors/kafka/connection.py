@@ -29,6 +29,13 @@ BootstrapServers = Annotated[
 ]
 
 
+TopicName = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", min_length=1, max_length=249),
+    Field(json_schema_extra={EXPECTED: "a topic's name, of letters, digits, '.', '_' and '-'"}),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
     """What a plan holds of a cluster. `secret` names the Secret with what `mechanism` and TLS need."""
@@ -94,6 +101,11 @@ class KafkaClusterFields(Document):
     """Some of the brokers, as host:port, separated by commas; the others are learned from them."""
     security: SecuritySpec | None = None
     """How one logs in; without it neither encryption nor a login."""
+
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        secret = self.connection().secret
+        return () if secret is None else (secret,)
 
     def connection(self) -> KafkaConnection:
         servers = tuple(_EACH_SERVER.findall(self.bootstrap_servers))

@@ -7,28 +7,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict
 
-from penstock.connectors.kafka.connection import KafkaClusterFields, KafkaConnection, security_faults
+from penstock.connectors.kafka.connection import (
+    KafkaClusterFields,
+    KafkaConnection,
+    TopicName,
+    security_faults,
+)
 from penstock.connectors.sink import SinkFields
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
-from penstock.manifest.document import EXPECTED, ColumnName, PositiveDuration, cel, duration_us
+from penstock.manifest.document import ColumnName, PositiveDuration, cel, duration_us
 from penstock.manifest.faults import Fault, joined, nearest
 
 Deliver = Literal["ExactlyOnce", "AtLeastOnce"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
-TopicName = Annotated[
-    str,
-    StringConstraints(pattern=r"^[a-zA-Z0-9._-]+$", min_length=1, max_length=249),
-    Field(json_schema_extra={EXPECTED: "a topic's name of letters, digits, '.', '_' and '-'"}),
-]
-
 _TEXTS = ("string", "binary")
-_HEADERS = ("map<string,string>", "map<string,binary>")
+_HEADERS = (
+    "map<string,string>",
+    "map<string,binary>",
+    "array<struct<key:string,value:string>>",
+    "array<struct<key:string,value:binary>>",
+)
 _KEYS = ("string", "binary", "tinyint", "smallint", "int", "bigint")
 
 
@@ -81,7 +85,8 @@ class KafkaSinkSpec(KafkaClusterFields, SinkFields):
     """A string or binary column: the message's value as it is; null is a tombstone. Without it the value is
     the row as a JSON object, without the columns of topic and headers."""
     headers_column: ColumnName | None = None
-    """A map<string,string> or map<string,binary> column: the message's headers."""
+    """The message's headers: a map<string,string> or map<string,binary>, or an array<struct<key: string,
+    value: binary>> as the source of this kind has them."""
     deliver: Deliver = "ExactlyOnce"
     """ExactlyOnce: in transactions, for readers of committed messages. AtLeastOnce: sooner, by an idempotent
     producer; after a fault a row may come twice."""

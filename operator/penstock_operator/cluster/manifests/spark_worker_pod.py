@@ -20,6 +20,7 @@ from penstock.api.spark_worker_launch import (
     MASTER_PORT,
 )
 from penstock.api.topology import Topology
+from penstock.connectors.secrets import ENV_SECRETS
 from penstock_operator.cluster.kubernetes_api.names import (
     COMPONENT_SPARK_WORKER,
     LABEL_COMPONENT,
@@ -28,7 +29,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_WORKER,
 )
 from penstock_operator.cluster.manifests.pod_parts import field_env, plain_all
-from penstock_operator.cluster.manifests.worker_pod import KEY_FILE, WorkerPod, worker_pod
+from penstock_operator.cluster.manifests.worker_pod import KEY_FILE, SECRETS_DIR, WorkerPod, worker_pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ def spark_worker_pod(
         ENV_HOME_UID: home.uid,
         ENV_KEY_FILE: KEY_FILE,
         "PENSTOCK_STORE_PASSWORD_FILE": KEY_FILE,
+        **({ENV_SECRETS: SECRETS_DIR} if topology.spec.secret_names else {}),
     }
     container["env"] = [
         *plain_all(topology.spec.pod.env),

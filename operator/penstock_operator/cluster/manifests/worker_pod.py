@@ -14,6 +14,7 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.api.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
 from penstock.api.topology import Topology
 from penstock.api.worker_launch import ENV_REMOTE_STORE_URL
+from penstock.connectors.secrets import ENV_SECRETS
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_WORKER,
@@ -45,6 +46,8 @@ _PLAN_DIR = "/etc/penstock/topology"
 _CODE_DIR = "/etc/penstock/code"
 _IMAGE_DIR = "/app"
 _STORE_DIR = "/etc/penstock/store"
+SECRETS_DIR = "/etc/penstock/secrets"
+"""A folder for each Secret that sources and sinks name."""
 _PASSWORD = "worker-password"  # noqa: S105 - the key in the Secret
 KEY_FILE = f"{_STORE_DIR}/{_PASSWORD}"
 """Whoever may use the stores may join a worker's Spark master."""
@@ -162,6 +165,7 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Par
         "PENSTOCK_STORE_URL": f"redis://worker@{config.store.local_service}.{config.namespace}.svc:6379",
         "PENSTOCK_STORE_PASSWORD_FILE": KEY_FILE,
         "PENSTOCK_METRICS_PORT": str(config.metrics_ports.worker),
+        **({ENV_SECRETS: SECRETS_DIR} if topology.spec.secret_names else {}),
     }
     return [
         *({"name": name, "value": value} for name, value in values.items()),
@@ -206,6 +210,13 @@ def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> 
     ]
     if code := _code_map(topology):
         volumes.append({"name": "penstock-code", "configMap": {"name": code}})
+    volumes += [
+        {
+            "name": _secret_volume(number),
+            "secret": {"secretName": name, "defaultMode": _READABLE_BY_GROUP},
+        }
+        for number, name in enumerate(topology.spec.secret_names)
+    ]
     return volumes
 
 
@@ -218,4 +229,13 @@ def _mounts(topology: Topology) -> list[Part]:
     ]
     if _code_map(topology):
         mounts.append({"name": "penstock-code", "mountPath": _CODE_DIR, "readOnly": True})
+    mounts += [
+        {"name": _secret_volume(number), "mountPath": f"{SECRETS_DIR}/{name}", "readOnly": True}
+        for number, name in enumerate(topology.spec.secret_names)
+    ]
     return mounts
+
+
+def _secret_volume(number: int) -> str:
+    """A Secret's name may be longer than a volume's."""
+    return f"penstock-secret-{number}"

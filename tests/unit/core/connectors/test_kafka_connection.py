@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from penstock.connectors.kafka.client import client_settings, secret_digest, secrets_folder
+from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.connection import KafkaClusterFields, KafkaConnection, security_faults
+from penstock.connectors.secrets import Secret, secrets_folder
 from penstock.errors import PermanentError
 
 SCRAM = KafkaConnection(("kafka:9092",), "SaslSsl", "ScramSha512", "login")
@@ -104,6 +105,6 @@ def test_secrets_are_beside_the_manifest_unless_the_environment_says_where(tmp_p
 
 
 def test_a_secret_that_changes_is_noticed(tmp_path: Path) -> None:
-    first = secret_digest(SCRAM, secret(tmp_path, username="me", password="a"))
-    assert secret_digest(SCRAM, tmp_path) == first
-    assert secret_digest(SCRAM, secret(tmp_path, password="b")) != first
+    first = Secret("login", secret(tmp_path, username="me", password="a")).digest
+    assert Secret("login", tmp_path).digest == first
+    assert Secret("login", secret(tmp_path, password="b")).digest != first

@@ -26,6 +26,9 @@ A_SOURCE: dict[str, SourceFields] = {
     "files": SOURCES["files"].model_validate({"glob": "*.txt"}),
     "zipf": SOURCES["zipf"].model_validate({"keys": 3, "ratePerSecond": 5.0}),
     "nexmark": SOURCES["nexmark"].model_validate({"events": "Auctions", "ratePerSecond": 5.0}),
+    "kafka": SOURCES["kafka"].model_validate(
+        {"bootstrapServers": "localhost:9092", "topics": ["orders"], "value": {"format": "string"}}
+    ),
 }
 A_SINK: dict[str, SinkFields] = {
     "files": SINKS["files"].model_validate({"path": "out/"}),

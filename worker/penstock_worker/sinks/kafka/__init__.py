@@ -5,8 +5,9 @@ Neighbours: `sinks.batches` says when a batch is written, `penstock.connectors.k
 
 from __future__ import annotations
 
-from penstock.connectors.kafka.client import client_settings, secrets_folder
+from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.sink import KafkaSink
+from penstock.connectors.secrets import secrets_folder
 from penstock.dataflow.schema import Schema
 from penstock_worker.sinks.batches.transactional import TransactionalWriter
 from penstock_worker.sinks.batches.writer import BatchWriter

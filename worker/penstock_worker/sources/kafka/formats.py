@@ -1,0 +1,127 @@
+"""Records as rows: what keys and values hold, and what a record has beside them.
+
+Neighbours: `penstock.connectors.kafka.formats` says which columns a format has, `reader` hands records over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, cast
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
+
+from penstock.connectors.kafka.formats import KafkaFormat
+from penstock.connectors.kafka.source import KafkaSource
+from penstock.dataflow.json_lines import BadLine, JsonLines
+from penstock.errors import PermanentError
+
+Row = tuple[Any, ...]
+Decode = Callable[[Sequence[bytes]], Sequence[Row]]
+"""Keys or values that are there -> their columns. Raises BadRecord for the first that means nothing."""
+
+
+class BadRecord(Exception):
+    """`index` is its place among those that were given; the text goes behind "key " or "value "."""
+
+    def __init__(self, index: int, text: str) -> None:
+        super().__init__(text)
+        self.index = index
+
+
+class RecordRows:
+    """Rows of one source, in the order of its schema."""
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._value = _Part("value", source.value, Message.value)
+        self._key = None if source.key is None else _Part("key", source.key, Message.key)
+        self._metadata = [_METADATA[what] for what, _ in source.metadata]
+
+    def rows(self, records: Sequence[Message]) -> list[Row]:
+        """A row for each. Raises PermanentError, which says where the record is that means nothing."""
+        parts: list[Sequence[Row]] = [self._value.rows(records)]
+        if self._key is not None:
+            parts.append(self._key.rows(records))
+        if self._metadata:
+            parts.append([tuple(of(record) for of in self._metadata) for record in records])
+        if len(parts) == 1:
+            return list(parts[0])
+        return [tuple(chain.from_iterable(of)) for of in zip(*parts, strict=True)]
+
+
+class _Part:
+    def __init__(self, name: str, format_: KafkaFormat, of: Callable[[Message], bytes | None]) -> None:
+        self._name = name
+        self._of = of
+        self._decode = _DECODERS[format_.format](format_)
+        self._nulls = (None,) * len(format_.schema.columns)
+
+    def rows(self, records: Sequence[Message]) -> Sequence[Row]:
+        """Where a record has none, nulls."""
+        given = list(map(self._of, records))
+        there = [one for one in given if one is not None]
+        try:
+            rows = self._decode(there)
+        except BadRecord as bad:
+            places = [place for place, one in enumerate(given) if one is not None]
+            record = records[places[bad.index]]
+            raise PermanentError(
+                f"topic {record.topic()}, partition {record.partition()}, offset {record.offset()}: "
+                f"the {self._name} {bad}; correct what writes it, and begin behind that record"
+            ) from bad
+        if len(there) == len(given):
+            return rows
+        decoded = iter(rows)
+        return [self._nulls if one is None else next(decoded) for one in given]
+
+
+def _bytes(_: KafkaFormat) -> Decode:
+    return lambda given: list(zip(given))
+
+
+def _string(_: KafkaFormat) -> Decode:
+    return lambda given: list(zip(_texts(given)))
+
+
+def _json(format_: KafkaFormat) -> Decode:
+    lines = JsonLines(format_.schema)
+
+    def decode(given: Sequence[bytes]) -> list[Row]:
+        try:
+            return lines.rows(_texts(given))
+        except BadLine as bad:
+            raise BadRecord(bad.index, str(bad).removeprefix(": ").removeprefix(", ")) from bad
+
+    return decode
+
+
+def _texts(given: Sequence[bytes]) -> list[str]:
+    texts: list[str] = []
+    for one in given:
+        try:
+            texts.append(one.decode())
+        except UnicodeDecodeError as error:
+            raise BadRecord(len(texts), f"is not UTF-8 (at byte {error.start})") from error
+    return texts
+
+
+_DECODERS: Mapping[str, Callable[[KafkaFormat], Decode]] = {"bytes": _bytes, "string": _string, "json": _json}
+
+
+def _timestamp(record: Message) -> int | None:
+    kind, milliseconds = record.timestamp()
+    return None if kind == TIMESTAMP_NOT_AVAILABLE else milliseconds * 1000
+
+
+def _headers(record: Message) -> list[list[Any]] | None:
+    headers = cast("list[tuple[str, bytes | None]] | None", record.headers())
+    return None if headers is None else [[key, value] for key, value in headers]
+
+
+_METADATA: Mapping[str, Callable[[Message], Any]] = {
+    "timestamp": _timestamp,
+    "topic": Message.topic,
+    "partition": Message.partition,
+    "offset": Message.offset,
+    "headers": _headers,
+}
