@@ -22,7 +22,7 @@ from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.connectors.nexmark import SCHEMAS, NexmarkSource, Stream
 from penstock.dataflow.json_rows import JsonRows
-from penstock_worker.sources import open_reader
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.values.spark_types import struct_type
 from processes.run_harness import Run, tasks_held
 

@@ -6,38 +6,19 @@ more, so writing it twice, or late from an old owner, puts the same bytes in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
-from penstock.dataflow.plan import Stage
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
 from penstock.store.fragments import Gathering
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
-from penstock_worker.process.clock import Clock
-from penstock_worker.sinks import BatchWriter, SinkPlace, SinkWriter, open_batch_writer, open_writer
 from penstock_worker.sinks.batches.sinks import BatchedSinks
-from penstock_worker.sinks.batches.turns import BatchTurns
 from penstock_worker.sinks.sync import SinkSync
+from penstock_worker.sinks.writer import SinkWriter
 from penstock_worker.stages.work import WorkFailed
 
 _LEFTOVER_BYTES_MAX = 1 << 20
-
-
-def open_sinks(
-    stage: Stage, place: SinkPlace, clock: Clock, open_store: Callable[[], NodeStore], *, prints: bool
-) -> SinkDelivery:
-    """The sinks of one task. With `prints` the console's too; else somebody else delivers these. `open_store`
-    makes another connection, for sinks that are written apart from the task's loop."""
-    writers: dict[str, SinkWriter] = {}
-    batched: dict[str, BatchWriter] = {}
-    for sink, schema in stage.all_sinks():
-        if (batch_writer := open_batch_writer(sink, schema, place)) is not None:
-            batched[sink.name] = batch_writer
-        elif prints or not sink.is_shown:
-            writers[sink.name] = open_writer(sink, schema, place)
-    turns = {name: BatchTurns(name, writer, open_store(), clock) for name, writer in batched.items()}
-    return SinkDelivery(writers, BatchedSinks(turns), durable=place.durable)
 
 
 class SinkDelivery:

@@ -20,10 +20,11 @@ from penstock.dataflow.source import Source
 from penstock.errors import PermanentError
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
+from penstock_worker.kinds.sinks import open_sinks
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.process.clock import Clock, SystemClock
-from penstock_worker.sinks import SinkPlace
-from penstock_worker.sinks.delivery import open_sinks
-from penstock_worker.sources import SourceReader, open_reader
+from penstock_worker.sinks.writer import SinkPlace
+from penstock_worker.sources.reader import SourceReader
 from penstock_worker.spark.places import check_place
 from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate

@@ -12,7 +12,7 @@ from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output, Watermark
 from penstock_worker.process.clock import Clock
-from penstock_worker.sources import SourceBatch, SourceReader
+from penstock_worker.sources.reader import SourceBatch, SourceReader
 from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate

@@ -1,6 +1,6 @@
 """The sink of the kind `kafka`: rows become messages of a topic, exactly once or at least once.
 
-Neighbours: `connection` says which cluster, the worker's `sinks.kafka` writes. Record 0037.
+Neighbours: `connection` says which cluster, the worker's `sinks.kafka` writes. Record 0038.
 """
 
 from __future__ import annotations

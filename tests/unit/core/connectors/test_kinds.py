@@ -15,8 +15,9 @@ from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.schema import Column, Schema
-from penstock_worker.sinks import SinkPlace, open_writer
-from penstock_worker.sources import open_reader
+from penstock_worker.kinds.sinks import open_batch_writer, open_writer
+from penstock_worker.kinds.sources import open_reader
+from penstock_worker.sinks.writer import SinkPlace
 
 NEXMARK = NexmarkSource("Bids", 500, 100, 1_000, 5.0, 3, 7)
 ROWS = Schema((Column("value", "string"),))
@@ -33,6 +34,7 @@ A_SOURCE: dict[str, SourceFields] = {
 A_SINK: dict[str, SinkFields] = {
     "files": SINKS["files"].model_validate({"path": "out/"}),
     "console": SINKS["console"].model_validate({}),
+    "kafka": SINKS["kafka"].model_validate({"bootstrapServers": "localhost:9092", "topic": "totals"}),
 }
 
 
@@ -59,7 +61,8 @@ def test_each_kind_of_sink_has_a_plan_and_a_writer(kind: str, tmp_path: Path) ->
     sink = given.plan("out")
     assert isinstance(sink, given.planned)
     assert (sink.kind, sink.name) == (kind, "out")
-    open_writer(sink, ROWS, SinkPlace(tmp_path, "u", "t", durable=False)).close()
+    place = SinkPlace(tmp_path, "u", "t", durable=False)
+    (open_batch_writer(sink, ROWS, place) or open_writer(sink, ROWS, place)).close()
 
 
 def test_what_is_kept_of_a_source_with_its_state_is_what_earlier_versions_kept() -> None:

@@ -14,8 +14,8 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.sink_folder import OWNER_FILE, FolderTaken, release_folder
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
-from penstock_worker.sinks import SinkPlace
 from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter, SinkDiskFull
+from penstock_worker.sinks.writer import SinkPlace
 
 SHARD = "count/17"
 ENTRIES = [

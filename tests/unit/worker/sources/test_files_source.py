@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from penstock.connectors.files import FilesSource
 from penstock.errors import PermanentError
-from penstock_worker.sources import SourceBatch, open_reader
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.sources.file_changes import COMPARED_BYTES, QUIET_US
 from penstock_worker.sources.files import CHUNK_BYTES, OPEN_MAX, FilesReader
+from penstock_worker.sources.reader import SourceBatch
 
 NOW_US = 1_700_000_000_000_000
 MANY = 1 << 20

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock.connectors.files import FilesSource
 from penstock.dataflow.ddl import parse_schema
 from penstock.errors import PermanentError
-from penstock_worker.sources import SourceBatch
 from penstock_worker.sources.files import CHUNK_BYTES, FilesReader
+from penstock_worker.sources.reader import SourceBatch
 
 NOW_US = 1_700_000_000_000_000
 MANY = 1 << 20

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.connectors.nexmark import SCHEMAS, NexmarkSource, Stream
-from penstock_worker.sources import SourceBatch, open_reader
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.sources.nexmark import BLOCK_ROWS, NexmarkReader
+from penstock_worker.sources.reader import SourceBatch
 
 NOW_US = 1_700_000_000_000_000
 START_US = 1_436_918_400_000_000

@@ -17,9 +17,10 @@ from penstock.connectors.files import FilesSource
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.rate_trace import parse_rate_trace
 from penstock.errors import PermanentError
-from penstock_worker.sources import SourceReader, open_reader
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.sources.files import FilesReader
 from penstock_worker.sources.pace import pace_of
+from penstock_worker.sources.reader import SourceReader
 from penstock_worker.sources.zipf import ZipfReader
 
 NOW_US = 1_700_000_000_000_000

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.connectors.zipf import ZipfSource
 from penstock.errors import PermanentError
-from penstock_worker.sources import SourceBatch, open_reader
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.sources.pace import Pace
+from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.sources.zipf import BLOCK_ROWS, ZipfReader
 
 NOW_US = 1_700_000_000_000_000

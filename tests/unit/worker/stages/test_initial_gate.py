@@ -12,7 +12,7 @@ from penstock.dataflow.plan import Plan, Source
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds, Claimed, FetchedShard, ReadWatermark, Watermark
-from penstock_worker.sources import open_reader
+from penstock_worker.kinds.sources import open_reader
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner

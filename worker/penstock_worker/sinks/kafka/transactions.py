@@ -2,7 +2,7 @@
 
 With its n-th transaction a producer commits n as an offset of a consumer group that is called as its
 transactional id. A producer that begins under the same id aborts what is open, and fences who had it. The
-number is an offset of the sink's topic, partition 0; nobody reads by it. Record 0037;
+number is an offset of the sink's topic, partition 0; nobody reads by it. Record 0038;
 `sinks.batches.transactional` says what is made of it.
 """
 

@@ -1,7 +1,7 @@
 """The kinds of sources and sinks that there are: the one place that lists them.
 
-A new kind is a module beside this, a line here, and its reader or writer in the worker's registry
-(`penstock_worker.sources`, `penstock_worker.sinks`).
+A new kind is a module in the folder above, a line here, and its reader or writer in the worker's registry
+(`penstock_worker.kinds`).
 """
 
 from __future__ import annotations
