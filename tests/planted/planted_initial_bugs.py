@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,8 +97,8 @@ class BuffersOverBySight(IntervalJoinProcessor):
 class WaitsForOneSide(MemoryStore):
     """The watermark of a join is that of its left input."""
 
-    def _input_watermark(self, producers: Any) -> Watermark:
-        return super()._input_watermark(producers[:1])
+    def _input_watermark(self, producers: Sequence[str], keyed: Sequence[str]) -> Watermark:
+        return super()._input_watermark(producers[:1], keyed)
 
 
 class OverALittleEarly(IntervalJoinProcessor):

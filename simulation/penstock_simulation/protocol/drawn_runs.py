@@ -6,6 +6,7 @@ Neighbours: `world` plays it; the workloads and `topologies` are what may come.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock_simulation.protocol.event_workload import make_windowed
@@ -21,7 +22,7 @@ class Shares:
     time a join (`joined`), and a partition that is idle and comes back (`resting`)."""
 
     joined: float = 0.35
-    resting: float = 0.0
+    resting: float = 0.4
     initial: float = 0.3
 
 
@@ -33,7 +34,7 @@ def drawn(
     rng: random.Random,
     rows_max: int,
     shares: Shares,
-    join: type[IntervalJoinProcessor],
+    join: Callable[..., IntervalJoinProcessor],
     *,
     event_time: bool,
 ) -> tuple[Workload, Topology]:

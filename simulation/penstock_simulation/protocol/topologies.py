@@ -101,8 +101,15 @@ def _by_event_time(plan: Plan, idle_ms: int) -> Plan:
     """The same stages over rows with event times, which both keyed stages go by."""
     src, mid, end = (replace(stage, out=replace(stage.out, schema=_TIMED_ROWS)) for stage in plan.stages)
     heads = [
-        replace(stage.head, input=_TIMED_ROWS, time_mode=EVENT_TIME, event_column=AT, producers=(producer,))
-        for stage, producer in ((mid, "src"), (end, "mid"))
+        replace(
+            stage.head,
+            input=_TIMED_ROWS,
+            time_mode=EVENT_TIME,
+            event_column=AT,
+            producers=(producer,),
+            keyed_producers=keyed,
+        )
+        for stage, producer, keyed in ((mid, "src", ()), (end, "mid", ("mid",)))
         if isinstance(stage.head, Processor)
     ]
     time = EventTime(AT, DELAY_MS, idle_ms)
@@ -144,7 +151,7 @@ def by_event_time(*, initial: bool, resting: bool) -> Topology:
 
 
 @cache
-def joined(processor: type[IntervalJoinProcessor], *, resting: bool) -> Topology:
+def joined(processor: Callable[..., IntervalJoinProcessor], *, resting: bool) -> Topology:
     """Two sources, and a join of them that `processor` does."""
     join = join_workload.JOIN
     given = joined_schema(join, _JOINED_ROWS, (0,), _JOINED_ROWS)
