@@ -67,6 +67,7 @@ TARGETS = (*SHARDS[2:], "far/0", "far/1")
 WORKERS = ("w1", "w2")
 READY = ("r1", "r2", "r3")
 PRODUCERS = (("src",), ("src",), ("mid",), ("src", "mid"))
+KEYED = ((), ("mid",), ("src", "mid"))
 # A commit that has more to drain than its budget picks targets by chance; these never do.
 GENEROUS = replace(SMALL, drain_entries_max=1000, drain_bytes_max=100_000)
 
@@ -155,7 +156,7 @@ class Script:
             shard: self._counters(store, shard) for shard in self._rng.sample(shards, min(2, len(shards)))
         }
         advancing = tuple(Advancing(s, of.generation, self._near(of.epoch)) for s, of in seen.items())
-        return Advance(self._rng.choice(PRODUCERS), advancing)
+        return Advance(self._rng.choice(PRODUCERS), advancing, self._rng.choice(KEYED))
 
     def _take_facts(self, _: NodeStore) -> Request[Any]:
         rng = self._rng
@@ -195,7 +196,9 @@ class Script:
         if rng.random() < 0.5:
             return fetch
         timed = replace(fetch, now_ms=rng.randint(0, 99), timers_max=rng.choice((1, 4, 100)))
-        return replace(timed, producers=rng.choice(PRODUCERS)) if rng.random() < 0.5 else timed
+        if rng.random() < 0.5:
+            return timed
+        return replace(timed, producers=rng.choice(PRODUCERS), keyed=rng.choice(KEYED))
 
     def _claim(self, store: NodeStore) -> Request[Any]:
         rng = self._rng
@@ -330,7 +333,7 @@ def state_of(store: NodeStore) -> list[object]:
     seen += [store.call(WaitControl(worker, -1, 0)) for worker in WORKERS]
     seen += [store.call(Tasks(f"mid@{worker}", "mid")) for worker in WORKERS]
     seen += [store.call(Failures()), store.call(ReadMetrics()), store.call(Topologies())]
-    seen += [store.call(ReadWatermark(producers)) for producers in PRODUCERS]
+    seen += [store.call(ReadWatermark(producers, keyed)) for producers in PRODUCERS for keyed in KEYED]
     seen += [store.call(ReadFacts(operator)) for operator in ("src", "mid")]
     seen.append(store.call(ToldOperators()))
     seen += [store.call(WaitReady(ready, 0)) for ready in READY]

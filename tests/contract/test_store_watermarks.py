@@ -376,6 +376,27 @@ def test_idle_shards_are_left_out_and_of_idle_ones_alone_the_greatest_counts(sce
     assert known(scene) == at(12)
 
 
+def test_of_a_keyed_stage_the_last_shard_counts_idle_or_not(scene: Scene) -> None:
+    scene.set_up("src/0", "src/1", "mid/0", "mid/1")
+
+    def behind() -> Watermark:
+        return scene.store.call(ReadWatermark(("mid",), ("mid",)))
+
+    for number, told_ms in enumerate((40, 30)):
+        take(scene, f"mid/{number}", 1, at(told_ms, idle=True))
+    assert behind() == at(30, idle=True)
+    take(scene, "mid/0", 2, at(70))
+    assert behind() == at(30)
+    assert known(scene, "mid") == at(70)
+    assert scene.store.call(ReadWatermark(("mid", "src"), ("mid",))) == at(None)
+    tell_all(scene, at(20, idle=True))
+    assert scene.store.call(ReadWatermark(("mid", "src"), ("mid",))) == at(30)
+    take(scene, "mid/1", 2, at(60, idle=True))
+    assert behind() == at(60)
+    take(scene, "mid/0", 3, at(70, idle=True))
+    assert scene.store.call(ReadWatermark(("src", "mid"), ("mid",))) == at(60, idle=True)
+
+
 def test_where_all_are_idle_that_never_had_any_nothing_is_known(scene: Scene) -> None:
     scene.set_up("src/0", "src/1")
     tell_all(scene, at(None, idle=True))

@@ -24,6 +24,7 @@ from penstock.store.port import (
 from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.world import Parts
 from planted.planted_agent_bugs import AGENT_BUGS
+from planted.planted_initial_bugs import INITIAL_BUGS, JOIN_BUGS
 from planted.planted_move_bugs import MOVE_BUGS
 from planted.planted_task_bugs import TASK_BUGS
 from planted.planted_time_bugs import TIME_BUGS
@@ -183,4 +184,6 @@ BUGS = (
     | AGENT_BUGS
     | MOVE_BUGS
     | TIME_BUGS
+    | INITIAL_BUGS
+    | JOIN_BUGS
 )

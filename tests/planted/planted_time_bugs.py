@@ -61,7 +61,7 @@ class ReachedBeforeItsTimers(MemoryStore):
 class LeavesOutWhoMoves(MemoryStore):
     """The watermark of a stage waits for the shards that are in this store, or known to be in another one."""
 
-    def _input_watermark(self, producers: Sequence[str]) -> Watermark:
+    def _input_watermark(self, producers: Sequence[str], keyed: Sequence[str]) -> Watermark:
         kept = self._data.facts
         away = {ShardStatus.FROZEN, ShardStatus.INSTALLING, ShardStatus.DEPARTED}
         shards = self._data.shards
@@ -75,7 +75,7 @@ class LeavesOutWhoMoves(MemoryStore):
             for operator, facts in kept.items()
         }
         try:
-            return super()._input_watermark(producers)
+            return super()._input_watermark(producers, keyed)
         finally:
             self._data.facts = kept
 
@@ -83,9 +83,11 @@ class LeavesOutWhoMoves(MemoryStore):
 class WaitsForNobodyUnknown(MemoryStore):
     """The watermark of a stage waits only for shards of which something is known."""
 
-    def _input_watermark(self, producers: Sequence[str]) -> Watermark:
+    def _input_watermark(self, producers: Sequence[str], keyed: Sequence[str]) -> Watermark:
         told = [
-            fact.watermark for operator in producers for fact in self._data.facts.get(operator, {}).values()
+            fact.watermark
+            for operator in {*producers, *keyed}
+            for fact in self._data.facts.get(operator, {}).values()
         ]
         waited = [watermark.ms or 0 for watermark in told if not watermark.is_idle]
         if waited:
@@ -93,6 +95,13 @@ class WaitsForNobodyUnknown(MemoryStore):
         return Watermark(
             max((watermark.ms or 0 for watermark in told), default=0) or None, is_idle=bool(told)
         )
+
+
+class IdleShardsLeftOut(MemoryStore):
+    """A shard of a keyed stage that told that it was idle is not waited for, whatever came to it since."""
+
+    def _input_watermark(self, producers: Sequence[str], keyed: Sequence[str]) -> Watermark:
+        return super()._input_watermark(producers, ())
 
 
 class ForgottenByAClaim(MemoryStore):
@@ -156,7 +165,7 @@ class FiresBeforeItsRows(MemoryStore):
     """Timers fire by the watermark of the stage, although rows wait that came before it."""
 
     def _hand_out_due(self, call: Fetch, taken: list[FetchedShard], control: bool) -> Fetched:
-        watermark = self._input_watermark(call.producers)
+        watermark = self._input_watermark(call.producers, call.keyed)
         records = [self._data.shards[one.shard] for one in taken]
         kept = [record.watermark_ms for record in records]
         for record in records:
@@ -208,6 +217,7 @@ TIME_BUGS = {
         "reached before its timers": Parts(store=ReachedBeforeItsTimers),
         "a shard that moves is left out": Parts(store=LeavesOutWhoMoves),
         "an unknown shard is left out": Parts(store=WaitsForNobodyUnknown),
+        "an idle shard is left out": Parts(store=IdleShardsLeftOut),
         "a watermark that a claim forgets": Parts(store=ForgottenByAClaim),
         "versions begin anew": Parts(store=VersionsBeginAnew),
         "old facts taken": Parts(store=OldFactsTaken),

@@ -19,6 +19,7 @@ import pytest
 
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Advanced, Answer, Claimed, Commit, Fetched, Request
+from penstock_simulation.protocol.event_workload import Timed
 from penstock_simulation.protocol.node import CALM
 from penstock_simulation.protocol.world import Outcome, Parts, World, simulate
 from planted.planted_bugs import BUGS
@@ -33,7 +34,9 @@ KINDS = {
     "moving-full": Parts(moves=True, pressure=True),
     "event-time": Parts(moves=True, event_time=True),
 }
-"""Whether shards go from store to store, stores come to their memory limits, and stages go by event time."""
+"""Whether shards go from store to store, stores come to their memory limits, and stages go by event time. In
+some runs of each kind a stage begins with initial rows, in some by event time it joins two sources, or a
+partition is idle and comes back (`drawn_runs`)."""
 
 SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500, "event-time": 500}
 SEEDS_PER_TEST = 250
@@ -113,6 +116,17 @@ def test_the_same_seed_makes_the_same_run() -> None:
     first = [simulate(seed, bug) for seed in range(20)]
     assert first == [simulate(seed, bug) for seed in range(20)]
     assert any(outcome.broken for outcome in first)
+
+
+def test_runs_have_initial_state_joins_and_idle_partitions_by_lot() -> None:
+    met: Counter[str] = Counter()
+    for seed in range(60):
+        workload = World(seed, KINDS["event-time"]).workload
+        assert isinstance(workload, Timed)
+        met[type(workload).__name__] += 1
+        met["with initial rows"] += bool(workload.initial)
+        met["with a rest"] += workload.rest is not None
+    assert min(met[kind] for kind in ("Joined", "Windowed", "with initial rows", "with a rest")) > 5, met
 
 
 def test_a_broken_run_tells_its_last_steps() -> None:

@@ -156,6 +156,7 @@ class _Fuser:
         form = operator.form or "" if needs_code else ROWS
         time_mode = operator.time_mode or NO_TIME if needs_code else EVENT_TIME
         event_column = self._graph.event_columns.get(operator.name)
+        producers = self._producers.get(operator.name, ())
         return Processor(
             operator.processor or "",
             schema,
@@ -164,7 +165,8 @@ class _Fuser:
             form,
             time_mode,
             schema.names.index(event_column) if event_column is not None else None,
-            self._producers.get(operator.name, ()),
+            producers,
+            tuple(name for name in producers if self._operators[name].is_keyed),
             (operator.late_to.given.plan(operator.name + LATE),) if operator.late_to is not None else (),
             window,
             join.join if join is not None else None,

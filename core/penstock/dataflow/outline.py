@@ -26,6 +26,8 @@ class OutlinedOperator:
     stage: str
     others: tuple[str, ...] = ()
     timed_by: tuple[str, ...] = ()
+    timed_by_keyed: tuple[str, ...] = ()
+    """Those of them that are keyed."""
 
     @property
     def is_stage(self) -> bool:
@@ -52,7 +54,11 @@ def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
     for stage in plan.stages:
         kind = "source" if stage.is_source else "keyed"
         found[stage.operator] = OutlinedOperator(
-            stage.operator, kind, stage.operator, timed_by=_timed_by(stage)
+            stage.operator,
+            kind,
+            stage.operator,
+            timed_by=_timed_by(stage),
+            timed_by_keyed=_timed_by_keyed(stage),
         )
         for operator in (*_fused(stage, stage.out), *_late(stage)):
             known = found.setdefault(operator.name, operator)
@@ -85,6 +91,10 @@ def _timed_by(stage: Stage) -> tuple[str, ...]:
     if isinstance(stage.head, Processor):
         return stage.head.producers if stage.head.by_event_time else ()
     return (stage.operator,) if stage.tells_watermark else ()
+
+
+def _timed_by_keyed(stage: Stage) -> tuple[str, ...]:
+    return stage.head.keyed_producers if isinstance(stage.head, Processor) else ()
 
 
 def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:

@@ -134,6 +134,8 @@ class Processor:
     """With EVENT_TIME the column of its input that says when a row happened,"""
     producers: tuple[str, ...] = ()
     """the operators of the stages whose rows reach it: the least of their watermarks is its own,"""
+    keyed_producers: tuple[str, ...] = ()
+    """those of them that are keyed,"""
     late_sinks: tuple[Sink, ...] = ()
     """and where rows go that came behind it. Their schema is `input`."""
     window: WindowAggregation | None = None

@@ -126,7 +126,7 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
             operator.name, operator.kind, operator.stage, rates.rate_per_s, rates.p50_ms, rates.p99_ms
         )
     schedule = look.schedules.get(operator.name)
-    watermark = told_by_all(operator.timed_by, look.counters)
+    watermark = told_by_all(operator.timed_by, operator.timed_by_keyed, look.counters)
     waiting = waiting_in(look.counters.get(operator.name)) if operator.kind == "keyed" else None
     return OperatorFigures(
         operator.name,

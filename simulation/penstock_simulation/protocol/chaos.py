@@ -7,7 +7,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from penstock.store.port import ShardStatus
-from penstock_simulation.protocol.layout import OPERATORS
 
 if TYPE_CHECKING:
     from penstock_simulation.protocol.hosted_agent import HostedAgent
@@ -200,12 +199,16 @@ class Chaos:
         self._world.trace.event(shard, "is given to another executor")
 
     def _executor_goes(self) -> None:
-        operator = OPERATORS[self._pick(len(OPERATORS))]
+        operator = self._any_operator()
         worker = self._world.schedules.drop_executor(operator)
         self._world.trace.event(f"{operator}-{worker}", "goes, and its shards to others")
 
+    def _any_operator(self) -> str:
+        operators = self._world.layout.operators
+        return operators[self._pick(len(operators))]
+
     def _executor_is_resized(self) -> None:
-        operator = OPERATORS[self._pick(len(OPERATORS))]
+        operator = self._any_operator()
         self._world.schedules.resize(operator)
         self._world.trace.event(operator, "has an executor with another number of tasks")
 

@@ -13,11 +13,8 @@ from typing import Any
 
 from pyspark.sql.streaming import StatefulProcessor
 
-from penstock_simulation.protocol.event_workload import FIRED, TimedRow, class_of, window_end_ms
-from penstock_simulation.protocol.workload import KEYS, OutOfOrder
-
-AT = 3
-"""The column with the event time."""
+from penstock_simulation.protocol.event_workload import FIRED, INITIAL_MS, TimedRow, class_of, window_end_ms
+from penstock_simulation.protocol.workload import KEYS, SHARDS, OutOfOrder
 
 
 class Counting(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types here
@@ -87,6 +84,36 @@ class Mid(Counting):
 
     def out(self, key: int, part: int, count: int, at_us: int, of_next_window: int, number: int) -> TimedRow:
         return class_of(key), key, count, at_us, of_next_window, 0
+
+
+class MidWithInitial(Mid):
+    """The same, which begins with rows that come before all others of their key, and before its timers: one
+    of those is set for a time before all watermarks."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.begun = handle.getValueState("begun", "n array<int>")
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803 - pyspark's
+        _, partition, number = initialState
+        begun = self.begun.get()
+        numbers = list(begun[0]) if begun else [0] * len(SHARDS.initial) + [0]
+        if number != numbers[partition] + 1:
+            raise OutOfOrder(f"initial row {number} of {(key[0], partition)} after {numbers[partition]}")
+        if self.last.exists() or numbers[-1]:
+            raise OutOfOrder(f"initial row {number} of {(key[0], partition)} behind a row, or a timer")
+        numbers[partition] = number
+        self.begun.update((numbers,))
+        self.handle.registerTimer(INITIAL_MS)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[TimedRow]:  # noqa: N802, N803 - pyspark's
+        if expiredTimerInfo.getExpiryTimeInMs() != INITIAL_MS:
+            return super().handleExpiredTimer(key, timerValues, expiredTimerInfo)
+        *numbers, fired = self.begun.get()[0]
+        if fired:
+            raise OutOfOrder(f"the timer of the initial rows of {key[0]} once more")
+        self.begun.update(([*numbers, 1],))
+        return iter(())
 
 
 class End(Counting):

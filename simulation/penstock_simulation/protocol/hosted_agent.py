@@ -32,6 +32,7 @@ from penstock_operator.agent.store_side import StoreSide
 from penstock_operator.agent.store_turns import StoreTurns
 from penstock_operator.agent.weighing import Weighing
 from penstock_simulation.protocol.bell import Bell
+from penstock_simulation.protocol.fact_link import FactLink, FactPeers
 from penstock_simulation.protocol.link import ActorGone, Link
 from penstock_simulation.protocol.promises import PromiseBroken
 from penstock_simulation.protocol.remembered import RememberedWire
@@ -91,7 +92,8 @@ class HostedAgent:
         peers = Peers(node, node, lambda address: address.partition(":")[0], self._connect)
         faults = ThreadFaults()
         self._deliveries = parts.deliveries(node, peers, faults, self._clock_s, NoThread)
-        self._couriers = parts.couriers(node, peers, faults, self._clock_s, NoThread)
+        to_facts = FactPeers(peers, lambda store: FactLink(world, self._connect(store, "")))
+        self._couriers = parts.couriers(node, to_facts, faults, self._clock_s, NoThread)
         self._driver = parts.driver(
             node, peers.open, self._deliveries.arrived, self.wake, self._clock_s, thread=NoThread
         )

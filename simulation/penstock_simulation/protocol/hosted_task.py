@@ -38,6 +38,7 @@ from penstock.store.port import (
 from penstock_simulation.protocol.link import ActorGone
 from penstock_simulation.protocol.promises import PromiseBroken
 from penstock_simulation.protocol.stages import HostedStage, PartitionReader
+from penstock_worker.stages.initial_gate import LOOK_US
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.work import StageWork
 from penstock_worker.task.launch import TaskLaunch
@@ -89,7 +90,9 @@ class HostedTask:
         self.in_hand: dict[str, FetchedShard] = {}
         """What it was handed out and has no answer for yet."""
         self._world = world
-        self._is_source = not isinstance(launch.stage.head, Processor)
+        head = launch.stage.head
+        self._is_source = not isinstance(head, Processor)
+        self._has_initial = isinstance(head, Processor) and head.initial is not None
         self._starts = self.link.node.starts
         self.wakes_us = 0
         self._is_asleep = False
@@ -117,8 +120,9 @@ class HostedTask:
         fanout = world.topology.fanouts[stage.operator]
         operator, head = stage.operator, stage.head
         if not isinstance(head, Processor):
-            reader = PartitionReader(world.workload.partitions, rng, paced=world.paced)
-            return SourceStage(stage, reader, fanout, launch.bounds, clock)
+            reader = PartitionReader(world.workload, rng, paced=world.paced)
+            gate = world.parts.gate(stage.waits_for, self.link.call, clock) if stage.waits_for else None
+            return SourceStage(stage, reader, fanout, launch.bounds, clock, gate)
         runner = world.runners.lend(operator)
         cache = world.parts.cache(runner.variables, runner.key_types, self.link.call)
         return world.parts.keyed(
@@ -197,6 +201,9 @@ class HostedTask:
 
     def _check_timers(self, timeout_ms: int) -> None:
         """It wakes for the next timer of its shards, of those that could fire."""
+        if self._has_initial and timeout_ms * 1000 <= LOOK_US:
+            # Before all initial rows are in inboxes none could: it looks for that.
+            return
         until_ms = (self.clock.now_us() - WAIT_ROUNDED_US) // 1000 + timeout_ms
         looks = self.link.node.looks(self.name)
         for shard, epoch in self.loop.owned.items():

@@ -29,6 +29,7 @@ from penstock.store.port import (
     PutMetrics,
     ReadMetrics,
     ReadOutbox,
+    ReadWatermark,
     Request,
     Scan,
     StoreFull,
@@ -59,7 +60,7 @@ BOUNDS = Bounds(
 
 _LEAVE_QUEUES = frozenset(
     {Assignment, Fetch, Load, Measure, Outgoing, PutMetrics, ReadMove, ReadOutbox, Scan, Tasks, Wake}
-    | {Failures, ReadMetrics, WaitControl}
+    | {Failures, ReadMetrics, ReadWatermark, WaitControl}
 )
 """Calls after which every inbox, every outbox and every shard's home is as it was."""
 

@@ -17,7 +17,6 @@ from penstock.api.schedule_object import to_spec
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock_operator.agent.applied_status import with_applied
 from penstock_operator.agent.schedule_feed import FeedAway, ScheduleCache, SeenSchedule, Snapshot
-from penstock_simulation.protocol.layout import OPERATORS
 from penstock_simulation.protocol.node import TOPOLOGY_UID
 
 Item = Mapping[str, Any]
@@ -48,6 +47,8 @@ class ScheduleApi:
         self.faults = NO_FAULTS
         self.history: list[Item] = []
         """Every state that any object ever had, in order; the first ones are one of each."""
+        self.first = 0
+        """So many there are at least: one of each object."""
         self._objects: dict[str, Item] = {}
         self._changed = changed
         self._late: list[tuple[str, AppliedPlace]] = []
@@ -58,6 +59,7 @@ class ScheduleApi:
         old = self._objects.get(name)
         spec = to_spec(schedule, "t", TOPOLOGY_UID, durability="Process")
         metadata = {"name": name, "uid": f"object-{schedule.operator}", "labels": {}}
+        self.first += old is None
         self._keep({"metadata": metadata, "status": {}, **(old or {}), "spec": spec})
 
     def applied(self, operator: str) -> dict[str, int]:
@@ -175,6 +177,6 @@ class SimulatedFeed:
         if rng.random() < _EMPTY_LIST:
             self._listed_nothing = self._must_list = True
             return self._cache.listed([])
-        first = len(OPERATORS)
+        first = api.first
         self._seen = first + int(rng.random() * (len(api.history) - first + 1))
         return self._cache.listed(api.objects(self._seen))

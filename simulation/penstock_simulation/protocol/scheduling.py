@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock_simulation.protocol.layout import HOMES, NODES, OPERATORS, WORKERS
+from penstock_simulation.protocol.layout import NODES, WORKERS, Layout
 from penstock_simulation.protocol.schedule_api import ScheduleApi
 
 TASKS_MAX = 3
@@ -25,8 +25,11 @@ class Schedules:
     """`homes` is shard -> store by what was written last. `moves`: shards change their home too;
     `names_all`: a worker without executors is named all the same."""
 
-    def __init__(self, api: ScheduleApi, rng: random.Random, *, moves: bool, names_all: bool) -> None:
-        self.homes = dict(HOMES)
+    def __init__(
+        self, api: ScheduleApi, rng: random.Random, layout: Layout, *, moves: bool, names_all: bool
+    ) -> None:
+        self.homes = dict(layout.homes)
+        self._layout = layout
         self._api = api
         self._rng = rng
         self._moves = moves
@@ -34,15 +37,15 @@ class Schedules:
         spread = rng.random() < 0.5
         self._places = {
             shard: _workers_of(home)[int(rng.random() * (2 if spread else 1))]
-            for shard, home in HOMES.items()
+            for shard, home in layout.homes.items()
         }
         tasks = rng.choice((1, 1, 2))
-        self._tasks = {(operator, worker): tasks for operator in OPERATORS for worker in WORKERS}
+        self._tasks = {(operator, worker): tasks for operator in layout.operators for worker in WORKERS}
         taken = {(_operator_of(shard), worker) for shard, worker in self._places.items()}
         self._dropped = {one for one in self._tasks if one not in taken and rng.random() < 0.8}
         """Executors, by operator and worker, that are not to be while they have no shard."""
         self._book = ScheduleBook({})
-        self._write(*OPERATORS)
+        self._write(*layout.operators)
 
     def version(self, operator: str) -> int:
         """The newest that was written."""
@@ -76,7 +79,9 @@ class Schedules:
 
     def _unborn(self, operator: str) -> frozenset[str]:
         """Shards that may have to be made yet, as far as the operator knows."""
-        self._book = replace(self._book, applied={one: self._api.applied(one) for one in OPERATORS})
+        self._book = replace(
+            self._book, applied={one: self._api.applied(one) for one in self._layout.operators}
+        )
         return self._book.unborn([operator])
 
     def _place(self, shard: str, unborn: frozenset[str]) -> bool:
@@ -104,7 +109,7 @@ class Schedules:
     def _schedule(self, operator: str) -> OperatorSchedule:
         """As it is to be, worked out from the one that stands."""
         old = self._book.schedules.get(operator) or OperatorSchedule.unwritten(
-            operator, is_source=operator == "src"
+            operator, is_source=operator in self._layout.sources
         )
         workers = [worker for worker in WORKERS if (operator, worker) not in self._dropped]
         named = WORKERS if self._names_all else workers

@@ -8,38 +8,19 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
-from pyspark.sql.streaming import StatefulProcessor
-
-from penstock.connectors.console import ConsoleSink
-from penstock.connectors.zipf import ZipfSource
-from penstock.dataflow.plan import (
-    EVENT_TIME,
-    NO_TIME,
-    PROCESSING_TIME,
-    EventTime,
-    Fanout,
-    KeyedEdge,
-    Plan,
-    Processor,
-    Stage,
-    Tasks,
-)
-from penstock.dataflow.schema import Column, Schema
+from penstock.dataflow.plan import Processor, Stage
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import FetchedShard, Load
-from penstock_simulation.protocol import event_code, user_code
-from penstock_simulation.protocol.event_workload import DELAY_MS
-from penstock_simulation.protocol.workload import SHARDS, SINK, Partitions
+from penstock_simulation.protocol.join_workload import NOBODY
+from penstock_simulation.protocol.topologies import Topology
+from penstock_simulation.protocol.workload import SINK, Workload
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sources.reader import SourceBatch
-from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Rest, StageWork, Work
 from penstock_worker.user_code.running import ProcessorRunner
 
@@ -49,100 +30,14 @@ REST_US_MAX = 40_000
 """How far off the next row of a paced partition is now and then."""
 
 
-def _schema(*names: str) -> Schema:
-    return Schema(tuple(Column(name, "int") for name in names))
-
-
-_TASKS = Tasks(1, 1, 1)
-_ROWS = _schema("key", "part", "number")
-_NO_SOURCE = ZipfSource(1, 1.0, 1, 0, None, None, 0.0, len(SHARDS.src), 0)
-"""Only says that it is one: `PartitionReader` reads."""
-
-
-def _fanout(*, sinks: tuple[ConsoleSink, ...] = (), edges: tuple[KeyedEdge, ...] = ()) -> Fanout:
-    return Fanout(_ROWS, (), sinks, edges)
-
-
-_TIMED_ROWS = _schema("key", "part", "number", "at_us", "of_window", "of_next_window")
-_NEVER_MS = 1_000_000
-"""No partition is idle before it ends."""
-
-
-def _by_event_time(plan: Plan) -> Plan:
-    """The same stages over rows with event times, which both keyed stages go by."""
-    src, mid, end = (replace(stage, out=replace(stage.out, schema=_TIMED_ROWS)) for stage in plan.stages)
-    time = EventTime(event_code.AT, DELAY_MS, _NEVER_MS)
-    heads = [
-        replace(
-            stage.head,
-            target=f"{event_code.__name__}:{name}",
-            input=_TIMED_ROWS,
-            time_mode=EVENT_TIME,
-            event_column=event_code.AT,
-            producers=(producer,),
-        )
-        for stage, name, producer in ((mid, "Mid", "src"), (end, "End", "mid"))
-        if isinstance(stage.head, Processor)
-    ]
-    return replace(
-        plan,
-        module=event_code.__name__,
-        stages=(
-            replace(src, out=replace(src.out, event_time=time), tells_watermark=True),
-            replace(mid, head=heads[0], tells_watermark=True),
-            replace(end, head=heads[1]),
-        ),
-    )
-
-
-PLAN = Plan(
-    "simulated",
-    user_code.__name__,
-    "Process",
-    workers_initial=4,
-    memory_bytes=0,
-    stages=(
-        Stage("src", _NO_SOURCE, _TASKS, _fanout(edges=(KeyedEdge("mid", (0,), len(SHARDS.mid)),))),
-        Stage(
-            "mid",
-            Processor(f"{user_code.__name__}:Mid", _ROWS, (0,), len(SHARDS.mid), time_mode=PROCESSING_TIME),
-            _TASKS,
-            _fanout(edges=(KeyedEdge("end", (0,), len(SHARDS.end)),)),
-        ),
-        Stage(
-            "end",
-            Processor(f"{user_code.__name__}:End", _ROWS, (0,), len(SHARDS.end), time_mode=PROCESSING_TIME),
-            _TASKS,
-            _fanout(sinks=(ConsoleSink(SINK),)),
-        ),
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Topology:
-    """A plan, and the user code of its keyed stages."""
-
-    plan: Plan
-    processors: Mapping[str, type[StatefulProcessor]]
-
-    @cached_property
-    def fanouts(self) -> dict[str, FanoutRunner]:
-        return {stage.operator: FanoutRunner(stage.out, Path()) for stage in self.plan.stages}
-
-
-BY_THE_CLOCK = Topology(PLAN, {"mid": user_code.Mid, "end": user_code.End})
-BY_EVENT_TIME = Topology(_by_event_time(PLAN), {"mid": event_code.Mid, "end": event_code.End})
-
-
 class Runners:
     """User code that was loaded once for all runs: nothing of a run stays in it. Each task has its own."""
 
-    _free: ClassVar[defaultdict[type[StatefulProcessor], list[ProcessorRunner]]] = defaultdict(list)
+    _free: ClassVar[defaultdict[Callable[[], Any], list[ProcessorRunner]]] = defaultdict(list)
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._lent: list[tuple[type[StatefulProcessor], ProcessorRunner]] = []
+        self._lent: list[tuple[Callable[[], Any], ProcessorRunner]] = []
 
     def lend(self, operator: str) -> ProcessorRunner:
         """One that nobody else has until the run is over."""
@@ -159,18 +54,26 @@ class Runners:
             self._free[processor].append(runner)
         self._lent.clear()
 
-    def _loaded(self, operator: str, processor: type[StatefulProcessor]) -> ProcessorRunner:
+    def _loaded(self, operator: str, processor: Callable[[], Any]) -> ProcessorRunner:
         stage = self._topology.plan.stage(operator)
-        mode = stage.head.time_mode if isinstance(stage.head, Processor) else NO_TIME
-        schema = stage.out.schema
-        return ProcessorRunner(processor, schema, (0,), schema, operator, time_mode=mode)
+        head = cast("Processor", stage.head)
+        return ProcessorRunner(
+            processor,  # type: ignore[arg-type]  # of a join it is what makes one
+            head.input,
+            head.key_columns,
+            stage.out.schema,
+            operator,
+            head.form,
+            time_mode=head.time_mode,
+            initial=head.initial,
+        )
 
 
 class PartitionReader:
     """Reads a run's partitions, one to three rows at a time. Keeps the port `SourceReader`."""
 
-    def __init__(self, partitions: Partitions, rng: random.Random, *, paced: bool) -> None:
-        self._partitions = partitions
+    def __init__(self, workload: Workload, rng: random.Random, *, paced: bool) -> None:
+        self._workload = workload
         self._rng = rng
         self._paced = paced
 
@@ -185,11 +88,14 @@ class PartitionReader:
         """Nothing is kept."""
 
     def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
-        rows = self._partitions[shard]
+        rows = self._workload.rows(shard)
         start = int(position or b"0")
+        if (until_us := self._workload.rests_until(shard, start, now_us)) > now_us:
+            return SourceBatch([], [], position, False, until_us)
         if self._paced and start < len(rows) and self._rng.random() < 0.2:
             return SourceBatch([], [], position, False, now_us + 1 + int(self._rng.random() * REST_US_MAX))
-        end = min(start + 1 + int(self._rng.random() * min(3, rows_max)), len(rows))
+        upto = self._workload.read_upto(shard, start)
+        end = min(start + 1 + int(self._rng.random() * min(3, rows_max)), upto)
         due_us = now_us if self._paced and end < len(rows) else None
         read = list(rows[start:end])
         return SourceBatch(read, [now_us] * len(read), b"%d" % end, end == len(rows), due_us)
@@ -209,7 +115,8 @@ class SinkFiles:
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
         start = int(position or b"0")
-        content = b"".join(bytes(row[:3]) for _, payload in entries for row in decode_batch(payload).rows)
+        rows = [row[:3] for _, payload in entries for row in decode_batch(payload).rows]
+        content = bytes(NOBODY if value is None else value for row in rows for value in row)
         self._write(shard, start, content)
         return b"%d" % (start + len(content))
 

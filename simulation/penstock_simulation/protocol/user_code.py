@@ -14,11 +14,14 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from penstock_simulation.protocol.workload import (
     CLASSES,
+    INITIAL_TIMERS_MAX,
     KEYS,
+    SHARDS,
     TIMER_STEP_MS,
     TIMERS_MAX,
     OutOfOrder,
     Row,
+    initial_timers,
     row_of_timer,
 )
 
@@ -106,6 +109,28 @@ class Mid(Numbered):
 
     def out(self, key: int, part: int, number: int, count: int) -> Row:
         return CLASSES[KEYS.index(key) % len(CLASSES)], key, count
+
+
+class MidWithInitial(Mid):
+    """The same, which begins with rows that come before all others of their key, and before its timers."""
+
+    def init(self, handle: Any) -> None:
+        super().init(handle)
+        self.begun = handle.getValueState("begun", "n array<int>")
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803 - pyspark's
+        _, partition, number = initialState
+        begun = self.begun.get()
+        numbers = list(begun[0]) if begun else [0] * len(SHARDS.initial)
+        if number != numbers[partition] + 1:
+            raise OutOfOrder(f"initial row {number} of {(key[0], partition)} after {numbers[partition]}")
+        if self.total.exists() or self.fired.exists():
+            raise OutOfOrder(f"initial row {number} of {(key[0], partition)} behind a row, or a timer")
+        numbers[partition] = number
+        self.begun.update((numbers,))
+        if sum(numbers) <= INITIAL_TIMERS_MAX:
+            steps = timerValues.getCurrentProcessingTimeInMs() // TIMER_STEP_MS
+            self.handle.registerTimer(steps * TIMER_STEP_MS + initial_timers(sum(numbers))[-1])
 
 
 class End(Numbered):

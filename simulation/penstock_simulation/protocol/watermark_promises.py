@@ -27,8 +27,7 @@ from penstock.store.port import (
     Watermark,
     WatermarkFact,
 )
-from penstock_simulation.protocol.event_code import AT
-from penstock_simulation.protocol.event_workload import Windowed
+from penstock_simulation.protocol.event_workload import Timed
 from penstock_simulation.protocol.node import SimulatedNode
 from penstock_simulation.protocol.promises import PromiseBroken
 from penstock_simulation.protocol.workload import SHARDS
@@ -41,9 +40,10 @@ _LIVE = frozenset({ShardStatus.ACTIVE, ShardStatus.COPYING, ShardStatus.FROZEN})
 class WatermarkPromises:
     """Remembers what was told during one run."""
 
-    def __init__(self, workload: Windowed, nodes: Mapping[str, SimulatedNode]) -> None:
+    def __init__(self, workload: Timed, nodes: Mapping[str, SimulatedNode]) -> None:
         self._workload = workload
         self._nodes = nodes
+        self._sources = tuple(workload.partitions)
         self._taken: dict[str, list[tuple[int, int]]] = {}
         """Order and watermark of what owners were told that a shard has at the least, by shard,"""
         self._claimed: dict[str, list[tuple[int, int]]] = {}
@@ -114,24 +114,19 @@ class WatermarkPromises:
         if not facts:
             return
         self._check_versions()
-        ahead = {shard: self._out_of_source(shard, records, homes) for shard in SHARDS.src}
-        to_mid = {shard: self._towards(shard, SHARDS.src, records, homes, ahead) for shard in SHARDS.mid}
-        ahead |= {
-            shard: min(
-                to_mid[shard], _timers_us(homes.get(shard)), _waiting_us(shard, SHARDS.end, records, homes)
-            )
-            for shard in SHARDS.mid
-        }
+        ahead = {shard: self._out_of_source(shard, records, homes) for shard in self._sources}
+        ahead |= {shard: self._out_of_initial(shard, records, homes) for shard in self._workload.initial}
+        for stage in self._workload.stages:
+            for shard in stage.shards:
+                towards_us = self._towards(shard, stage.producers, records, homes, ahead)
+                self._check_taken(shard, homes.get(shard), towards_us)
+                waiting_us = self._waiting_us(shard, stage.targets, records, homes)
+                ahead[shard] = min(towards_us, _timers_us(homes.get(shard)), waiting_us)
         committed = self._committed(homes)
-        for shard in SHARDS.mid:
-            self._check_taken(shard, homes.get(shard), to_mid[shard])
+        for shard in self._workload.stages[0].shards:
             if (home := homes.get(shard)) is not None and (home.watermark_ms or 0) > committed:
                 what = f"{shard} has taken {home.watermark_ms}, and partitions are at {committed}"
                 raise PromiseBroken(NUMBER, what)
-        for shard in SHARDS.end:
-            self._check_taken(
-                shard, homes.get(shard), self._towards(shard, SHARDS.mid, records, homes, ahead)
-            )
         for fact in facts:
             if (fact.watermark.ms or 0) * 1000 > ahead[fact.shard]:
                 raise PromiseBroken(NUMBER, f"{fact}, and {ahead[fact.shard]} us are on their way")
@@ -150,7 +145,7 @@ class WatermarkPromises:
         """The partition that has not ended, after a calm, or with another watermark than it should; "" for
         none: then the last watermark is known."""
         ended = []
-        for shard in SHARDS.src:
+        for shard in self._sources:
             home = _home(self._records().get(shard, ()))
             least_ms, most_ms = self._workload.end_of(shard)
             ended_ms = home.watermark_ms or 0 if home is not None and home.finished else 0
@@ -163,12 +158,13 @@ class WatermarkPromises:
     def left_over(self) -> str:
         """What the last watermark has not come to, after a calm; "" when liveness is kept."""
         last = Watermark(self._workload.end_ms, is_idle=True)
+        first, *behind = self._workload.stages
         for shard, found in self._records().items():
             home = _home(found)
-            if home is not None and shard in SHARDS.mid and home.watermark_ms != last.ms:
+            if home is not None and behind and shard in first.shards and home.watermark_ms != last.ms:
                 return f"{shard} is left with watermark {home.watermark_ms}, not {last.ms}"
         for name, node in self._nodes.items():
-            for shard in SHARDS.mid:
+            for shard in first.shards if behind else ():
                 fact = node.facts.get("mid", {}).get(shard)
                 if fact is None or fact.watermark != last:
                     return f"{name} is left with {fact} of {shard}, not {last}"
@@ -182,11 +178,16 @@ class WatermarkPromises:
         return records
 
     def _committed(self, homes: Mapping[str, ShardRecord]) -> float:
-        """The least of what the owners of partitions had committed; of those that have not ended."""
-        sources = [homes[shard] for shard in SHARDS.src if shard in homes]
-        if len(sources) < len(SHARDS.src):
+        """The least of what the owners of partitions had committed; of those that have not ended, and that
+        have not said that they are idle."""
+        sources = [homes[shard] for shard in self._sources if shard in homes]
+        if len(sources) < len(self._sources):
             return math.inf
-        going = [record.watermark_ms or 0 for record in sources if not record.finished]
+        going = [
+            record.watermark_ms or 0
+            for record in sources
+            if not (record.finished or (record.reached is not None and record.reached.is_idle))
+        ]
         return min(going) if going else max(record.watermark_ms or 0 for record in sources)
 
     def _check_taken(self, shard: str, home: ShardRecord | None, towards_us: float) -> None:
@@ -199,7 +200,17 @@ class WatermarkPromises:
     ) -> float:
         """The earliest that a partition has not read, or that waits to be placed."""
         position = max((int(record.position or b"0") for record in records.get(shard, ())), default=0)
-        return min(self._workload.rest_us[shard][position], _waiting_us(shard, SHARDS.mid, records, homes))
+        waiting_us = self._waiting_us(shard, SHARDS.mid, records, homes)
+        return min(self._workload.rest_us[shard][position], waiting_us)
+
+    def _out_of_initial(
+        self, shard: str, records: Mapping[str, list[ShardRecord]], homes: Mapping[str, ShardRecord]
+    ) -> float:
+        """The same of a partition of initial rows, which come before all times."""
+        position = max((int(record.position or b"0") for record in records.get(shard, ())), default=0)
+        if position < len(self._workload.initial[shard]):
+            return 0.0
+        return self._waiting_us(shard, SHARDS.mid, records, homes)
 
     def _towards(
         self,
@@ -211,8 +222,30 @@ class WatermarkPromises:
     ) -> float:
         """The earliest that may come to a shard, or waits there."""
         home = homes.get(shard)
-        inbox = [_earliest_us(entry.payload) for entry in home.inbox] if home is not None else []
+        at = self._workload.at_behind
+        inbox = [_earliest_us(entry.payload, at) for entry in home.inbox] if home is not None else []
         return min((*inbox, *(ahead[producer] for producer in producers)))
+
+    def _waiting_us(
+        self,
+        producer: str,
+        targets: Sequence[str],
+        records: Mapping[str, list[ShardRecord]],
+        homes: Mapping[str, ShardRecord],
+    ) -> float:
+        """The earliest in a shard's outboxes that is in no inbox yet."""
+        earliest_us = math.inf
+        for record in records.get(producer, ()):
+            for target in targets:
+                lane = record.lanes.get(target)
+                if lane is None or not lane.waiting:
+                    continue
+                there = homes.get(target)
+                placed = there.taken_from.get(producer, 0) if there is not None else math.inf
+                for entry in lane.waiting:
+                    if entry.number > placed:
+                        earliest_us = min(earliest_us, _earliest_us(entry.payload, self._workload.at_behind))
+        return earliest_us
 
 
 def _home(found: Sequence[ShardRecord]) -> ShardRecord | None:
@@ -230,27 +263,8 @@ def _timers_us(home: ShardRecord | None) -> float:
     return min(home.timers.values(), default=math.inf) * 1000 if home is not None else math.inf
 
 
-def _waiting_us(
-    producer: str,
-    targets: Sequence[str],
-    records: Mapping[str, list[ShardRecord]],
-    homes: Mapping[str, ShardRecord],
-) -> float:
-    """The earliest in a shard's outboxes that is in no inbox yet."""
-    earliest_us = math.inf
-    for record in records.get(producer, ()):
-        for target in targets:
-            lane = record.lanes.get(target)
-            if lane is None or not lane.waiting:
-                continue
-            there = homes.get(target)
-            placed = there.taken_from.get(producer, 0) if there is not None else math.inf
-            for entry in lane.waiting:
-                if entry.number > placed:
-                    earliest_us = min(earliest_us, _earliest_us(entry.payload))
-    return earliest_us
-
-
 @lru_cache(maxsize=4096)
-def _earliest_us(payload: bytes) -> float:
-    return min((row[AT] for row in decode_batch(payload).rows), default=math.inf)
+def _earliest_us(payload: bytes, at: int) -> float:
+    """The earliest event time in an entry, which rows have at that column; initial ones come before all."""
+    batch = decode_batch(payload)
+    return 0.0 if batch.initial else min((row[at] for row in batch.rows), default=math.inf)

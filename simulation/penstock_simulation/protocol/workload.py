@@ -2,7 +2,8 @@
 
 `src` reads partitions of (key, partition, number) rows, numbered by key and partition. `mid` counts the rows
 of a key and sends (class of the key, key, number of the row) on. `end` does so by class and writes them to a
-sink. Neighbours: `user_code` has the processors, `stages` the plan that the product's stages are made from.
+sink. In some runs `mid` begins with initial rows of the same form, from partitions of their own. Neighbours:
+`user_code` has the processors, `topologies` the plan that the product's stages are made from.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import cast
 import msgspec
 
 from penstock.dataflow.routing import Router
+from penstock_simulation.protocol.layout import IN_A_ROW, WITH_INITIAL
 from penstock_worker.state import encoding
 from penstock_worker.state.timers import timer_name
 
@@ -39,20 +41,29 @@ class Shards:
     src: tuple[str, ...]
     mid: tuple[str, ...]
     end: tuple[str, ...]
-
-    def all(self) -> tuple[str, ...]:
-        return self.src + self.mid + self.end
+    initial: tuple[str, ...]
+    side: tuple[str, ...]
 
 
 SHARDS = Shards(
-    src=("src/0", "src/1"), mid=("mid/0", "mid/1", "mid/2", "mid/3", "mid/4"), end=("end/0", "end/1")
+    src=("src/0", "src/1"),
+    mid=("mid/0", "mid/1", "mid/2", "mid/3", "mid/4"),
+    end=("end/0", "end/1"),
+    initial=("mid-initial/0", "mid-initial/1"),
+    side=("side/0",),
 )
+BEGUN = 20
+"""In the place of a part of a key, with a partition of initial rows added: what `mid` began with."""
+INITIAL_ROWS_MAX = 8
+"""Of a partition."""
 
 
-def make_partitions(rng: random.Random, rows_max: int) -> dict[str, list[Row]]:
+def make_partitions(
+    rng: random.Random, rows_max: int, shards: Sequence[str] = SHARDS.src
+) -> dict[str, list[Row]]:
     """Source shard -> its rows: a few keys, some much more frequent than others."""
     partitions = {}
-    for source, shard in enumerate(SHARDS.src):
+    for source, shard in enumerate(shards):
         numbers: Counter[int] = Counter()
         rows = []
         for _ in range(1 + int(rng.random() * rows_max)):
@@ -61,6 +72,11 @@ def make_partitions(rng: random.Random, rows_max: int) -> dict[str, list[Row]]:
             rows.append((key, source, numbers[key]))
         partitions[shard] = rows
     return partitions
+
+
+def make_initial(rng: random.Random) -> dict[str, list[Row]]:
+    """Source shard -> the rows of it that `mid` begins with."""
+    return make_partitions(rng, INITIAL_ROWS_MAX, SHARDS.initial)
 
 
 @dataclass(slots=True)
@@ -114,11 +130,19 @@ TIMER_STEP_MS = 128
 away again, mostly."""
 TIMERS_MAX = 12
 """Of one key at a time; what lists them is to fit a small commit."""
+INITIAL_TIMER = 101
+"""Above all numbers of rows."""
+INITIAL_TIMERS_MAX = 4
 
 
 def row_of_timer(expiry_ms: int) -> int:
     """Which row of its key set a timer; 0 for none."""
     return expiry_ms % TIMER_STEP_MS
+
+
+def initial_timers(begun: int) -> range:
+    """The same of the timers that so many initial rows of a key set: the first of them do."""
+    return range(INITIAL_TIMER, INITIAL_TIMER + min(begun, INITIAL_TIMERS_MAX))
 
 
 Fields = Mapping[bytes, Mapping[bytes, bytes]]
@@ -129,6 +153,7 @@ _TOTAL = encoding.field_prefix(encoding.VALUE, "total")
 _ODD = encoding.field_prefix(encoding.VALUE, "odd")
 _THREES = encoding.field_prefix(encoding.MAP, "threes")
 _FIRED = encoding.field_prefix(encoding.VALUE, "fired")
+_BEGUN = encoding.field_prefix(encoding.VALUE, "begun")
 _PACKED = {number: encoding.pack((number,)) for number in range(256)}
 _int = msgspec.msgpack.Decoder(int).decode
 _ints = msgspec.msgpack.Decoder(tuple[int]).decode
@@ -148,6 +173,27 @@ def counts_of(shard: str, state: Fields) -> Counts:
     return counts
 
 
+def begun_of(shard: str, state: Fields) -> Counts:
+    """The last numbers of the initial rows in a shard's state."""
+    counts: Counts = Counter()
+    for key in KEYS if shard in SHARDS.mid else ():
+        if packed := state.get(b"", {}).get(_BEGUN + _PACKED[key]):
+            for partition in range(len(SHARDS.initial)):
+                if number := _numbers(packed)[0][partition]:
+                    counts[key, BEGUN + partition] = number
+    return counts
+
+
+def expected_begun(initial: Partitions) -> dict[str, Counts]:
+    """What `begun_of` ends with, by keyed shard."""
+    mid = Router(["int"], len(SHARDS.mid))
+    truth: dict[str, Counts] = defaultdict(Counter)
+    for rows in initial.values():
+        for key, partition, *_ in rows:
+            truth[SHARDS.mid[mid.route((key,))]][key, BEGUN + partition] += 1
+    return truth
+
+
 def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
     """What of a shard's state and timers does not go with its last numbers, "" for nothing."""
     values = state.get(b"", {})
@@ -155,6 +201,9 @@ def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
     listed = set()
     for (key, _), number in counts_of(shard, state).items():
         totals[key] += number
+    begun: Counter[int] = Counter()
+    for (key, _), number in begun_of(shard, state).items():
+        begun[key] += number
     for key in KEYS if shard in SHARDS.mid else CLASSES:
         total, packed = totals[key], _PACKED[key]
         if (found := _value(values, _TOTAL + packed)) != total:
@@ -171,7 +220,7 @@ def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
         listed |= {timer_name(field, expiry_ms) for expiry_ms in expiries}
         fired = _numbers(values[_FIRED + packed])[0] if _FIRED + packed in values else []
         to_fire = [row for row in map(row_of_timer, expiries) if row]
-        if sorted([*fired, *to_fire]) != list(range(1, total + 1)):
+        if sorted([*fired, *to_fire]) != [*range(1, total + 1), *initial_timers(begun[key])]:
             return f"of key {key} at {total} timers {fired} have fired, and {to_fire} are set"
     if listed != timers.keys():
         return f"timers are {timers.keys()}, and keys list {listed}"
@@ -188,26 +237,50 @@ def _value(values: Mapping[bytes, bytes], field: bytes) -> int:
 
 
 class Workload:
-    """What a run computes, and how that is looked for in what it leaves."""
+    """What a run computes, and how that is looked for in what it leaves. `partitions` are rows of sources,
+    `initial` those that `mid` begins with."""
 
-    def __init__(self, partitions: Partitions) -> None:
+    sink_shards: tuple[str, ...] = SHARDS.end
+
+    def __init__(self, partitions: Partitions, initial: Partitions | None = None) -> None:
         self.partitions = partitions
+        self.initial = initial or {}
+        self.layout = WITH_INITIAL if initial else IN_A_ROW
+
+    def rests_until(self, shard: str, position: int, now_us: int) -> int:
+        """Until when a partition gives no rows from this position on; 0 for not at all."""
+        return 0
+
+    def read_upto(self, shard: str, position: int) -> int:
+        """How far its rows may be read at once from there."""
+        return len(self.rows(shard))
+
+    def rows(self, shard: str) -> Sequence[tuple[int, ...]]:
+        """Of a partition, whatever it is read for."""
+        return self.initial[shard] if shard in self.initial else self.partitions[shard]
 
     def truth(self) -> Mapping[str, Counts]:
-        """What a run without faults ends with, by keyed shard."""
-        return expected_state(cast("Mapping[str, Sequence[Row]]", self.partitions))
+        """What a run without faults ends with, by keyed shard: in its state, and of `sink_shards` outside."""
+        truth = expected_state(cast("Mapping[str, Sequence[Row]]", self.partitions))
+        for shard, counts in expected_begun(self.initial).items():
+            truth[shard].update(counts)
+        return truth
 
-    def counts_of(self, shard: str, state: Fields) -> Counts:
-        """The last numbers in a shard's state."""
-        return counts_of(shard, state)
+    def counts_of(self, shard: str, state: Fields) -> Counts | None:
+        """The last numbers in a shard's state; None where it is to have none in the end."""
+        return counts_of(shard, state) + begun_of(shard, state)
+
+    def counts_outside(self, content: bytes) -> Counts:
+        """The same of a sink. Raises OutOfOrder."""
+        return counts_in(content)
 
     def wrong_marks(self, shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
         """What of a shard's state and timers does not go with its last numbers, "" for nothing."""
         return wrong_marks(shard, state, timers)
 
-    def fired(self, shard: str, state: Fields) -> int:
-        """How many timers of a shard have put something out."""
-        return 0
+    def put_out(self, shard: str, rows: int, state: Fields, outside: bytes) -> int:
+        """How many rows a keyed shard has put out when so many are behind it; `outside` is its sink."""
+        return rows - begun_of(shard, state).total()
 
     def is_to_fire(self, due_ms: int) -> bool:
         """Whether a timer fires when everything is worked off."""

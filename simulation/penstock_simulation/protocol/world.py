@@ -25,12 +25,12 @@ from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Assignment, Publish, ShardStatus
 from penstock_simulation.protocol.agents import Agents
 from penstock_simulation.protocol.chaos import Chaos
-from penstock_simulation.protocol.event_workload import Windowed, make_windowed
-from penstock_simulation.protocol.fact_carrier import FactCarrier
+from penstock_simulation.protocol.drawn_runs import SHARES, Shares, drawn
+from penstock_simulation.protocol.event_workload import Timed
 from penstock_simulation.protocol.hosted_agent import AGENT_PARTS, AgentParts
 from penstock_simulation.protocol.hosted_task import HostedTask
 from penstock_simulation.protocol.hosted_worker import PACE_MAX, PACE_MIN
-from penstock_simulation.protocol.layout import NODES, OPERATORS, WORKERS
+from penstock_simulation.protocol.layout import NODES, WORKERS
 from penstock_simulation.protocol.link import Link, Watcher
 from penstock_simulation.protocol.node import (
     CALM,
@@ -41,15 +41,16 @@ from penstock_simulation.protocol.node import (
 from penstock_simulation.protocol.promises import PromiseBroken, Promises
 from penstock_simulation.protocol.schedule_api import ROUGH, ScheduleApi
 from penstock_simulation.protocol.scheduling import Schedules
-from penstock_simulation.protocol.stages import BY_EVENT_TIME, BY_THE_CLOCK, Runners, SimulatedSinks
+from penstock_simulation.protocol.stages import Runners, SimulatedSinks
 from penstock_simulation.protocol.trace import Trace
 from penstock_simulation.protocol.watermark_promises import WatermarkPromises
 from penstock_simulation.protocol.workers import Workers
-from penstock_simulation.protocol.workload import Workload, make_partitions
 from penstock_worker.main_process.loop import MainProcess
+from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.state.cache import StateCache
 from penstock_worker.task.loop import TaskLoop
+from penstock_worker.windows.interval_join import IntervalJoinProcessor
 
 TURN_US = 1_500
 """What a turn takes, in virtual time."""
@@ -88,7 +89,11 @@ class Parts:
     """Whether stores come to their memory limits."""
     event_time: bool = False
     """Whether rows have event times, and both keyed stages go by them."""
-    carrier: type[FactCarrier] = FactCarrier
+    shares: Shares = SHARES
+    """How many of the runs have what, beside."""
+    gate: type[InitialGate] = InitialGate
+    join: type[IntervalJoinProcessor] = IntervalJoinProcessor
+    schedules: type[Schedules] = Schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +161,10 @@ class World:
         self.in_cluster = rng.random() < 0.5
         self.pace = PACE_MIN + rng.random() * (PACE_MAX - PACE_MIN)
         rows_max = self.roughness.rows_max
-        self.workload: Workload
-        if parts.event_time:
-            self.workload, self.topology = make_windowed(rng, rows_max), BY_EVENT_TIME
-        else:
-            self.workload, self.topology = Workload(make_partitions(rng, rows_max)), BY_THE_CLOCK
+        self.workload, self.topology = drawn(
+            seed, rng, rows_max, parts.shares, parts.join, event_time=parts.event_time
+        )
+        self.layout = self.workload.layout
         self.promises = Promises(self.workload)
         self._calm = False
         self.nodes = {name: parts.node(name, rng, parts.store) for name in NODES}
@@ -171,7 +175,9 @@ class World:
         self.agents = Agents(self)
         self.hurry: deque[Callable[[], None]] = deque()
         self.api = ScheduleApi(rng, self.agents.hear)
-        self.schedules = Schedules(self.api, rng, moves=parts.moves, names_all=not self.in_cluster)
+        self.schedules = parts.schedules(
+            self.api, rng, self.layout, moves=parts.moves, names_all=not self.in_cluster
+        )
         self._is_born = False
         self.workers = Workers(self)
         self.hot_shard = ""
@@ -185,10 +191,10 @@ class World:
         self._on_their_way: dict[Link, None] = {}
         self._chaos = Chaos(self)
         self.watermarks: WatermarkPromises | None = None
-        self._carrier: FactCarrier | None = None
-        if isinstance(self.workload, Windowed):
+        if isinstance(self.workload, Timed):
             self.watermarks = WatermarkPromises(self.workload, self.nodes)
-            self._carrier = parts.carrier(self)
+            # What comes back from a rest is not late; with a gap before it its partition might be idle too.
+            self.paced = self.paced and self.workload.rest is None
 
     # --- making
 
@@ -346,9 +352,6 @@ class World:
         if self.hurry and self.rng.random() < 0.5:
             self.hurry.popleft()()
             return
-        if self._carrier is not None and self._carrier.is_due:
-            self._carrier.step()
-            return
         draw = self.rng.random()
         is_move = self.moves and draw < 0.25
         if draw < (0.5 if self.moves else 0.2) and (due := self.agents.due(movers=is_move)):
@@ -436,8 +439,6 @@ class World:
                 if not can_run:
                     self._pass_idle_time()
                 self.agents.step_due()
-                if self._carrier is not None and self._carrier.is_due:
-                    self._carrier.step()
             left_over = left()
             if not left_over:
                 return
@@ -472,7 +473,7 @@ class World:
         """A schedule that is not applied, or not reported as it is."""
         if self._calm and not all(agent.has_heard_all for agent in self.agents.running):
             return "an agent has not heard of all"
-        for operator in OPERATORS:
+        for operator in self.layout.operators:
             version = self.schedules.version(operator)
             told = {entry["node"]: entry for entry in self.api.entries(operator)}
             for name, node in self.nodes.items():

@@ -96,7 +96,7 @@ def _shard_families(
     )
     for operator, counters in shards.items():
         labels = [*fixed, operator]
-        told = told_by(list(counters.values()))
+        told = told_by(list(counters.values()), keyed=False)
         if told.ms is not None and not told.is_idle:
             watermark.add_metric(labels, told.ms / 1000)
         inbox.add_metric(labels, sum(c.inbox_entries for c in counters.values()))

@@ -25,6 +25,7 @@ class Advances:
         stage = launch.stage
         head = stage.head
         self._producers = head.producers if isinstance(head, Processor) and stage.tells_watermark else ()
+        self._keyed = head.keyed_producers if isinstance(head, Processor) else ()
         self._watermark: Watermark | None = None
         self._due_us = 0
 
@@ -45,7 +46,7 @@ class Advances:
             if one.watermark.is_idle is not told.is_idle or (one.watermark.ms or 0) < (told.ms or 0)
         ]
         return [
-            Advance(self._producers, tuple(behind[first : first + ADVANCED_MAX]))
+            Advance(self._producers, tuple(behind[first : first + ADVANCED_MAX]), self._keyed)
             for first in range(0, len(behind), ADVANCED_MAX)
         ]
 

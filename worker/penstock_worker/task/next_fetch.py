@@ -37,6 +37,7 @@ class NextFetch:
         head = launch.stage.head
         self.has_timers = isinstance(head, Processor) and head.has_timers
         self._producers = head.producers if isinstance(head, Processor) else ()
+        self._keyed = head.keyed_producers if isinstance(head, Processor) else ()
         self._gate: InitialGate | None = None
         if isinstance(head, Processor) and head.initial and self.has_timers and not head.by_event_time:
             # By event time no timer is due before a source behind its own gate has told a watermark.
@@ -53,7 +54,13 @@ class NextFetch:
         fetch = Fetch(self._ready, size.bytes, size.shards)
         if self.has_timers and self._begins():
             now_ms = self._clock.now_us() // 1000
-            fetch = replace(fetch, now_ms=now_ms, timers_max=size.timers, producers=self._producers)
+            fetch = replace(
+                fetch,
+                now_ms=now_ms,
+                timers_max=size.timers,
+                producers=self._producers,
+                keyed=self._keyed,
+            )
         return self._pressure.fetch(fetch, now_us)
 
     def _begins(self) -> bool:

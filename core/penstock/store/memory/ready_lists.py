@@ -69,7 +69,7 @@ class MemoryReadyLists(MemoryTelling):
 
     def _hand_out_due(self, call: Fetch, taken: list[FetchedShard], control: bool) -> Fetched:
         """The timers that are due of the shards that were taken, then those of others of the list."""
-        watermark = self._input_watermark(call.producers) if call.producers else None
+        watermark = self._input_watermark(call.producers, call.keyed) if call.producers else None
         now_ms = call.now_ms if watermark is None else _before(watermark.ms)
         share, left = max(1, call.timers_max // 4), call.timers_max
         shards = []

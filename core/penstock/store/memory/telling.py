@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.topology import MemoryTopology
 from penstock.store.port import Watermark, WatermarkFact
+from penstock.store.watermark_rule import UNKNOWN, told_by_operators, told_by_shards
 
 VERSIONS_A_START = 1 << 32
 """The versions that a start of a store has for itself."""
@@ -77,22 +77,16 @@ class MemoryTelling(MemoryTopology):
         else:
             self._tell_or_mark(shard, record)
 
-    def _input_watermark(self, producers: Sequence[str]) -> Watermark:
-        """The watermark of a stage that these operators feed."""
-        waited, idle = math.inf, -math.inf
+    def _input_watermark(self, producers: Sequence[str], keyed: Sequence[str]) -> Watermark:
+        """The watermark of a stage that these operators feed, of which those of `keyed` are keyed."""
+        told = []
         for operator in producers:
             facts = self._data.facts.get(operator, {})
             schedule = self._data.schedules.get(operator)
             if schedule is None or not schedule.shards or not schedule.shards.keys() <= facts.keys():
-                return Watermark(None)
-            of_waited = [fact.watermark.ms or 0 for fact in facts.values() if not fact.watermark.is_idle]
-            if of_waited:
-                waited = min(waited, *of_waited)
-            else:
-                idle = max(idle, *(fact.watermark.ms or 0 for fact in facts.values()))
-        if waited < math.inf:
-            return Watermark(int(waited))
-        return Watermark(int(idle) or None, is_idle=True)
+                return UNKNOWN
+            told.append(told_by_shards((fact.watermark for fact in facts.values()), keyed=operator in keyed))
+        return told_by_operators(told)
 
 
 def take_watermark(record: ShardRecord, ms: int | None) -> None:

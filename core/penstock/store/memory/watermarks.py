@@ -33,10 +33,10 @@ class MemoryWatermarks(MemoryTelling):
         )
 
     def _read_watermark(self, call: ReadWatermark) -> Watermark:
-        return self._input_watermark(call.producers)
+        return self._input_watermark(call.producers, call.keyed)
 
     def _advance(self, call: Advance) -> Advanced:
-        watermark = self._input_watermark(call.producers)
+        watermark = self._input_watermark(call.producers, call.keyed)
         return Advanced(watermark, tuple(self._advance_one(shard, watermark) for shard in call.shards))
 
     def _advance_one(self, shard: Advancing, watermark: Watermark) -> Answer:

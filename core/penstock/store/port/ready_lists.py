@@ -107,3 +107,5 @@ class Fetch(Request[Fetched]):
     now_ms: int = 0
     timers_max: int = 0
     producers: tuple[str, ...] = ()
+    keyed: tuple[str, ...] = ()
+    """Those of them that are keyed stages (`ReadWatermark`)."""

@@ -28,11 +28,13 @@ class WatermarkFact(NamedTuple):
 class ReadWatermark(Request[Watermark]):
     """The watermark of a stage that `producers` (operators) feed, by what their shards told here.
 
-    It is the least of those that are not idle; where all are, the greatest. Nothing is known before each
-    shard that the schedules name has told something.
+    It is the least of those that are not idle; where all are, the greatest. Those of `keyed` among them are
+    keyed stages: idle or not, the least of its shards counts, and one is idle where all of them are. Nothing
+    is known before each shard that the schedules name has told something (`watermark_rule`).
     """
 
     producers: tuple[str, ...]
+    keyed: tuple[str, ...] = ()
 
 
 class Advancing(NamedTuple):
@@ -54,10 +56,12 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Advance(Request[Advanced]):
-    """Shards without work take their input's watermark and tell it. May be repeated."""
+    """Shards without work take their input's watermark and tell it. `producers` and `keyed` as of
+    `ReadWatermark`. May be repeated."""
 
     producers: tuple[str, ...]
     shards: tuple[Advancing, ...]
+    keyed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Nothing here talks to a server. Neighbours: the modules of the roles, which `red
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -89,6 +89,11 @@ def answer_or_moved(_: Any, reply: Any) -> Answer | Moved:
 
 def watermark(ms: int | bytes, is_idle: int) -> Watermark:
     return Watermark(ms if isinstance(ms, int) else None, is_idle == 1)
+
+
+def producer_names(producers: Sequence[str], keyed: Sequence[str]) -> list[str]:
+    """The operators that feed a stage, as `watermarks.lua` takes them: a keyed one has a slash behind it."""
+    return [f"{name}/" if name in keyed else name for name in producers]
 
 
 def unpacked_watermark(value: int) -> Watermark:

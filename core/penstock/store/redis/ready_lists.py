@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.store.port import DueTimer, Entry, Fetch, Fetched, FetchedShard, Wake
 from penstock.store.redis.connection import Command
-from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, watermark
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, producer_names, watermark
 
 
 class RedisReadyLists(RedisRole):
@@ -31,7 +31,9 @@ class RedisReadyLists(RedisRole):
         else:
             head, bounds = self._heads["fetch"], self._bounds
         command: Command = (*head, call.ready, call.bytes_max, call.shards_max, bounds)
-        return (*command, call.now_ms, call.timers_max, *call.producers) if call.timers_max else command
+        if not call.timers_max:
+            return command
+        return (*command, call.now_ms, call.timers_max, *producer_names(call.producers, call.keyed))
 
 
 def _fetched(call: Fetch, reply: list[Any]) -> Fetched:

@@ -24,6 +24,7 @@ from penstock.store.redis.forms import (
     RedisRole,
     answer,
     names,
+    producer_names,
     unpacked_watermark,
     watermark,
 )
@@ -50,11 +51,12 @@ class RedisWatermarks(RedisRole):
         }
 
     def _read_watermark(self, call: ReadWatermark) -> Command:
-        return (*self._heads["read_watermark"], *call.producers)
+        return (*self._heads["read_watermark"], *producer_names(call.producers, call.keyed))
 
     def _advance(self, call: Advance) -> Command:
         shards = [part for shard in call.shards for part in shard]
-        return (*self._heads["advance"], len(call.producers), *call.producers, *shards)
+        producers = producer_names(call.producers, call.keyed)
+        return (*self._heads["advance"], len(producers), *producers, *shards)
 
     def _told_operators(self, _: ToldOperators) -> Command:
         return (b"SMEMBERS", self._keys.telling)

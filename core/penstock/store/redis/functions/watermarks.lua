@@ -1,7 +1,7 @@
 -- Watermarks: how far what comes is, by what producers told.
 
 -- read_watermark: the watermark of a stage.
--- KEYS 1: prefix. ARGV: producer's operator, ... Answers [ms or '', idle (0, 1)].
+-- KEYS 1: prefix. ARGV: producer's operator, with a slash behind a keyed one, ... Answers [ms or '', idle (0, 1)].
 local function read_watermark(keys, args)
   local ms, is_idle = input_watermark(keys[1], args, 1, #args)
   return {ms or '', is_idle and 1 or 0}

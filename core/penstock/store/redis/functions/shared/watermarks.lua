@@ -131,22 +131,26 @@ local function resume_telling(p, shard, record)
 end
 
 -- The watermark of a stage that the operators args[first] to args[last] feed: ms, nil for none, and whether all is idle.
+-- A keyed stage is given with a slash behind it: its shards all take one watermark, so the last one counts, idle or not.
 local function input_watermark(p, args, first, last)
   local least, most
   for i = first, last do
-    local waited, idle = waited_key(p, args[i]), idle_key(p, args[i])
-    local shards = redis.call('HLEN', p .. 'shards:' .. args[i])
+    local operator, is_keyed = args[i], false
+    if string.sub(operator, -1) == '/' then operator, is_keyed = string.sub(operator, 1, -2), true end
+    local waited, idle = waited_key(p, operator), idle_key(p, operator)
+    local shards = redis.call('HLEN', p .. 'shards:' .. operator)
     local known = redis.call('ZCARD', waited) + redis.call('ZCARD', idle)
-    if known > 0 then known = known - redis.call('SCARD', strange_key(p, args[i])) end
+    if known > 0 then known = known - redis.call('SCARD', strange_key(p, operator)) end
     if shards == 0 or known < shards then return nil, false end
     local slowest = redis.call('ZRANGE', waited, 0, 0, 'WITHSCORES')[2]
     if slowest then
-      least = math.min(least or math.huge, tonumber(slowest))
+      local last_idle = is_keyed and redis.call('ZRANGE', idle, 0, 0, 'WITHSCORES')[2]
+      least = math.min(least or math.huge, tonumber(slowest), tonumber(last_idle or slowest))
     else
-      most = math.max(most or -math.huge, tonumber(redis.call('ZREVRANGE', idle, 0, 0, 'WITHSCORES')[2]))
+      local found = redis.call(is_keyed and 'ZRANGE' or 'ZREVRANGE', idle, 0, 0, 'WITHSCORES')[2]
+      most = math.max(most or -math.huge, tonumber(found))
     end
   end
-  if least then return least, false end
-  if most == 0 then most = nil end
-  return most, true
+  if least then return least ~= 0 and least or nil, false end
+  return most and most ~= 0 and most or nil, true
 end
