@@ -48,9 +48,9 @@ class Group:
 
     __slots__ = ("oldest_us", "rows")
 
-    def __init__(self, oldest_us: int) -> None:
+    def __init__(self, oldest_us: int, row: Any) -> None:
         self.oldest_us = oldest_us
-        self.rows: list[Any] = []
+        self.rows: list[Any] = [row]
 
 
 def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
@@ -247,18 +247,18 @@ class KeyedStage:
             self._begun.add(owned.shard)
         if self._event_column is not None and owned.watermark.ms is not None:
             deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
-        groups, timestamps = part.groups, part.timestamps_us
-        key_of = self._key_of
-        for delta_us, row in zip(deltas_us, rows, strict=True):
-            timestamp_us = base_us + delta_us
-            timestamps.append(timestamp_us)
-            key = key_of(row)
-            group = groups.get(key)
+        groups = part.groups
+        find = groups.get
+        timestamps_us = [base_us + delta_us for delta_us in deltas_us]
+        part.timestamps_us += timestamps_us
+        for key, timestamp_us, row in zip(map(self._key_of, rows), timestamps_us, rows, strict=True):
+            group = find(key)
             if group is None:
-                group = groups[key] = Group(timestamp_us)
-            elif timestamp_us < group.oldest_us:
-                group.oldest_us = timestamp_us
-            group.rows.append(row)
+                groups[key] = Group(timestamp_us, row)
+            else:
+                group.rows.append(row)
+                if timestamp_us < group.oldest_us:
+                    group.oldest_us = timestamp_us
 
     def _add_initial(
         self, owned: OwnedShard, part: Part, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]

@@ -1,6 +1,7 @@
-"""The two forms of a processor: what it is handed for a key, and what its outputs become.
+"""The forms of a processor: what it is handed for a key, and what its outputs become.
 
-`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`; both keep the port `Form`.
+`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`, `WireForm` that of processors which
+come with Penstock and know wire rows; all keep the port `Form`.
 Neighbours: `running` drives them, `form_signs` says which one a class wants, `values.rows` and
 `values.frames` make and read what is handed over.
 """
@@ -22,13 +23,17 @@ from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, Wir
 from penstock_worker.values.wire_values import shown
 
 
+WIRE = "Wire"
+"""No manifest says it: users' code knows nothing of wire rows."""
+
+
 class Form(Protocol):
     """What stands between wire rows and one processor."""
 
     def key(self, key: Key) -> Key:
         """A key of wire values as the processor is given it."""
 
-    def rows(self, rows: Sequence[WireRow]) -> Iterator[Any]:
+    def rows(self, rows: Sequence[WireRow]) -> Iterable[Any]:
         """The rows of one key as the processor is given them."""
 
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
@@ -39,7 +44,9 @@ class Form(Protocol):
 
 
 def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schema) -> Form:
-    """The form called `name`, PANDAS or ROWS, for an operator's schemas."""
+    """The form called `name`, PANDAS, ROWS or WIRE, for an operator's schemas."""
+    if name == WIRE:
+        return WireForm()
     key_types = [given.columns[column].type for column in key_columns]
     if name == PANDAS:
         # pandas takes its time and its memory: only who uses it pays.
@@ -47,6 +54,21 @@ def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schem
 
         return FrameForm(given, [given.columns[column] for column in key_columns], output)
     return RowForm(given, key_types, output)
+
+
+class WireForm:
+    """Wire rows in, and wire rows out that nobody looks at again: whoever takes this form answers for them."""
+
+    def key(self, key: Key) -> Key:
+        return key
+
+    def rows(self, rows: Sequence[WireRow]) -> Sequence[WireRow]:
+        return rows
+
+    def wire_rows(self, result: list[tuple[Any, ...]], held: Held) -> list[tuple[Any, ...]]:
+        if len(result) > LOOK_ROWS:
+            held.check(result)
+        return result
 
 
 class RowForm:

@@ -28,7 +28,7 @@ from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
-from penstock_worker.user_code.forms import form_for
+from penstock_worker.user_code.forms import WIRE, form_for
 from penstock_worker.values.held import ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import RowMismatch, timer_key_reader
 from penstock_worker.values.wire_values import shown
@@ -157,8 +157,9 @@ class ProcessorRunner:
         except FormUnclear as unclear:
             raise UserCodeError(operator, "the form of its processor is unclear:", str(unclear)) from None
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
-        self._read_timer_key = timer_key_reader(self.key_types)
+        self._read_timer_key = None if form == WIRE else timer_key_reader(self.key_types)
         self._timer_values = TimerValues(-1, -1)
+        self._expired = ExpiredTimerInfo(-1)
         self._by_event_time = time_mode == EVENT_TIME
         self.watermark_ms = 0 if self._by_event_time else -1
         """What its TimerValues tell: that of the rows that come next. As in Spark it is -1 without event
@@ -242,13 +243,15 @@ class ProcessorRunner:
         if not self._by_event_time:
             # The wall clock may have been set back since.
             now_ms = max(now_ms, expiry_ms)
+        if (now_ms, self.watermark_ms) != self._told:
+            self._tell(now_ms)
+        if self._expired.getExpiryTimeInMs() != expiry_ms:
+            self._expired = ExpiredTimerInfo(expiry_ms)
         try:
             if not timers.fires(expiry_ms):
                 return []
             result = self._processor.handleExpiredTimer(
-                key=users_key,
-                timerValues=TimerValues(now_ms, self.watermark_ms),
-                expiredTimerInfo=ExpiredTimerInfo(expiry_ms),
+                key=users_key, timerValues=self._timer_values, expiredTimerInfo=self._expired
             )
             wire_rows = self._form.wire_rows(result, held)
             timers.delete(expiry_ms)
