@@ -359,12 +359,13 @@ class KeyedStage:
         if part.initial:
             self._begin(state, part.initial, wall_ms, held)
         look_at = LOOK_GROUPS
-        for done, (key, group) in enumerate(part.groups.items()):
+        given_each = self._runner.given([group.rows for group in part.groups.values()])
+        for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
             if done == look_at:
                 held.check(out_rows)
                 held.check_bytes(state.changed_bytes(), "changes")
                 look_at *= 2
-            produced = run(state, key, group.rows, wall_ms, held)
+            produced = run(state, key, group.rows, wall_ms, held, given)
             if produced:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))

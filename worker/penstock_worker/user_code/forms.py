@@ -36,6 +36,9 @@ class Form(Protocol):
     def rows(self, rows: Sequence[WireRow]) -> Iterable[Any]:
         """The rows of one key as the processor is given them."""
 
+    def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterable[Iterable[Any]]:
+        """The same for several keys, in turn; what one of them raises comes when its own are asked for."""
+
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         """What the processor returned, as wire rows; runs a generator to its end.
 
@@ -65,6 +68,9 @@ class WireForm:
     def rows(self, rows: Sequence[WireRow]) -> Sequence[WireRow]:
         return rows
 
+    def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Sequence[Sequence[WireRow]]:
+        return rows_by_key
+
     def wire_rows(self, result: list[tuple[Any, ...]], held: Held) -> list[tuple[Any, ...]]:
         if len(result) > LOOK_ROWS:
             held.check(result)
@@ -81,6 +87,9 @@ class RowForm:
 
     def key(self, key: Key) -> Key:
         return key if self._read_key is None else self._read_key(key)
+
+    def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterable[Iterator[Any]]:
+        return map(self.rows, rows_by_key)
 
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         return self._shape.wire_rows(listed_rows(result, held))
