@@ -33,6 +33,7 @@ from penstock.store.port import (
     Bounds,
     Create,
     Enroll,
+    Measure,
     NodeStore,
     OpenStore,
     Owner,
@@ -149,8 +150,6 @@ class _Scene:
         return int(fields[0]) // 1000
 
     def done(self, operator: str) -> int:
-        from penstock.store.port import Measure
-
         shards = [f"count/{n}" for n in range(SHARDS)] if operator == "count" else ["records/0"]
         return sum(c.completed_rows for c in self.store.call(Measure(tuple(shards))) if c is not None)
 
@@ -205,6 +204,9 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             "store_us": round((reading.store_us + working.store_us) / records, 2),
         }
         found["record_us"] = round(sum(found.values()), 2)
+        if arguments.topology == "counting":
+            # A row comes out for each key of a batch.
+            found["rows_a_key"] = round(records / scene.lines(), 1)
         if arguments.topology == "windows":
             lines = scene.lines()
             rounds(2, closing, profile if arguments.profile == "closing" else None)

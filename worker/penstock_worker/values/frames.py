@@ -92,18 +92,21 @@ class FrameReader:
     def _together(self, rows_by_key: Sequence[Sequence[WireRow]]) -> pd.DataFrame | None:
         if self._has_nested or len(rows_by_key) < 2 or max(map(len, rows_by_key)) > FRAME_ROWS_MAX:
             return None
-        rows = list(chain.from_iterable(rows_by_key))
-        if any(row[place] is None for place in self._typed_by_nulls for row in rows):
+        columns = list(zip(*chain.from_iterable(rows_by_key), strict=True))
+        if any(None in columns[place] for place in self._typed_by_nulls):
             return None
         try:
-            return self.frame(rows)
+            return self._of_columns(columns)
         except NoFrame:
             return None  # one key's rows have it, and that key is to be named
 
     def frame(self, rows: Sequence[WireRow]) -> pd.DataFrame:
         """All of `rows`, which are not none, in one."""
-        columns = zip(self._columns, zip(*rows, strict=True), strict=True)
-        return pd.DataFrame({name: make(values) for (name, make), values in columns}, copy=False)
+        return self._of_columns(list(zip(*rows, strict=True)))
+
+    def _of_columns(self, columns: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+        made = zip(self._columns, columns, strict=True)
+        return pd.DataFrame({name: make(values) for (name, make), values in made}, copy=False)
 
 
 def _cut(together: pd.DataFrame, begin: int, end: int) -> pd.DataFrame:
