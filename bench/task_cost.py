@@ -98,7 +98,11 @@ class _Scene:
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self.folder = folder
-        for file in (*BENCH.glob("counting*.py"), BENCH / "timing.py", *(BENCH / "topologies").glob("*.yaml")):
+        for file in (
+            *BENCH.glob("counting*.py"),
+            BENCH / "timing.py",
+            *(BENCH / "topologies").glob("*.yaml"),
+        ):
             shutil.copy(file, folder)
         overrides = [f"records.source.zipf.ratePerSecond={arguments.rate}", *arguments.set]
         self.plan = compile_topology(load_topology(folder / f"{arguments.topology}.yaml", overrides))

@@ -21,7 +21,14 @@ from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
-from penstock_worker.state.clients import Cursor, ListClient, MapClient, PackedClient, TimerClient, ValueClient
+from penstock_worker.state.clients import (
+    Cursor,
+    ListClient,
+    MapClient,
+    PackedClient,
+    TimerClient,
+    ValueClient,
+)
 from penstock_worker.state.expiring import ExpiringListClient, ExpiringMapClient, ExpiringValueClient
 from penstock_worker.state.shapes import StateMisuse, StateShape
 from penstock_worker.values.spark_types import UnknownType, schema_of

@@ -219,8 +219,9 @@ class ProcessorRunner:
     ) -> list[tuple[Any, ...]]:
         """Hand `rows` (wire rows of `key`, in order) to the processor; what it yields, as wire rows.
 
-        `given` are these rows where `given` made them already. `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError and TooMuch, after
-        which the batch is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
+        `given` are these rows where they were made already. `now_ms` is the processing time that its
+        TimerValues tell. Raises UserCodeError and TooMuch, after which the batch is to be rolled back, or
+        OwnershipLost and StoreUnreachable from loading state.
         """
         if (now_ms, self.watermark_ms) != self._told:
             self._tell(now_ms)

@@ -48,7 +48,9 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
         self._times = (WireTimes if wire else RowTimes)(given.names.index(aggregation.event_time))
         self._slicing = Slicing(window)
         self._aggregators = aggregators_of(aggregation.aggregates, given, base_dir)
-        self._row: Callable[..., Any] = _wire_row if wire else Row(*aggregation.output(given, key_columns).names)
+        self._row: Callable[..., Any] = (
+            _wire_row if wire else Row(*aggregation.output(given, key_columns).names)
+        )
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
