@@ -71,6 +71,16 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
     return itemgetter(*columns)
 
 
+def keys_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Sequence[Any]], Iterable[Key]]:
+    """Rows -> their keys, as `key_getter` has them."""
+    key_of = key_getter(columns, types)
+    (first, *others) = columns
+    if others or types[first].startswith(("struct<", "double", "float")):
+        return lambda rows: map(key_of, rows)
+    value_of = itemgetter(first)
+    return lambda rows: zip(map(value_of, rows))  # noqa: B905 - of one
+
+
 class Part:
     """What is worked on at once: groups by key in order of first appearance, and all source timestamps.
 
@@ -138,7 +148,7 @@ class KeyedStage:
         self._fanout = fanout
         self._bounds = bounds
         self._clock = clock
-        self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
+        self._keys_of = keys_getter(head.key_columns, [column.type for column in head.input.columns])
         initial = head.initial
         self._initial_key_of = (
             key_getter(initial.key_columns, [column.type for column in initial.schema.columns])
@@ -251,7 +261,7 @@ class KeyedStage:
         find = groups.get
         timestamps_us = [base_us + delta_us for delta_us in deltas_us]
         part.timestamps_us += timestamps_us
-        for key, timestamp_us, row in zip(map(self._key_of, rows), timestamps_us, rows, strict=True):
+        for key, timestamp_us, row in zip(self._keys_of(rows), timestamps_us, rows, strict=True):
             group = find(key)
             if group is None:
                 groups[key] = Group(timestamp_us, row)

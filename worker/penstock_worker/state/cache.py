@@ -52,6 +52,7 @@ _CELLS = {
     encoding.EXPIRING_MAP: MapCell,
     encoding.TIMERS: TimerCell,
 }
+_CELL_KINDS = frozenset(_CELLS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,10 @@ class Record:
         """About how many bytes the record takes."""
         total = _RECORD_BYTES + len(self.packed)
         for value in self.values:
-            if type(value) is bytes:
+            kind = type(value)
+            if kind is bytes:
                 total += len(value)
-            elif isinstance(value, ListCell | MapCell | TimerCell):
+            elif kind in _CELL_KINDS:
                 total += value.bytes
         return total
 
