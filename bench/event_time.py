@@ -228,8 +228,8 @@ def count_figures(counts: Sequence[tuple[PenstockRun, PenstockRun]], pandas: Pen
 
 
 def pandas_figures(rows: PenstockRun, pandas: PenstockRun) -> dict[str, Any]:
-    """The count over few keys in both forms, and how many rows of one key its DataFrames had on average: a row
-    comes out for each."""
+    """The count over few keys in both forms, and how many rows its DataFrames had on average: a row comes
+    out for each."""
     frames = pandas.rows.total
     return {
         "per_cpu_s": round(pandas.records_per_cpu_s, 1),

@@ -1,10 +1,11 @@
 """`python -m bench.task_cost`: CPU time of one source's and one keyed task over a fixed number of records.
 
-Both tasks run in this process, turn by turn, on a redis-server of their own, and time is what they are told: so
-load on the machine changes nothing but how long it takes. It prints, in microseconds of CPU, what a record costs
-in each of the three, and for windows what a result costs when they close: its timer is fetched, its state is
-changed, its row is in the sink's file. `--profile task` or `--profile closing` prints cProfile's words on the
-keyed task. `make bench-event-time` has the figures of whole systems; this one compares two versions of the code.
+Both tasks run in this process, turn by turn, on a redis-server of their own, and time is what they are told:
+other load on the machine makes it slower, but changes nothing of what is done. It prints, in microseconds of
+CPU, what a record costs in each of the three, and for windows what a result costs when they close: its timer
+is fetched, its state is changed, its row is in the sink's file. `--profile task` or `--profile closing`
+prints what cProfile says of the keyed task. `make bench-event-time` has the figures of whole systems; this
+one compares two versions of the code, in turns.
 """
 
 from __future__ import annotations

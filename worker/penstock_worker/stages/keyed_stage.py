@@ -78,7 +78,7 @@ def keys_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Seque
     if others or types[first].startswith(("struct<", "double", "float")):
         return lambda rows: map(key_of, rows)
     value_of = itemgetter(first)
-    return lambda rows: zip(map(value_of, rows))  # noqa: B905 - of one
+    return lambda rows: zip(map(value_of, rows))
 
 
 class Part:

@@ -211,7 +211,9 @@ class ShardState:
                 value = values[slot]
                 if type(value) is bytes and (stored := stored_as[slot]) is not None:
                     value = stored.write(value)
-                if is_whole and (value is None or type(value) is bytes and len(value) <= encoding.PART_BYTES):
+                if is_whole and (
+                    value is None or (type(value) is bytes and len(value) <= encoding.PART_BYTES)
+                ):
                     add(StateWrite(b"", prefixes[slot] + record.packed, value))
                 elif value is None or type(value) is bytes:
                     writes.extend(self._value_writes(record, slot, value))

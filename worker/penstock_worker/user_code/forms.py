@@ -1,7 +1,7 @@
 """The forms of a processor: what it is handed for a key, and what its outputs become.
 
-`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`, `WireForm` that of processors which
-come with Penstock and know wire rows; all keep the port `Form`.
+`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`, `WireForm` that of processors
+which come with Penstock and know wire rows; all keep the port `Form`.
 Neighbours: `running` drives them, `form_signs` says which one a class wants, `values.rows` and
 `values.frames` make and read what is handed over.
 """
@@ -21,7 +21,6 @@ from penstock_worker.state.cache import Key
 from penstock_worker.values.held import LOOK_ROWS, Held
 from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, WireRow, key_reader
 from penstock_worker.values.wire_values import shown
-
 
 WIRE = "Wire"
 """No manifest says it: users' code knows nothing of wire rows."""
@@ -60,7 +59,7 @@ def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schem
 
 
 class WireForm:
-    """Wire rows in, and wire rows out that nobody looks at again: whoever takes this form answers for them."""
+    """Wire rows in, and wire rows out at which nobody looks again: whoever takes this form answers for them."""
 
     def key(self, key: Key) -> Key:
         return key

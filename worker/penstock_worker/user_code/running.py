@@ -204,8 +204,8 @@ class ProcessorRunner:
         self._timer_values = TimerValues(now_ms, self.watermark_ms)
 
     def given(self, rows_by_key: Sequence[Sequence[Any]]) -> Iterable[Iterable[Any]]:
-        """What `run` is to be given of several keys, wire rows of each in order: made together where that costs
-        less. To be asked for as it is handed over."""
+        """What `run` is to be given of several keys, of wire rows of each in order: made together where that
+        costs less. To be asked for as it is handed over."""
         return self._form.each(rows_by_key)
 
     def run(

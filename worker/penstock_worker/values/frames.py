@@ -81,8 +81,8 @@ class FrameReader:
             yield self.frame(rows if len(rows) <= FRAME_ROWS_MAX else rows[start : start + FRAME_ROWS_MAX])
 
     def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterator[Iterator[pd.DataFrame]]:
-        """The same of several keys in turn. They are cut out of one DataFrame where each has the types that it
-        would have by itself: that costs a quarter."""
+        """The same of several keys in turn. They are cut out of one DataFrame where each has the types that
+        it would have by itself: that costs a quarter."""
         together = self._together(rows_by_key)
         end = 0
         for rows in rows_by_key:

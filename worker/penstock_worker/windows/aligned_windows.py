@@ -29,8 +29,8 @@ _NOTHING: list[Row] = []
 
 
 class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types here
-    """`aggregation` over rows of the schema `given`, whose key is at `key_columns`. With `wire` these and what
-    comes out are wire rows, which none but Penstock has (`forms.WireForm`).
+    """`aggregation` over rows of the schema `given`, whose key is at `key_columns`. With `wire` these and
+    what comes out are wire rows, which none but Penstock has (`forms.WireForm`).
 
     Raises InvalidWindow and UserCodeMissing where those do not fit each other.
     """

@@ -49,8 +49,8 @@ def in_penstock(
     *others: tuple[str, Callable[[], StatefulProcessor]],
     form: str = ROWS,
 ) -> list[tuple[Any, ...]]:
-    """What comes out, as wire rows: all rows in batches, and then all timers. `others`, of other forms, work on
-    the same state: batches in turns, and the last of them all timers."""
+    """What comes out, as wire rows: all rows in batches, and then all timers. `others`, of other forms, work
+    on the same state: batches in turns, and the last of them all timers."""
     runners = [
         ProcessorRunner(made, given, (0,), output, "it", form, time_mode=EVENT_TIME)  # type: ignore[arg-type]
         for form, made in ((form, make), *others)
