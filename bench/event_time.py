@@ -11,7 +11,8 @@ file, for Spark in the driver's hands, at `DELAY_PER_S`. Spark counts them in th
 with Penstock's own processor (`transformWithState`).
 
 **Watermarks** cost what a count with `timeMode: EventTime` has less records per CPU-second than one without.
-**Pandas** is the same count in that form. Both as fast as they go.
+**Pandas** is the same count in that form, and both forms once more over few keys, where a batch has many rows
+of one. All as fast as they go.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ DELAY_PER_S = 5_000.0
 TIMED = "records.source.zipf.timeColumn=at"
 WATERMARKED = (TIMED, "records.eventTime.column=at", "count.timeMode=EventTime")
 SPARKS_QUERIES = {"spark_native": "windows", "spark_python": "windows_in_python"}
+FEW_KEYS = 10
+OF_FEW = f"records.source.zipf.keys={FEW_KEYS}"
 TURNS = 2
 """So often a count without watermarks and one with them are measured, in turns."""
 
@@ -48,19 +51,22 @@ TURNS = 2
 def main() -> None:
     """Measure, show, and print the result as the last line."""
     cpu.adopt_orphans()
-    bench = _Bench(Screen(5 + 2 * len(SPARKS_QUERIES) + 2 * TURNS))
+    bench = _Bench(Screen(7 + 2 * len(SPARKS_QUERIES) + 2 * TURNS))
     timers = bench.timers()
     windows = bench.windows()
     counts = [
         (bench.count("counts", [TIMED]), bench.count("counts with watermarks", WATERMARKED))
         for _ in range(TURNS)
     ]
-    pandas = bench.count("counts in pandas", [TIMED, "code.module=counting_in_pandas"], in_pandas=True)
+    pandas = bench.count("counts in pandas", [TIMED], in_pandas=True)
+    few = bench.count(f"counts of {FEW_KEYS} keys", [TIMED, OF_FEW])
+    few_in_pandas = bench.count(f"counts of {FEW_KEYS} keys in pandas", [TIMED, OF_FEW], in_pandas=True)
     result = {
         "bench": "event-time",
         "timers": timers,
         "windows": windows,
         **count_figures(counts, pandas),
+        "pandas_many_rows": pandas_figures(few, few_in_pandas),
         "seconds": bench.seconds,
         "machine": machine.description(),
     }
@@ -83,7 +89,7 @@ class _Bench:
     def count(self, what: str, sets: Sequence[str], *, in_pandas: bool = False) -> PenstockRun:
         code = "counting_in_pandas.py" if in_pandas else "counting.py"
         if in_pandas:
-            sets = [*sets, "count.processor=counting_in_pandas:Count"]
+            sets = [*sets, "code.module=counting_in_pandas", "count.processor=counting_in_pandas:Count"]
         return self._penstock(what, None, "counting", code, sets)
 
     def windows(self) -> dict[str, Any]:
@@ -221,6 +227,18 @@ def count_figures(counts: Sequence[tuple[PenstockRun, PenstockRun]], pandas: Pen
     }
 
 
+def pandas_figures(rows: PenstockRun, pandas: PenstockRun) -> dict[str, Any]:
+    """The count over few keys in both forms, and how many rows its DataFrames had on average: a row comes
+    out for each."""
+    frames = pandas.rows.total
+    return {
+        "per_cpu_s": round(pandas.records_per_cpu_s, 1),
+        "rows_per_cpu_s": round(rows.records_per_cpu_s, 1),
+        "ratio": round(pandas.records_per_cpu_s / rows.records_per_cpu_s, 2),
+        "rows_a_frame": round(pandas.processed_per_s * pandas.span_s / frames, 1) if frames else None,
+    }
+
+
 def _delays(name: str, found_us: NDArray[np.int64]) -> dict[str, float | None]:
     if not len(found_us):
         return {f"{name}_p50_ms": None, f"{name}_p99_ms": None}
@@ -238,7 +256,7 @@ def _table(result: dict[str, Any]) -> Table:
     table = Table(title="Timers in processing time, windows, watermarks, the pandas form")
     table.add_column("figure")
     table.add_column("value", justify="right")
-    for part in ("timers", "windows", "pandas", "watermarks"):
+    for part in ("timers", "windows", "pandas", "pandas_many_rows", "watermarks"):
         for name, value in result[part].items():
             values = value if isinstance(value, list) else [value]
             table.add_row(

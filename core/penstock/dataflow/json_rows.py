@@ -13,6 +13,7 @@ import datetime
 import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ _ENCODER = msgspec.json.Encoder()
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _AS_THEY_ARE = frozenset({"string", "int", "bigint", "smallint", "tinyint", "boolean", "binary"})
+_TIMES_KEPT = 64
 _FLOAT32 = struct.Struct("<f").pack
 _FLOAT32_DIGITS = range(6, 10)
 
@@ -137,8 +139,9 @@ def _decimal(text: str) -> msgspec.Raw:
 
 _SIMPLE: dict[str, Convert] = {
     "date": _date,
-    "timestamp": _timestamp,
-    "timestamp_ntz": _timestamp_ntz,
+    # Times come again: of a window's bounds there are as many as keys.
+    "timestamp": lru_cache(_TIMES_KEPT)(_timestamp),
+    "timestamp_ntz": lru_cache(_TIMES_KEPT)(_timestamp_ntz),
     "double": _double,
     "float": _float,
 }

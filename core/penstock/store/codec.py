@@ -44,7 +44,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     base_us: int
     deltas_us: list[int]
-    rows: list[Any]
+    rows: list[tuple[Any, ...]]
     initial: bool = False
 
 

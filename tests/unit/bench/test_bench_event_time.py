@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bench import counting, counting_in_pandas, timing
-from bench.event_time import count_figures, figures, window_figures
+from bench.event_time import count_figures, figures, pandas_figures, window_figures
 from bench.penstock_side import PenstockRun
 from bench.spark_windows import SparkWindows, whole_batches
 from bench.window_delays import delays_us, end_us
@@ -80,6 +80,17 @@ def test_watermarks_cost_what_a_count_with_them_has_less() -> None:
     found = count_figures([(without, with_them)] * 2, run([], records_per_cpu_s=150.0))
     assert found["watermark_cost_ratio"] == pytest.approx(0.04)
     assert found["pandas"] == {"per_cpu_s": 150.0, "rows_per_cpu_s": 100.0, "ratio": 1.5}
+
+
+def test_the_forms_are_compared_at_so_many_rows_a_dataframe() -> None:
+    pandas = run([1_000] * 50, records_per_cpu_s=50.0, span_s=10.0)
+    assert pandas_figures(run([], records_per_cpu_s=100.0), pandas) == {
+        "per_cpu_s": 50.0,
+        "rows_per_cpu_s": 100.0,
+        "ratio": 0.5,
+        "rows_a_frame": 60.0,
+    }
+    assert pandas_figures(run([], records_per_cpu_s=100.0), run([]))["rows_a_frame"] is None
 
 
 def test_a_results_delay_is_from_its_windows_end() -> None:

@@ -38,9 +38,10 @@ from penstock_worker.task.loop import TaskLoop
 from penstock_worker.task.metrics import TaskMetrics
 from penstock_worker.task.note import TaskNote
 from penstock_worker.task.noted_work import NotedRunner, NotedStage
+from penstock_worker.user_code.forms import WIRE
 from penstock_worker.user_code.recent_output import RecentOutput, install
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError, load_attribute
-from penstock_worker.windows.processors import join_processor, window_processor
+from penstock_worker.windows.processors import join_processor, takes_wire_rows, window_processor
 
 _LOG = logging.getLogger(__name__)
 
@@ -125,12 +126,19 @@ def _of(launch: TaskLaunch) -> str:
     return f"{kind} {launch.stage.operator}"
 
 
+def _form(head: Processor) -> str:
+    """What is handed to the processor; "" where its class says it."""
+    return WIRE if head.window is not None and takes_wire_rows(head.window, head.input) else head.form
+
+
 def _processor(head: Processor, base_dir: Path) -> Any:
     """What makes the instance that a task works with: a class of the user's, or a window or a join."""
     if (aggregation := head.window) is not None:
 
         def window() -> StatefulProcessor:
-            return window_processor(aggregation, head.input, head.key_columns, base_dir)
+            return window_processor(
+                aggregation, head.input, head.key_columns, base_dir, wire=_form(head) == WIRE
+            )
 
         return window
     if (joined := head.join) is not None:
@@ -155,7 +163,7 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
                 head.key_columns,
                 stage.out.schema,
                 stage.operator,
-                head.form,
+                _form(head),
                 time_mode=head.time_mode,
                 initial=head.initial,
             )

@@ -48,9 +48,9 @@ class Group:
 
     __slots__ = ("oldest_us", "rows")
 
-    def __init__(self, oldest_us: int) -> None:
+    def __init__(self, oldest_us: int, row: Any) -> None:
         self.oldest_us = oldest_us
-        self.rows: list[Any] = []
+        self.rows: list[Any] = [row]
 
 
 def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
@@ -69,6 +69,16 @@ def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], 
         column = columns[0]
         return lambda row: (row[column],)
     return itemgetter(*columns)
+
+
+def keys_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Sequence[Any]], Iterable[Key]]:
+    """Rows -> their keys, as `key_getter` has them."""
+    key_of = key_getter(columns, types)
+    (first, *others) = columns
+    if others or types[first].startswith(("struct<", "double", "float")):
+        return lambda rows: map(key_of, rows)
+    value_of = itemgetter(first)
+    return lambda rows: zip(map(value_of, rows))
 
 
 class Part:
@@ -138,7 +148,7 @@ class KeyedStage:
         self._fanout = fanout
         self._bounds = bounds
         self._clock = clock
-        self._key_of = key_getter(head.key_columns, [column.type for column in head.input.columns])
+        self._keys_of = keys_getter(head.key_columns, [column.type for column in head.input.columns])
         initial = head.initial
         self._initial_key_of = (
             key_getter(initial.key_columns, [column.type for column in initial.schema.columns])
@@ -247,18 +257,18 @@ class KeyedStage:
             self._begun.add(owned.shard)
         if self._event_column is not None and owned.watermark.ms is not None:
             deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
-        groups, timestamps = part.groups, part.timestamps_us
-        key_of = self._key_of
-        for delta_us, row in zip(deltas_us, rows, strict=True):
-            timestamp_us = base_us + delta_us
-            timestamps.append(timestamp_us)
-            key = key_of(row)
-            group = groups.get(key)
+        groups = part.groups
+        find = groups.get
+        timestamps_us = [base_us + delta_us for delta_us in deltas_us]
+        part.timestamps_us += timestamps_us
+        for key, timestamp_us, row in zip(self._keys_of(rows), timestamps_us, rows, strict=True):
+            group = find(key)
             if group is None:
-                group = groups[key] = Group(timestamp_us)
-            elif timestamp_us < group.oldest_us:
-                group.oldest_us = timestamp_us
-            group.rows.append(row)
+                groups[key] = Group(timestamp_us, row)
+            else:
+                group.rows.append(row)
+                if timestamp_us < group.oldest_us:
+                    group.oldest_us = timestamp_us
 
     def _add_initial(
         self, owned: OwnedShard, part: Part, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
@@ -359,12 +369,13 @@ class KeyedStage:
         if part.initial:
             self._begin(state, part.initial, wall_ms, held)
         look_at = LOOK_GROUPS
-        for done, (key, group) in enumerate(part.groups.items()):
+        given_each = self._runner.given([group.rows for group in part.groups.values()])
+        for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
             if done == look_at:
                 held.check(out_rows)
                 held.check_bytes(state.changed_bytes(), "changes")
                 look_at *= 2
-            produced = run(state, key, group.rows, wall_ms, held)
+            produced = run(state, key, group.rows, wall_ms, held, given)
             if produced:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))

@@ -52,6 +52,7 @@ _CELLS = {
     encoding.EXPIRING_MAP: MapCell,
     encoding.TIMERS: TimerCell,
 }
+_CELL_KINDS = frozenset(_CELLS.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,10 @@ class Record:
         """About how many bytes the record takes."""
         total = _RECORD_BYTES + len(self.packed)
         for value in self.values:
-            if type(value) is bytes:
+            kind = type(value)
+            if kind is bytes:
                 total += len(value)
-            elif isinstance(value, ListCell | MapCell | TimerCell):
+            elif kind in _CELL_KINDS:
                 total += value.bytes
         return total
 
@@ -199,17 +201,23 @@ class ShardState:
     def take_writes(self) -> tuple[StateWrite, ...]:
         """What this batch changed, one write for each field, the last value only."""
         writes = list(self._forgetting)
+        prefixes, stored_as = self._cache.prefixes, self._stored
+        add = writes.append
         for record in self._dirty:
-            for slot, variable in enumerate(self._variables):
-                if not record.dirty >> slot & 1:
-                    continue
-                value = record.values[slot]
-                if type(value) is bytes and (stored := self._stored[slot]) is not None:
+            dirty, values, is_whole = record.dirty, record.values, record.parts is None
+            while dirty:
+                slot = (dirty & -dirty).bit_length() - 1
+                dirty &= dirty - 1
+                value = values[slot]
+                if type(value) is bytes and (stored := stored_as[slot]) is not None:
                     value = stored.write(value)
-                if type(value) is bytes and len(value) <= encoding.PART_BYTES and record.parts is None:
-                    writes.append(StateWrite(b"", variable.prefix + record.packed, value))
+                if is_whole and (
+                    value is None or (type(value) is bytes and len(value) <= encoding.PART_BYTES)
+                ):
+                    add(StateWrite(b"", prefixes[slot] + record.packed, value))
                 elif value is None or type(value) is bytes:
                     writes.extend(self._value_writes(record, slot, value))
+                    is_whole = record.parts is None
                 else:
                     writes.extend(value.writes())
             record.dirty = 0
@@ -330,7 +338,7 @@ class ShardState:
         return self._load(b"", self._fields_of(records))
 
     def _fields_of(self, records: Sequence[Record]) -> list[bytes]:
-        prefixes = [variable.prefix for variable in self._variables]
+        prefixes = self._cache.prefixes
         return [prefix + record.packed for record in records for prefix in prefixes]
 
     def _read(self, collection: bytes, fields: list[bytes]) -> list[bytes | None]:
@@ -439,6 +447,7 @@ class StateCache:
         deleted: Sequence[str] = (),
     ) -> None:
         self.variables = tuple(variables)
+        self.prefixes = [variable.prefix for variable in self.variables]
         self.declaration = declared.Declaration(
             ((v.name, v.kind, v.schemas) for v in self.variables if v.name), deleted
         )

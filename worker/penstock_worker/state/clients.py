@@ -12,8 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import index
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from penstock_worker.state.cache import Record, ShardState
 from penstock_worker.state.cells import ListCell, MapCell
+from penstock_worker.state.encoding import pack
 from penstock_worker.state.shapes import StateMisuse, StateShape, Values
 from penstock_worker.state.timers import TimerCell, timer_name
 from penstock_worker.values.wire_values import shown
@@ -130,6 +133,25 @@ class ValueClient(_Client):
         if raw is not None and type(raw) is not bytes:
             raw = shard.load_value(record, self._slot)
         return raw
+
+
+_PACKED = msgspec.msgpack.Decoder(tuple[bytes])
+
+
+class PackedClient(ValueClient):
+    """A value of one column, bytes, for who asks without PySpark's ValueState and its checks."""
+
+    def get(self, _name: str = "") -> bytes | None:  # type: ignore[override]  # the one column itself
+        record = self._cursor.record
+        raw = record.values[self._slot] if record is not None else None
+        if type(raw) is not bytes:
+            raw = self._raw()
+            if raw is None:
+                return None
+        return _PACKED.decode(raw)[0]
+
+    def put(self, packed: bytes | None) -> None:
+        self._set(None if packed is None else pack((packed,)))
 
 
 class _CellClient(_Client, Generic[CellT]):

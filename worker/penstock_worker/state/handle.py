@@ -21,7 +21,14 @@ from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import Variable
-from penstock_worker.state.clients import Cursor, ListClient, MapClient, TimerClient, ValueClient
+from penstock_worker.state.clients import (
+    Cursor,
+    ListClient,
+    MapClient,
+    PackedClient,
+    TimerClient,
+    ValueClient,
+)
 from penstock_worker.state.expiring import ExpiringListClient, ExpiringMapClient, ExpiringValueClient
 from penstock_worker.state.shapes import StateMisuse, StateShape
 from penstock_worker.values.spark_types import UnknownType, schema_of
@@ -68,6 +75,12 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         slot, prefix = self._declare(encoding.EXPIRING_VALUE, stateName, ttlDurationMs, shape)
         client = ExpiringValueClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
         return ValueState(client, stateName)
+
+    def getPackedValue(self, stateName: str) -> PackedClient:
+        """A value state of the schema "packed binary", of bytes that nobody looks at: for windows."""
+        shape = _shape(stateName, "packed binary", _VALUE_EXAMPLE)
+        slot, _ = self._declare(encoding.VALUE, stateName, None, shape)
+        return PackedClient(self.cursor, slot, stateName, shape)
 
     def getListState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ListState:
         shape = _shape(stateName, schema, _VALUE_EXAMPLE)

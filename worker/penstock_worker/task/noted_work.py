@@ -6,7 +6,7 @@ which key. Neighbours: `task.note` is where it stands, `task` puts these around.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.store.ownership import OwnedShard
@@ -54,10 +54,16 @@ class NotedRunner(ProcessorRunner):
         super().begin(state, key, rows, now_ms)
 
     def run(
-        self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
+        self,
+        state: ShardState,
+        key: Key,
+        rows: Sequence[Any],
+        now_ms: int,
+        held: Held = ONE_ROW,
+        given: Iterable[Any] | None = None,
     ) -> list[tuple[Any, ...]]:
         self.note.comes_to(shown(key))
-        return super().run(state, key, rows, now_ms, held)
+        return super().run(state, key, rows, now_ms, held, given)
 
     def expire(
         self, state: ShardState, key: Key, expiry_ms: int, now_ms: int, held: Held = ONE_ROW

@@ -1,6 +1,7 @@
-"""The two forms of a processor: what it is handed for a key, and what its outputs become.
+"""The forms of a processor: what it is handed for a key, and what its outputs become.
 
-`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`; both keep the port `Form`.
+`RowForm` is `transformWithState`, `FrameForm` `transformWithStateInPandas`, `WireForm` that of processors
+which come with Penstock and know wire rows; all keep the port `Form`.
 Neighbours: `running` drives them, `form_signs` says which one a class wants, `values.rows` and
 `values.frames` make and read what is handed over.
 """
@@ -21,6 +22,9 @@ from penstock_worker.values.held import LOOK_ROWS, Held
 from penstock_worker.values.rows import OutputShape, RowMismatch, RowReader, WireRow, key_reader
 from penstock_worker.values.wire_values import shown
 
+WIRE = "Wire"
+"""No manifest says it: users' code knows nothing of wire rows."""
+
 
 class Form(Protocol):
     """What stands between wire rows and one processor."""
@@ -28,8 +32,11 @@ class Form(Protocol):
     def key(self, key: Key) -> Key:
         """A key of wire values as the processor is given it."""
 
-    def rows(self, rows: Sequence[WireRow]) -> Iterator[Any]:
+    def rows(self, rows: Sequence[WireRow]) -> Iterable[Any]:
         """The rows of one key as the processor is given them."""
+
+    def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterable[Iterable[Any]]:
+        """The same for several keys, in turn; what one of them raises comes when its own are asked for."""
 
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         """What the processor returned, as wire rows; runs a generator to its end.
@@ -39,7 +46,9 @@ class Form(Protocol):
 
 
 def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schema) -> Form:
-    """The form called `name`, PANDAS or ROWS, for an operator's schemas."""
+    """The form called `name`, PANDAS, ROWS or WIRE, for an operator's schemas."""
+    if name == WIRE:
+        return WireForm()
     key_types = [given.columns[column].type for column in key_columns]
     if name == PANDAS:
         # pandas takes its time and its memory: only who uses it pays.
@@ -47,6 +56,24 @@ def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schem
 
         return FrameForm(given, [given.columns[column] for column in key_columns], output)
     return RowForm(given, key_types, output)
+
+
+class WireForm:
+    """Wire rows in, and wire rows out at which nobody looks again: whoever takes this form answers for them."""
+
+    def key(self, key: Key) -> Key:
+        return key
+
+    def rows(self, rows: Sequence[WireRow]) -> Sequence[WireRow]:
+        return rows
+
+    def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Sequence[Sequence[WireRow]]:
+        return rows_by_key
+
+    def wire_rows(self, result: list[tuple[Any, ...]], held: Held) -> list[tuple[Any, ...]]:
+        if len(result) > LOOK_ROWS:
+            held.check(result)
+        return result
 
 
 class RowForm:
@@ -59,6 +86,9 @@ class RowForm:
 
     def key(self, key: Key) -> Key:
         return key if self._read_key is None else self._read_key(key)
+
+    def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterable[Iterator[Any]]:
+        return map(self.rows, rows_by_key)
 
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         return self._shape.wire_rows(listed_rows(result, held))

@@ -19,7 +19,9 @@ class FrameForm:
     """Keeps the port `Form` as Spark's worker does for `transformWithStateInPandas`."""
 
     def __init__(self, given: Schema, key_columns: Sequence[Column], output: Schema) -> None:
-        self.rows = FrameReader(given).frames
+        reader = FrameReader(given)
+        self.rows = reader.frames
+        self.each = reader.each
         self.key = FrameKey(Schema(tuple(key_columns))).read
         self._shape = FrameShape(output)
 

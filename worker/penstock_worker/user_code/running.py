@@ -12,7 +12,7 @@ import importlib
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -28,7 +28,7 @@ from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
-from penstock_worker.user_code.forms import form_for
+from penstock_worker.user_code.forms import WIRE, form_for
 from penstock_worker.values.held import ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import RowMismatch, timer_key_reader
 from penstock_worker.values.wire_values import shown
@@ -157,8 +157,9 @@ class ProcessorRunner:
         except FormUnclear as unclear:
             raise UserCodeError(operator, "the form of its processor is unclear:", str(unclear)) from None
         self.key_types = tuple(input_schema.columns[column].type for column in key_columns)
-        self._read_timer_key = timer_key_reader(self.key_types)
+        self._read_timer_key = None if form == WIRE else timer_key_reader(self.key_types)
         self._timer_values = TimerValues(-1, -1)
+        self._expired = ExpiredTimerInfo(-1)
         self._by_event_time = time_mode == EVENT_TIME
         self.watermark_ms = 0 if self._by_event_time else -1
         """What its TimerValues tell: that of the rows that come next. As in Spark it is -1 without event
@@ -202,13 +203,25 @@ class ProcessorRunner:
         self._told = (now_ms, self.watermark_ms)
         self._timer_values = TimerValues(now_ms, self.watermark_ms)
 
+    def given(self, rows_by_key: Sequence[Sequence[Any]]) -> Iterable[Iterable[Any]]:
+        """What `run` is to be given of several keys, of wire rows of each in order: made together where that
+        costs less. To be asked for as it is handed over."""
+        return self._form.each(rows_by_key)
+
     def run(
-        self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int, held: Held = ONE_ROW
+        self,
+        state: ShardState,
+        key: Key,
+        rows: Sequence[Any],
+        now_ms: int,
+        held: Held = ONE_ROW,
+        given: Iterable[Any] | None = None,
     ) -> list[tuple[Any, ...]]:
         """Hand `rows` (wire rows of `key`, in order) to the processor; what it yields, as wire rows.
 
-        `now_ms` is the processing time that its TimerValues tell. Raises UserCodeError and TooMuch, after
-        which the batch is to be rolled back, or OwnershipLost and StoreUnreachable from loading state.
+        `given` are these rows where they were made already. `now_ms` is the processing time that its
+        TimerValues tell. Raises UserCodeError and TooMuch, after which the batch is to be rolled back, or
+        OwnershipLost and StoreUnreachable from loading state.
         """
         if (now_ms, self.watermark_ms) != self._told:
             self._tell(now_ms)
@@ -216,7 +229,9 @@ class ProcessorRunner:
         form = self._form
         users_key = form.key(key)
         try:
-            result = self._processor.handleInputRows(users_key, form.rows(rows), self._timer_values)
+            if given is None:
+                given = form.rows(rows)
+            result = self._processor.handleInputRows(users_key, given, self._timer_values)
             wire_rows = form.wire_rows(result, held)
         except TooMuch:
             raise
@@ -242,13 +257,15 @@ class ProcessorRunner:
         if not self._by_event_time:
             # The wall clock may have been set back since.
             now_ms = max(now_ms, expiry_ms)
+        if (now_ms, self.watermark_ms) != self._told:
+            self._tell(now_ms)
+        if self._expired.getExpiryTimeInMs() != expiry_ms:
+            self._expired = ExpiredTimerInfo(expiry_ms)
         try:
             if not timers.fires(expiry_ms):
                 return []
             result = self._processor.handleExpiredTimer(
-                key=users_key,
-                timerValues=TimerValues(now_ms, self.watermark_ms),
-                expiredTimerInfo=ExpiredTimerInfo(expiry_ms),
+                key=users_key, timerValues=self._timer_values, expiredTimerInfo=self._expired
             )
             wire_rows = self._form.wire_rows(result, held)
             timers.delete(expiry_ms)

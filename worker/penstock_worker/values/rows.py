@@ -80,6 +80,11 @@ class RowReader:
         return map(self._read, wire_rows)
 
 
+def is_converted(type_: str) -> bool:
+    """Whether Rows hold another value than wire rows do, of a Spark type."""
+    return wire_type(spark_type(type_)).to_row is not None
+
+
 KeyReader = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 

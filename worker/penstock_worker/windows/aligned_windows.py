@@ -3,13 +3,13 @@
 A key's rows are put together by slices (`slices`) before state is asked for, and added to each slice at once.
 A key has one timer: when the first of its open windows ends. What fires it closes all windows that the
 watermark has passed, and sets the next one. A row in time is in no window that was closed: its slice ends
-behind it, and so does each window of that slice. Neighbours: `open_slices` (state), `session_windows` (the
-other kind), `processors` (who makes it).
+behind it, and so does each window of that slice. Neighbours: `open_slices` (state), `instants` (times of rows
+and of results), `session_windows` (the other kind), `processors` (who makes it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,18 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValu
 
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.window import Sliding, Tumbling, WindowAggregation
-from penstock_worker.windows.instants import instant, milliseconds
+from penstock_worker.windows.instants import RowTimes, WireTimes
 from penstock_worker.windows.making import aggregators_of
 from penstock_worker.windows.open_slices import OpenSlices
 from penstock_worker.windows.slices import Slicing
 
-# pyspark's Row takes its time over an index: it looks whether that is a name.
-_value = tuple.__getitem__
 _NOTHING: list[Row] = []
 """What rows put out; a list is what Penstock reads quickest."""
 
 
 class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no types here
-    """`aggregation` over rows of the schema `given`, whose key is at `key_columns`.
+    """`aggregation` over rows of the schema `given`, whose key is at `key_columns`. With `wire` these and
+    what comes out are wire rows, which none but Penstock has (`forms.WireForm`).
 
     Raises InvalidWindow and UserCodeMissing where those do not fit each other.
     """
@@ -43,32 +42,35 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
         given: Schema,
         key_columns: Sequence[int],
         base_dir: Path,
+        *,
+        wire: bool = False,
     ) -> None:
-        self._time = given.names.index(aggregation.event_time)
+        self._times = (WireTimes if wire else RowTimes)(given.names.index(aggregation.event_time))
         self._slicing = Slicing(window)
         self._aggregators = aggregators_of(aggregation.aggregates, given, base_dir)
-        self._names = aggregation.output(given, key_columns).names
+        self._row: Callable[..., Any] = (
+            _wire_row if wire else Row(*aggregation.output(given, key_columns).names)
+        )
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
         self._open = OpenSlices(handle, self._slicing, self._aggregators)
-        self._row = Row(*self._names)
 
     def handleInputRows(
         self, key: tuple[Any, ...], rows: Iterator[Row], timerValues: TimerValues
     ) -> Iterable[Row]:
-        time_place = self._time
-        slice_of = self._slicing.slice_of
         gathered: dict[int, list[Row]] = {}
-        for row in rows:
-            time = _value(row, time_place)
+        rows = list(rows)
+        unit = self._times.per_ms
+        begin = behind = 0
+        for row, time in zip(rows, self._times.of(rows), strict=True):
             if time is None:
                 continue
-            start = slice_of(milliseconds(time))
-            if start in gathered:
-                gathered[start].append(row)
-            else:
-                gathered[start] = [row]
+            if not begin <= time < behind:
+                start_ms, end_ms = self._slicing.span_of(time // unit)
+                begin, behind = start_ms * unit, end_ms * unit
+                add = gathered.setdefault(start_ms, []).append
+            add(row)
         if gathered:
             self._add(gathered)
         return _NOTHING
@@ -90,16 +92,16 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
         found = self._open.read_all()
         if found.next_end_ms is None:
             return _NOTHING
-        slices = found.together | found.apart
+        slices = found.together | found.apart if found.apart else found.together
         starts = sorted(slices)
         watermark_ms = max(timerValues.getCurrentWatermarkInMs(), expiredTimerInfo.getExpiryTimeInMs())
         closed, done, next_end_ms = self._slicing.closed(starts, found.next_end_ms, watermark_ms)
         made = []
+        instant, aggregators = self._times.instant, self._aggregators
         for window in closed:
             parts = [slices[start] for start in starts[window.first : window.behind]]
-            results = self._aggregators.finish(self._aggregators.merge(parts))
-            bounds = instant(window.start_ms * 1000), instant(window.end_ms * 1000)
-            made.append(self._row(*key, *bounds, *results))
+            results = aggregators.finish(aggregators.merge(parts))
+            made.append(self._row(*key, instant(window.start_ms), instant(window.end_ms), *results))
         # Nothing is closed by a timer behind which an earlier one was set: it is still to fire for its own.
         if closed:
             for start in starts[:done]:
@@ -109,3 +111,7 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
                 self._handle.registerTimer(next_end_ms)
             self._open.write(found)
         return made
+
+
+def _wire_row(*values: Any) -> tuple[Any, ...]:
+    return values

@@ -75,6 +75,8 @@ class Aggregators:
         """With rows more; None are those of no rows."""
         if accumulators is None:
             accumulators = tuple([zero() for zero in self._zero])
+        if len(accumulators) == 1:
+            return (self._reduce[0](accumulators[0], rows),)
         return tuple([reduce(a, rows) for reduce, a in zip(self._reduce, accumulators, strict=True)])
 
     def merge(self, parts: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import MapState
 
 from penstock_worker.windows.making import Aggregators
+from penstock_worker.windows.packed_value import packed_value
 from penstock_worker.windows.slices import Slicing
 from penstock_worker.windows.stored_types import pack, tuple_type, unpacker
 
@@ -39,7 +40,7 @@ class OpenSlices:
     """Reads and writes them; one for a processor, on whatever key its state calls go to."""
 
     def __init__(self, handle: StatefulProcessorHandle, slicing: Slicing, aggregators: Aggregators) -> None:
-        self._value = handle.getValueState("windows", "packed binary")
+        self._value = packed_value(handle, "windows")
         self._map: MapState | None = None
         if not aggregators.small or slicing.slices_each > _FEW_SLICES:
             self._map = handle.getMapState("windowsApart", "start bigint", "packed binary")
@@ -50,10 +51,10 @@ class OpenSlices:
 
     def read(self) -> Open:
         """The key's, without those of the map."""
-        found = self._value.get()
-        if found is None:
+        packed = self._value.get()
+        if packed is None:
             return Open()
-        next_end_ms, apart_count, slices = self._unpack(found[0])
+        next_end_ms, apart_count, slices = self._unpack(packed)
         return Open(next_end_ms, apart_count, dict(slices))
 
     def read_all(self) -> Open:
@@ -92,7 +93,7 @@ class OpenSlices:
     def write(self, found: Open) -> None:
         """Keep what `put` and `remove` did, and `next_end_ms`."""
         if not found.together and not found.apart_count:
-            self._value.clear()
+            self._value.put(None)
             return
         packed = _packed(found)
         if len(packed) > TOGETHER_BYTES_MAX and self._map is not None:
@@ -101,7 +102,7 @@ class OpenSlices:
             found.apart_count += len(found.together)
             found.together.clear()
             packed = _packed(found)
-        self._value.update((packed,))
+        self._value.put(packed)
 
     @property
     def _there(self) -> MapState:

@@ -17,22 +17,37 @@ from pyspark.sql.streaming import StatefulProcessor
 
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.window import Session, WindowAggregation
+from penstock.dataflow.window import Session, WindowAggregation, column_of
+from penstock_worker.values.rows import is_converted
 from penstock_worker.windows.aligned_windows import AlignedWindows
 from penstock_worker.windows.interval_join import IntervalJoinProcessor
 from penstock_worker.windows.session_windows import SessionWindows
 
 
+def takes_wire_rows(aggregation: WindowAggregation, given: Schema) -> bool:
+    """Whether all that is aggregated is on the wire what it is in rows, so that nobody needs to convert it."""
+    return not isinstance(aggregation.window, Session) and not any(
+        one.is_users or (one.column and is_converted(column_of(given, one.column, one.output).type))
+        for one in aggregation.aggregates
+    )
+
+
 def window_processor(
-    aggregation: WindowAggregation, given: Schema, key_columns: Sequence[int], base_dir: Path = Path()
+    aggregation: WindowAggregation,
+    given: Schema,
+    key_columns: Sequence[int],
+    base_dir: Path = Path(),
+    *,
+    wire: bool = False,
 ) -> StatefulProcessor:
     """Of rows of the schema `given`, with their key at `key_columns`; it puts out `aggregation.output`.
 
-    Users' aggregators are looked for in `base_dir` first. Raises InvalidWindow and UserCodeMissing.
+    With `wire`, where it `takes_wire_rows`, both are wire rows. Users' aggregators are looked for in `base_dir`
+    first. Raises InvalidWindow and UserCodeMissing.
     """
     if isinstance(aggregation.window, Session):
         return SessionWindows(aggregation, aggregation.window, given, key_columns, base_dir)
-    return AlignedWindows(aggregation, aggregation.window, given, key_columns, base_dir)
+    return AlignedWindows(aggregation, aggregation.window, given, key_columns, base_dir, wire=wire)
 
 
 def join_processor(join: IntervalJoin, given: Schema) -> StatefulProcessor:

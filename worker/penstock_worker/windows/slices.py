@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from penstock.dataflow.window import Sliding, Tumbling
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedWindow:
+class ClosedWindow(NamedTuple):
     """[start, end), and where in the sorted slices its own are: from `first` to before `behind`."""
 
     start_ms: int
@@ -40,8 +39,15 @@ class Slicing:
 
     def slice_of(self, time_ms: int) -> int:
         """The start of the slice that a time is in."""
+        return self.span_of(time_ms)[0]
+
+    def span_of(self, time_ms: int) -> tuple[int, int]:
+        """Start and end of the slice that a time is in."""
         into = (time_ms - self.offset_ms) % self.every_ms
-        return time_ms - into + self._cut_ms if self._cut_ms and into >= self._cut_ms else time_ms - into
+        begin = time_ms - into
+        if into < self._cut_ms:
+            return begin, begin + self._cut_ms
+        return begin + self._cut_ms, begin + self.every_ms
 
     def windows_of(self, time_ms: int) -> list[tuple[int, int]]:
         """Start and end of every window that a time is in, in order."""
@@ -64,6 +70,8 @@ class Slicing:
         `starts` are the slices that hold rows, sorted; each window has some of them. Also: how many of the
         slices are in no later window, and when the next one ends that has any (None: there is none).
         """
+        if len(starts) == 1 and self.last_end(starts[0]) == next_end_ms <= watermark_ms:
+            return [ClosedWindow(next_end_ms - self.size_ms, next_end_ms, 0, 1)], 1, None
         found = []
         done = 0
         end = next_end_ms

@@ -92,7 +92,7 @@ def run(
         batch = decode_batch(output.payload)
         assert len(batch.rows) == len(batch.deltas_us) == output.rows
         by_target[output.target] += [
-            (batch.base_us + delta, row) for delta, row in zip(batch.deltas_us, batch.rows, strict=True)
+            (batch.base_us + delta, list(row)) for delta, row in zip(batch.deltas_us, batch.rows, strict=True)
         ]
     return dict(by_target), counts, drained
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,51 @@ def test_a_frame_is_the_users_to_change() -> None:
     frame.loc[0, "word"] = "changed"
     assert reader.frame(rows)["n"].tolist() == [1, 2]
     assert rows == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "rows_by_key"),
+    [
+        ("n int, word string", [[(1, "a"), (2, None)], [(3, "b")]]),
+        ("n int, word string", [[(1, "a"), (None, "b")], [(3, "b")]]),
+        ("flag boolean, x double", [[(True, None)], [(None, 2.0)], [(False, 1.0)]]),
+        ("at timestamp, day date, price decimal(5,2)", [[(5, 1, "0.5")], [(None, None, None), (7, 2, "1")]]),
+        ("items array<int>", [[([1, None],)], [([2],)]]),
+        ("n int", [[(1,)]]),
+        ("n int", [[(1,)] * 3, [(number,) for number in range(FRAME_ROWS_MAX + 2)]]),
+        ("n int", []),
+    ],
+)
+def test_the_frames_of_several_keys_are_those_that_each_would_have_by_itself(
+    ddl: str, rows_by_key: list[list[tuple[Any, ...]]]
+) -> None:
+    reader = FrameReader(parse_schema(ddl))
+    together = [list(frames) for frames in reader.each(rows_by_key)]
+    alone = [list(reader.frames(rows)) for rows in rows_by_key]
+    assert [len(frames) for frames in together] == [len(frames) for frames in alone]
+    for found, wanted in zip(chain(*together), chain(*alone), strict=True):
+        pd.testing.assert_frame_equal(found, wanted, check_index_type="exact", check_exact=True)
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_written_into_one_keys_frame_is_in_no_others() -> None:
+    reader = FrameReader(parse_schema("n int, word string"))
+    frames = reader.each([[(1, "a")], [(2, "b"), (3, "c")]])
+    ((first,), (second,)) = (tuple(of_key) for of_key in frames)
+    first["n"] += 5
+    first.loc[0, "word"] = "changed"
+    first["more"] = 1
+    assert (second["n"].tolist(), second["word"].tolist()) == ([2, 3], ["b", "c"])
+    assert list(second.columns) == ["n", "word"]
+
+
+def test_a_time_that_pandas_has_not_is_refused_with_its_own_key() -> None:
+    reader = FrameReader(parse_schema("at timestamp"))
+    long_ago_us = -(10**16)
+    first, second = reader.each([[(1,)], [(long_ago_us,)]])
+    assert len(next(first)) == 1
+    with pytest.raises(NoFrame):
+        next(second)
 
 
 def test_names_that_are_no_identifiers_are_those_of_sparks_frames() -> None:
