@@ -21,6 +21,7 @@ from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
 from penstock.connectors.files import FilesSource
 from penstock.metrics.rows import HeldRow, WorkerRow
+from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace
 from penstock.schedule.remote import remote_of, with_remote
 from penstock.store.port import ShardCounters
@@ -195,7 +196,14 @@ class World:
             disruption_budget_min=self.budget,
             code=self.code,
             needs=self.needs,
+            kept={name: self._kept(name) for name in self.stores},
         )
+
+    def _kept(self, name: str) -> dict[str, Kept] | None:
+        """What the store knows of all Schedules; None while it does not answer."""
+        if not self._is_store_there(name):
+            return None
+        return {operator: Kept(one, one.version) for operator, one in self.stores[name].kept.items()}
 
     def _node_seen(self, name: str) -> ObservedNode:
         node = self.nodes[name]
@@ -447,6 +455,7 @@ class World:
                     if place.home == name and before < place.fresh_since:
                         store.held.add(shard)
                 store.applied[schedule.operator] = schedule.version
+                store.kept[schedule.operator] = with_remote(schedule, seen.remote)
                 for shard in sorted(store.held & schedule.shards.keys()):
                     home = schedule.shards[shard].home
                     is_target_up = self.moves_go_on and self._is_store_there(home)
@@ -487,6 +496,12 @@ class World:
         pod.ready = False
         pod.ready_in = None
         self.deleted.append(name)
+
+    def delete_schedule(self, operator: str) -> None:
+        """kubectl delete schedule: what agents told in its status goes with it."""
+        del self.schedules[f"words.{operator}"]
+        for store in self.stores.values():
+            store.applied.pop(operator, None)
 
     def lose_pod(self, name: str) -> None:
         """Gone at once, as with its node."""

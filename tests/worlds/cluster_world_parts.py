@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_SPARK_WORKER,
@@ -95,4 +96,6 @@ class WorldStore:
     pod_template: str = ""
     held: set[str] = field(default_factory=set)
     applied: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, OperatorSchedule] = field(default_factory=dict)
+    """Operator -> its schedule as the agent saw it last: it lies beside the state."""
     generation: int = 1

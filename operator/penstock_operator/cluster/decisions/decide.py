@@ -30,9 +30,10 @@ from penstock_operator.cluster.decisions.actions import (
     ResizePod,
 )
 from penstock_operator.cluster.decisions.figures import look_at, with_sample
-from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
+from penstock_operator.cluster.decisions.identity import begun_operators, stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
+from penstock_operator.cluster.decisions.recovery import Recovery, recovery_of
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks, place_remote_tasks
 from penstock_operator.cluster.decisions.schedule_writing import write_schedule
@@ -70,7 +71,13 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     state = state_identity(seen, seen.plan, observed.schedules)
     if state.problem:
         return _held(observed, memory, state.reason, state.problem, state.uid)
+    begun = begun_operators(seen, former_status(observed, memory.status))
+    found = recovery_of(observed, seen.plan, state.uid, begun)
+    if found.problem:
+        return _held(observed, memory, found.reason, found.problem, state.uid)
+    observed = replace(observed, schedules=found.schedules)
     turn = Turn(observed, memory, now_s, seen.topology, seen.plan, state)
+    _go_on_with(turn, found)
     _keep_plan(turn)
     _run_groups(turn)
     _keep_schedule_objects(turn)
@@ -90,7 +97,8 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         store_available=Finding(True, "StoresReady"),
         metrics_unavailable=Finding(False, "MetricsRead"),
         quota=quota_as_before(former),
-        state_uid=state_uid,
+        state_uid=state_uid or str(former.get("stateUid") or ""),
+        begun=begun_operators(observed.topology, former),
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
@@ -103,6 +111,17 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         next_look_s=LATER_S,
         leeway=SlaLeeway(held=message),
     )
+
+
+def _go_on_with(turn: Turn, found: Recovery) -> None:
+    """Rebuilt Schedules are written, whatever else is new in them. First ones wait for stores that may know
+    of earlier ones, for a while."""
+    turn.anew.extend(found.anew)
+    if found.told:
+        turn.events.append(Event("Warning", "ScheduleRebuilt", found.told))
+        turn.found.treatments.append(("ScheduleRebuilt", found.told))
+    if found.unheard and turn.since.lasts_s("unheard") < STORES_PATIENCE_S:
+        turn.found.unheard = found.unheard
 
 
 def _keep_plan(turn: Turn) -> None:
@@ -187,6 +206,11 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
     if some < len(turn.groups):
         turn.found.waits_for = "workers are starting"
         return False
+    if turn.found.unheard:
+        turn.found.waits_for = (
+            f"the stores of {', '.join(turn.found.unheard)} have yet to say whether they know the topology"
+        )
+        return False
     if unknown:
         turn.found.waits_for = f"workers have yet to tell the partitions of {', '.join(unknown)}"
         return False
@@ -253,6 +277,8 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
 def _plan_schedules(turn: Turn, group: Group, hosts: Hosts) -> bool:
     """The group's schedules as they are to be; whether they change, or are about to."""
     wanted: list[Wish] = [turn.wishes[name] for name in turn.stages_of(group) if name in turn.wishes]
+    if turn.found.unheard:
+        wanted = [wish for wish in wanted if wish.operator in turn.schedules]
     planned = ScheduleChanges(turn.observed, turn.book, turn.settled, turn.tasks_per_worker, turn.since)
     changes = planned.of_group(wanted, hosts)
     turn.changes |= {change.operator: change for change in changes}

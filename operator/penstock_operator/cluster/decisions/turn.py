@@ -52,6 +52,8 @@ class Found:
     """Schedules are being written."""
     waits_for: str = ""
     spark_workers_wait_for: str = ""
+    unheard: tuple[str, ...] = ()
+    """Stores that have yet to say whether they know of earlier Schedules: no first ones are made."""
     begun: dict[str, int] = field(default_factory=dict)
     """Operator -> shards that a schedule written now gives another home."""
 

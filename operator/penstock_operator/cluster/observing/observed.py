@@ -18,6 +18,7 @@ from penstock.api.topology import Topology
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
+from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
@@ -187,6 +188,10 @@ class ObservedSchedule:
         return sum(count for nodes in self.remote.values() for _, count in nodes)
 
 
+KeptThere = Mapping[str, Kept]
+"""Operator -> what one store knows of its Schedule."""
+
+
 @dataclass(frozen=True, slots=True)
 class SlaMet:
     """The condition SLAMet of the LatencySLA `sla`."""
@@ -267,3 +272,6 @@ class Observed:
     sla: SlaControl = SlaControl()
     spark_workers: tuple[ObservedPod, ...] = ()
     """Pods of this topology for remote tasks; not among `pods`."""
+    kept: Mapping[str, KeptThere | None] = field(default_factory=dict)
+    """Store id -> what it knows of the Schedules that are not there, or that have not been compared yet;
+    None for a store that did not answer."""

@@ -18,10 +18,11 @@ from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
     SCHEDULES,
     STATEFUL_SETS,
+    TOPOLOGIES,
     ClusterApi,
-    Object,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
+from penstock_operator.cluster.stores.named_stores import named_stores
 from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, decide_renewal
 from penstock_operator.cluster.turns.work import Clocks, Leadership
@@ -67,10 +68,10 @@ class StoresTurns:
             self._config,
             self._picture.nodes(""),
             self._picture.stores(),
-            named if self._mirror.is_complete() else None,
+            named,
         )
         await self._applier.carry_out(decision.actions)
-        await self._renew(named if self._mirror.is_complete() else None)
+        await self._renew(named)
         return math.inf
 
     async def _renew(self, named: set[str] | None) -> None:
@@ -97,13 +98,8 @@ class StoresTurns:
                 await self._cluster.create(EVENTS, told)
         self._told = dict(renewal.notices)
 
-    def _named(self) -> set[str]:
-        """Stores that a Schedule names."""
-        return {store for one in self._mirror.all(SCHEDULES) for store in _stores_named(one)}
-
-
-def _stores_named(schedule: Object) -> set[str]:
-    spec = schedule["spec"]
-    return {str(one["id"]) for one in spec.get("stores") or ()} | {
-        str(one["home"]) for one in spec.get("shards") or ()
-    }
+    def _named(self) -> set[str] | None:
+        """Stores that a Schedule names; None while that is not known."""
+        if not self._mirror.is_complete():
+            return None
+        return named_stores(self._mirror.all(SCHEDULES), self._mirror.all(TOPOLOGIES))

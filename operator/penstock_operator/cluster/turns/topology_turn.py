@@ -19,8 +19,9 @@ from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import Decision, Event
 from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.identity import state_identity
+from penstock_operator.cluster.decisions.recovery import newer_in_stores
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
-from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name
+from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, schedule_name
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
@@ -30,8 +31,10 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.observe import disruption_budget_min, is_of
 from penstock_operator.cluster.observing.observed import (
+    KeptThere,
     Need,
     Observed,
     ObservedSchedule,
@@ -55,6 +58,7 @@ class TopologyTurns:
         mirror: Mirror,
         picture: ClusterPicture,
         reader: StoreReader,
+        kept: KeptSchedules,
         applier: Applier,
         config: OperatorConfig,
         leadership: Leadership,
@@ -70,6 +74,7 @@ class TopologyTurns:
         self._mirror = mirror
         self._picture = picture
         self._reader = reader
+        self._kept = kept
         self._applier = applier
         self._config = config
         self._leadership = leadership
@@ -88,8 +93,9 @@ class TopologyTurns:
         topology = self._picture.parse(work.look, manifest)
         code = await self._picture.code(work.look)
         readings = await self._read(topology)
+        kept = await self._read_kept(work, topology)
         # From here to the writes nothing is awaited: one picture.
-        observed = self._observe(work, topology, code, readings)
+        observed = replace(self._observe(work, topology, code, readings), kept=kept)
         decision = decide(observed, work.memory, self._clocks.monotonic_s())
         await self._carry_out(work, manifest, decision)
         return decision.next_look_s
@@ -144,6 +150,29 @@ class TopologyTurns:
             if reading is None:
                 self._metrics.unread(store)
         return readings
+
+    async def _read_kept(self, work: Work, topology: ObservedTopology) -> dict[str, KeptThere | None]:
+        """What the stores know of Schedules that are not there; and, once, of those that are: they may be
+        older than what the stores work by, where an older state of the cluster was restored."""
+        if topology.plan is None or topology.is_deleting:
+            return {}
+        seen = {one.schedule.operator: one for one in self._picture.schedules_of(topology.name)}
+        missing = [s.operator for s in topology.plan.stages if s.operator not in seen]
+        unknown = [one for one in seen.values() if one.uid not in work.compared]
+        uid = _state_uid(topology, tuple(seen.values()))
+        everywhere = {store.id: store.address for store in self._picture.stores() if store.ready}
+        if not missing:
+            if not unknown:
+                return {}
+            homes = {store.id for one in unknown for store in one.schedule.stores}
+            names = {one.schedule.operator: one.name for one in unknown}
+            kept = await self._kept.read(uid, names, {i: a for i, a in everywhere.items() if i in homes})
+            if not newer_in_stores(unknown, kept):
+                if homes == {store for store, there in kept.items() if there is not None}:
+                    work.compared |= {one.uid for one in unknown}
+                return {}
+        names = {s.operator: schedule_name(topology.name, s.operator) for s in topology.plan.stages}
+        return await self._kept.read(uid, names, everywhere)
 
     def _observe(
         self,

@@ -15,6 +15,7 @@ from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.observing.cluster_picture import TopologyLook
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.observed import Need, Refused
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
@@ -45,6 +46,8 @@ class Readers:
 
     stores: StoreReader
     samples: StoreReader
+    kept: KeptSchedules
+    """What stores know of Schedules."""
 
 
 @dataclass(slots=True)
@@ -62,6 +65,8 @@ class Work:
     schedules: ScheduleStatusWriter | None = None
     look: TopologyLook = field(default_factory=TopologyLook)
     refused: dict[str, Refused] = field(default_factory=dict)
+    compared: set[str] = field(default_factory=set)
+    """Uids of Schedules that no store knows in a newer version, as was asked once."""
     need: Need | None = None
     phase: str = "Pending"
     refusal: str = ""
