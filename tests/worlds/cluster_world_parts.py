@@ -12,7 +12,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_COMPONENT,
     LABEL_NODE,
 )
-from penstock_operator.cluster.observing.observed import ObservedPod, Resize
+from penstock_operator.cluster.observing.observed import ObservedPod, Resize, Volume
 
 GIB = 1 << 30
 
@@ -99,3 +99,6 @@ class WorldStore:
     kept: dict[str, OperatorSchedule] = field(default_factory=dict)
     """Operator -> its schedule as the agent saw it last: it lies beside the state."""
     generation: int = 1
+    durability: str = "Process"
+    volume: Volume | None = None
+    """As its StatefulSet claims it, which the API server lets nobody change."""

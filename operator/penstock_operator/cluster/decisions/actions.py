@@ -107,6 +107,16 @@ class DeleteNodeStore:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class GrowVolume:
+    """Ask for `size` in the claim `name`, which StatefulSet `stateful_set` made for its store, if it has
+    less. Refused where the storage class does not let volumes grow."""
+
+    name: str
+    stateful_set: str
+    size: str
+
+
 Action = (
     ApplyConfigMap
     | DeleteConfigMap
@@ -118,6 +128,7 @@ Action = (
     | WriteSchedule
     | ApplyNodeStore
     | DeleteNodeStore
+    | GrowVolume
 )
 
 
@@ -149,6 +160,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class StoresDecision:
-    """Which StatefulSets to write and to remove."""
+    """Which StatefulSets to write and to remove. `replaced` are nodes whose store has to be made anew, once
+    nobody needs it, with the reason. `notices` are (StatefulSet, event), as long as they hold."""
 
-    actions: tuple[ApplyNodeStore | DeleteNodeStore, ...] = ()
+    actions: tuple[ApplyNodeStore | DeleteNodeStore | GrowVolume, ...] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[tuple[str, Event], ...] = ()

@@ -112,6 +112,15 @@ class ObservedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """What a store's StatefulSet claims for it, which cannot be changed there. `size` as it is written;
+    `storage_class` None is the cluster's default one."""
+
+    size: str
+    storage_class: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedStore:
     """A node store: its StatefulSet, and its pod if there is one. `id` is the node's name.
 
@@ -135,6 +144,8 @@ class ObservedStore:
     """"" while there is no pod, or it is on its way out."""
     is_outdated: bool = False
     """Its pod is of an earlier template than its StatefulSet has now."""
+    volume: Volume | None = None
+    """None where its state is on an emptyDir."""
 
 
 @dataclass(frozen=True, slots=True)
