@@ -1,9 +1,9 @@
 """Carries out what was decided: actions in their order, against the cluster's port.
 
 The first one that is refused ends the turn: what follows may rest on it, and the next turn sees why. Only a
-pod that the API server does not let in (quota, admission), and what is done to one node's store, hold up
-nothing else: they are remembered. What the API server answers goes into the mirror at once. Neighbours:
-`actions` says what there is to do, `reconcile` calls, `topology_status` writes the status.
+pod that the API server does not let in or resize (quota, admission), and what is done to one node's store,
+hold up nothing else: they are remembered. What the API server answers goes into the mirror at once.
+Neighbours: `actions` says what there is to do, `reconcile` calls, `topology_status` writes the status.
 """
 
 from __future__ import annotations
@@ -54,20 +54,18 @@ _LOG = logging.getLogger(__name__)
 
 _OF_A_STORE = (ApplyNodeStore, DeleteNodeStore, GrowVolume)
 """What one store needs is nothing to the others."""
-_BY_ITSELF = (CreatePod, *_OF_A_STORE)
+_BY_ITSELF = (CreatePod, ResizePod, *_OF_A_STORE)
 """One that is refused holds up nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`done` actions were carried out. `stopped` says at which one the turn ended and why, "" when all were.
-    `refused` are actions that held up no other, by the names of their objects, `created` are pods that were
-    let in."""
+    `refused` are actions that held up no other, by the names of their objects."""
 
     done: int
     stopped: str = ""
     refused: tuple[Refused, ...] = ()
-    created: tuple[str, ...] = ()
 
 
 class Applier:
@@ -82,7 +80,6 @@ class Applier:
     async def carry_out(self, actions: Sequence[Action]) -> Outcome:
         """Raises LeaseLost, and the cluster's errors."""
         refused: list[Refused] = []
-        created: list[str] = []
         for done, action in enumerate(actions):
             name = type(action).__name__
             try:
@@ -101,11 +98,9 @@ class Applier:
                     continue
                 stopped = f"{name} {action.name}: {stop.why} ({stop.message})"
                 _LOG.info("the turn ends at %s", stopped)
-                return Outcome(done, stopped, tuple(refused), tuple(created))
+                return Outcome(done, stopped, tuple(refused))
             self._metrics.acted(name, "done")
-            if isinstance(action, CreatePod):
-                created.append(action.name)
-        return Outcome(len(actions), "", tuple(refused), tuple(created))
+        return Outcome(len(actions), "", tuple(refused))
 
     async def _do(self, action: Action) -> Refusal | None:
         match action:

@@ -156,6 +156,8 @@ class Decision:
     next_look_s: float = 5.0
     schedules: tuple[ScheduleFigures, ...] = ()
     leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
+    awaited: frozenset[str] = frozenset()
+    """Pods that were refused lately: what they need is left out now, and wanted still."""
 
 
 @dataclass(frozen=True, slots=True)

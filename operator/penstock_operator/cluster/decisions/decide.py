@@ -56,7 +56,9 @@ STORES_PATIENCE_S = 20.0
 START_PATIENCE_S = 30.0
 """So long ready workers wait for the others before the first schedules."""
 AT_ONCE_S = 0.25
-"""While an operator is without a task: its next record must not wait."""
+"""When an operator has just become one without a task: its next record must not wait."""
+_PATIENCE_OF_SLEEP = 30.0
+"""After so many seconds without a task an operator is looked after each second."""
 SOON_S = 1.0
 LATER_S = 2.0
 
@@ -241,6 +243,8 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
             unplaced += 1
             last = size
             continue
+        if turn.is_refused(entry.name):
+            continue
         worker = WorkerPod(
             entry.name,
             node.name,
@@ -339,7 +343,8 @@ def _resize(turn: Turn) -> None:
         more = Size(max(0, wish - pod.cpu_request_millis), 0)
         if more.cpu_millis and turn.rooms.is_reserved:
             continue
-        turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
+        if not turn.is_refused(pod.name):
+            turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
 
 
 def _tidy(turn: Turn) -> None:
@@ -370,16 +375,37 @@ def _decision(turn: Turn) -> Decision:
     status = status_of(
         turn.observed, verdict_of(turn), look_at(turn.observed, turn.schedules, samples), turn.former
     )
+    next_look_s = _next_look_s(turn, str(status["phase"]))
     fingerprint = turn.backlog.fingerprint if turn.backlog is not None else None
     memory = Memory(turn.since.after, samples, status, fingerprint)
     # A resize that is refused must hold up nothing else: it comes last.
     actions = (*turn.actions, *turn.deletions, *turn.resizes)
     events = (*events_of(turn.former, status), *turn.events)
-    is_steady = status["phase"] in ("Running", "Finished", "Paused") and not actions
-    next_look_s = LATER_S if is_steady and not turn.settled.waits else SOON_S
-    if any(not s.tasks and not s.is_source for s in turn.schedules.values()) and not turn.is_finished:
-        next_look_s = AT_ONCE_S
     figures = schedule_figures(turn.observed, turn.found.begun)
     return Decision(
-        memory, actions, status, events, turn.found.need, next_look_s, figures, leeway_for_slas(turn)
+        memory,
+        actions,
+        status,
+        events,
+        turn.found.need,
+        next_look_s,
+        figures,
+        leeway_for_slas(turn),
+        frozenset(turn.awaited),
     )
+
+
+def _next_look_s(turn: Turn, phase: str) -> float:
+    """Soon while something is under way. An operator without a task is looked after at once, for its next
+    record must not wait; the longer none has come the less often, and where no source has a task and nothing
+    waits, none comes."""
+    is_at_work = bool(turn.actions or turn.deletions or turn.resizes or turn.settled.waits)
+    is_steady = phase in ("Running", "Finished", "Paused") and not is_at_work
+    look_s = LATER_S if is_steady else SOON_S
+    asleep = [s.operator for s in turn.schedules.values() if not s.tasks and not s.is_source]
+    is_fed = any(s.tasks for s in turn.schedules.values() if s.is_source)
+    is_empty = turn.backlog is not None and turn.backlog.is_empty
+    if turn.is_finished or not asleep or (is_empty and not is_fed):
+        return look_s
+    since_s = min(turn.since.lasts_s(f"asleep:{operator}") for operator in asleep)
+    return min(look_s, max(AT_ONCE_S, since_s / _PATIENCE_OF_SLEEP))

@@ -246,11 +246,12 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server refused to create the pod `name` (quota, admission): what it said. Until it is tried
-    again with success."""
+    """The API server refused to create or to resize the pod `name` (quota, admission): what it said. Until it
+    is tried again with success. While it `waits` it is not to be tried."""
 
     name: str
     message: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,9 @@ from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
+_STOPS_AT_ONCE = 5
+"""So many turns in a row may end early and be followed by another one at once."""
+
 
 class TopologyTurns:
     """The turns of all topologies' loops. `works` are these loops, by topology; `control` answers what
@@ -115,12 +118,17 @@ class TopologyTurns:
             await status.write(manifest, told.status, told.events)
             raise
         work.refusal = ""
-        refused = {one.name: one for one in outcome.refused}
-        if outcome.stopped or refused.keys() - work.refused.keys():
+        is_news = work.tries.tried(
+            outcome.refused,
+            decision.awaited,
+            int(manifest["metadata"].get("generation", 0)),
+            self._clocks.monotonic_s(),
+            is_complete=not outcome.stopped,
+        )
+        work.stops = work.stops + 1 if outcome.stopped else 0
+        # What another writer changed is looked at anew at once; if that does not help, in its time.
+        if is_news or 0 < work.stops <= _STOPS_AT_ONCE:
             work.wake.set()
-        # One that was not tried again is not wanted any more, unless the turn has not come to it.
-        kept = work.refused if outcome.stopped else {}
-        work.refused = {name: why for name, why in (kept | refused).items() if name not in outcome.created}
         await status.write(manifest, decision.status, decision.events)
         if not outcome.stopped:
             await schedules.write(decision.schedules)
@@ -197,7 +205,7 @@ class TopologyTurns:
             disruption_budget_min=disruption_budget_min(budget),
             code=code,
             needs=self._needs_beside(name),
-            refused=tuple(work.refused.values()),
+            refused=work.tries.seen(topology.generation, self._clocks.monotonic_s()),
             sla=self._control(name),
             spark_workers=self._picture.spark_workers_of(name),
         )
