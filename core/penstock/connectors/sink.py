@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.connectors.named_code import NamedCode
 from penstock.dataflow.sink import Sink
 from penstock.manifest.document import Document
 
@@ -35,6 +36,12 @@ class SinkFields(Document):
         """Of the plain document, whose fields may be wrong; None where sinks of this kind may share all."""
         return None
 
+    @classmethod
+    def code_of(cls, body: Mapping[str, Any]) -> NamedCode | None:
+        """As of a source."""
+        return None
+
     @abstractmethod
-    def plan(self, name: str) -> Sink:
-        """What a plan holds of it, as the operator `name`. For fields without a fault."""
+    def plan(self, name: str, feeders: tuple[str, ...] = ()) -> Sink:
+        """What a plan holds of it, as the operator `name`, whose rows come from the stages `feeders`. For
+        fields without a fault."""

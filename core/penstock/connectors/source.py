@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from penstock.connectors.named_code import NamedCode
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.source import Source
 from penstock.manifest.document import Document
@@ -32,6 +33,11 @@ class SourceFields(Document):
     def faults_of(cls, path: str, body: Mapping[str, Any]) -> list[Fault]:
         """What is wrong between its fields. `path` is where it stands in the document."""
         return []
+
+    @classmethod
+    def code_of(cls, body: Mapping[str, Any]) -> NamedCode | None:
+        """The user's code that it names; None for a kind that names none, and where that is not clear."""
+        return None
 
     @abstractmethod
     def plan(self) -> Source:

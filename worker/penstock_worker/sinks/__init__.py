@@ -6,10 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.connectors.console import ConsoleSink
+from penstock.connectors.data_source import DataSourceSink
 from penstock.connectors.files import JsonlSink
+from penstock.connectors.foreach import ForeachSink
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock_worker.sinks.console import ConsoleSinkWriter
+from penstock_worker.sinks.data_source import DataSourceSinkWriter
+from penstock_worker.sinks.foreach import ForeachSinkWriter
 from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.sinks.writer import SinkPlace, SinkWriter
 
@@ -18,6 +22,8 @@ __all__ = ["SinkPlace", "SinkWriter", "open_writer"]
 _WRITERS: Mapping[type[Sink], Callable[[Any, Schema, SinkPlace], SinkWriter]] = {
     JsonlSink: JsonlSinkWriter,
     ConsoleSink: lambda sink, schema, _: ConsoleSinkWriter(sink, schema),
+    DataSourceSink: DataSourceSinkWriter,
+    ForeachSink: ForeachSinkWriter,
 }
 
 

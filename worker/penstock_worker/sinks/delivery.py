@@ -18,6 +18,7 @@ from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
 from penstock_worker.sinks import SinkPlace, SinkWriter, open_writer
 from penstock_worker.sinks.sync import SinkSync
 from penstock_worker.stages.work import WorkFailed
+from penstock_worker.user_code.running import UserCodeError
 
 _LEFTOVER_BYTES_MAX = 1 << 20
 
@@ -56,6 +57,8 @@ class SinkDelivery:
                 continue
             try:
                 position = self._writers[target].write(owned.shard, owned.sink_position(target), entries)
+            except UserCodeError as error:
+                raise WorkFailed(str(error)) from error
             except PermanentError as error:
                 raise WorkFailed(f"sink {target}: {error}") from error
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]

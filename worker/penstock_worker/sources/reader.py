@@ -17,7 +17,9 @@ class SourceBatch:
     was due, or when it was read if the source has no rate.
 
     `position` is where the next read begins. `finished`: nothing comes after it. `next_due_us` is when a
-    paced partition has its next row; None for one without a rate, and at the end.
+    paced partition has its next row, or when an idle one is to be asked again; None for one that is neither,
+    and at the end. `noted`: the position is to be committed though there are no rows, since it says what is
+    read next.
     """
 
     rows: list[tuple[Any, ...]]
@@ -25,6 +27,7 @@ class SourceBatch:
     position: bytes
     finished: bool
     next_due_us: int | None
+    noted: bool = False
 
 
 class SourceReader(Protocol):

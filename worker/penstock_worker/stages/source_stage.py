@@ -83,7 +83,7 @@ class SourceStage:
                 batch = self._reader.read(
                     owned.shard, owned.position, self._size.rows, READ_BYTES_MAX, now_us
                 )
-                if not batch.rows and not batch.finished:
+                if not (batch.rows or batch.finished or batch.noted):
                     return self._without_rows(owned, max(batch.next_due_us or 0, rested_us), now_us, began_us)
                 held = self._several if len(batch.rows) > 1 else self._alone
                 outputs = OutputBatch(self._bounds, owned.shard, held, initial=self._is_initial)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
@@ -26,16 +27,25 @@ A_SOURCE: dict[str, SourceFields] = {
     "files": SOURCES["files"].model_validate({"glob": "*.txt"}),
     "zipf": SOURCES["zipf"].model_validate({"keys": 3, "ratePerSecond": 5.0}),
     "nexmark": SOURCES["nexmark"].model_validate({"events": "Auctions", "ratePerSecond": 5.0}),
+    "dataSource": SOURCES["dataSource"].model_validate(
+        {"class": "scenes.users_sources:Counter", "schema": "number bigint, partition int"}
+    ),
 }
 A_SINK: dict[str, SinkFields] = {
     "files": SINKS["files"].model_validate({"path": "out/"}),
     "console": SINKS["console"].model_validate({}),
+    "dataSource": SINKS["dataSource"].model_validate({"class": "scenes.users_sinks:Ledger"}),
+    "foreach": SINKS["foreach"].model_validate({"call": "scenes.users_sinks:Notes"}),
 }
 
 
 def test_a_manifest_has_a_field_for_each_registered_kind() -> None:
-    assert list(SourceSpec.model_fields) == list(SOURCES) == list(A_SOURCE)
-    assert list(SinkSpec.model_fields) == list(SINKS) == list(A_SINK)
+    assert _names(SourceSpec) == list(SOURCES) == list(A_SOURCE)
+    assert _names(SinkSpec) == list(SINKS) == list(A_SINK)
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [str(field.alias) for field in model.model_fields.values()]
 
 
 @pytest.mark.parametrize("kind", SOURCES)
