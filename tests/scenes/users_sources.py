@@ -3,6 +3,7 @@ table that is read once. Runs copy this file beside their manifest."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,12 @@ def _noted(options: Any, what: str) -> None:
     if "log" in options:
         with Path(options["log"]).open("a", encoding="utf-8") as file:
             file.write(what + "\n")
+
+
+def _slowly(options: Any) -> None:
+    """Take the time of a row, where a test wants to have it last."""
+    if "rowsPerSecond" in options:
+        time.sleep(1 / float(options["rowsPerSecond"]))
 
 
 class Slice(InputPartition):
@@ -65,6 +72,7 @@ class CounterReader(DataSourceStreamReader):
 
     def read(self, partition: Slice) -> Iterator[tuple[int, int]]:
         for number in range(partition.start, partition.end):
+            _slowly(self.options)
             yield number, partition.number
 
     def commit(self, end: dict[str, int]) -> None:
@@ -99,6 +107,7 @@ class FolderReader(SimpleDataSourceStreamReader):
     def _lines(self, names: list[str]) -> Iterator[tuple[str, str]]:
         for name in names:
             for line in (self.folder / name).read_text().splitlines():
+                _slowly(self.options)
                 yield name, line
 
     def read(self, start: dict[str, str]) -> tuple[Iterator[tuple[str, str]], dict[str, str]]:
@@ -139,6 +148,9 @@ class TableReader(DataSourceReader):
 
         _noted(self.options, f"read {partition.value}")
         numbers = list(range(partition.value, self.rows, self.cut))
-        for begin in range(0, len(numbers), 1000):
-            part = numbers[begin : begin + 1000]
+        size = int(self.options.get("batchRows", 1000))
+        for begin in range(0, len(numbers), size):
+            part = numbers[begin : begin + size]
+            for _ in part:
+                _slowly(self.options)
             yield pa.RecordBatch.from_pydict({"number": part, "square": [float(n * n) for n in part]})

@@ -1,8 +1,8 @@
 """A Python data source of PySpark's as a sink: its stream writer writes and commits each batch.
 
-`write` and `commit` are both called in the task, one after the other. A batch that was not acknowledged comes
-again, with the same rows and the same batchId. Neighbours: `batches` numbers, `user_code.data_sources` finds
-the writer, `sinks.delivery` knows what to write.
+`write` and `commit` are both called in the task, one after the other. A batch that was not acknowledged
+comes again, with the same rows and the same batchId. Neighbours: `entry_batches` numbers,
+`user_code.data_sources` finds the writer, `sinks.delivery` knows what to write.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStream
 from penstock.connectors.data_source import DataSourceSink
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
-from penstock_worker.sinks.batches import BATCH_BITS, Batch, batches_of, shard_number
+from penstock_worker.sinks.entry_batches import BATCH_BITS, Batch, batches_of, shard_number
 from penstock_worker.sinks.writer import SinkPlace
 from penstock_worker.user_code.data_sources import NoDataSource, data_source_class, made, writer_of
 from penstock_worker.user_code.running import UserCodeError, raised, users_traceback

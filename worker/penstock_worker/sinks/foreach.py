@@ -1,7 +1,7 @@
 """The sink `foreach`: calls the user's code with each row, as Spark's `foreach` does.
 
-A batch (`batches`) is opened, its rows are processed, and it is closed; one that its task's end left open
-comes again, with the same ids and rows. Neighbour: `sinks.delivery` knows what to write.
+A batch (`entry_batches`) is opened, its rows are processed, and it is closed; one that its task's end left
+open comes again, with the same ids and rows. Neighbour: `sinks.delivery` knows what to write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.connectors.foreach import ForeachSink
 from penstock.dataflow.schema import Schema
-from penstock_worker.sinks.batches import Batch, batches_of, partition_id
+from penstock_worker.sinks.entry_batches import Batch, batches_of, partition_id
 from penstock_worker.sinks.writer import SinkPlace
 from penstock_worker.user_code.foreach_code import ForeachCode, foreach_code, not_foreach
 from penstock_worker.user_code.running import UserCodeError, UserCodeMissing, load_attribute, raised

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from pyspark.sql.datasource import (
@@ -90,11 +90,12 @@ class UsersReader:
 
     def iterated(self, method: str, what: str, rows: Any) -> Iterator[Any]:
         """The rows as they come; what is raised on the way is the reader's failure too."""
-        if not isinstance(rows, Iterator):
+        if not isinstance(rows, Iterable) or isinstance(rows, str | dict):
             raise self.broken(f"{method} gave {shown(rows)}; give an iterator of rows, or yield them")
+        given = iter(rows)
         while True:
             try:
-                row = next(rows)
+                row = next(given)
             except StopIteration:
                 return
             except BaseException as error:

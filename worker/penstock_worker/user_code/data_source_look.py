@@ -62,6 +62,6 @@ def _compare(source: DataSource, code: NamedCode, found: Findings) -> None:
     given = parse_schema(code.schema)
     if [(c.name, c.type) for c in said.columns] != [(c.name, c.type) for c in given.columns]:
         found.note(
-            f"schema() of {code.target!r} says ({in_words(said)}), and the manifest ({in_words(given)}), which is "
-            "what rows have to fit"
+            f"schema() of {code.target!r} says ({in_words(said)}), and the manifest ({in_words(given)}), "
+            "which is what rows have to fit"
         )

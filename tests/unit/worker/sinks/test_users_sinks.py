@@ -14,8 +14,8 @@ from penstock.connectors.foreach import ForeachSink
 from penstock.dataflow.ddl import parse_schema
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
-from penstock_worker.sinks.batches import BATCH_BITS, partition_id, shard_number
 from penstock_worker.sinks.data_source import DataSourceSinkWriter
+from penstock_worker.sinks.entry_batches import BATCH_BITS, partition_id, shard_number
 from penstock_worker.sinks.foreach import ForeachSinkWriter
 from penstock_worker.sinks.writer import SinkPlace
 from penstock_worker.user_code.data_sources import NoDataSource
