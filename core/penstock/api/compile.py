@@ -128,7 +128,9 @@ class _Fuser:
                 schema=self._graph.outputs[name],
                 steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
                 sinks=tuple(
-                    r.sink.given.plan(r.name, self._producers_of(r)) for r in readers if r.sink is not None
+                    r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
+                    for r in readers
+                    if r.sink is not None
                 ),
                 edges=tuple(self._edge(r, name) for r in readers if r.is_keyed),
                 event_time=self._event_time(self._operators[name]),

@@ -140,7 +140,7 @@ class DataSourceSink(Sink):
     target: str
     options: tuple[tuple[str, str], ...]
     feeders: tuple[str, ...] = ()
-    """The stages whose shards write it, in the order in which they are numbered."""
+    """The stages whose shards write it, by name: their places are in the numbers of batches, for life."""
 
     def identity_text(self) -> str:
         return f"data source {self.target}"

@@ -26,7 +26,7 @@ class ForeachSink(Sink):
     name: str
     target: str
     feeders: tuple[str, ...] = ()
-    """The stages whose shards write it, in the order in which they are numbered."""
+    """The stages whose shards write it, by name: their places are in the numbers of batches, for life."""
 
     def identity_text(self) -> str:
         """The code may change; how many batches were written is all that positions hold."""

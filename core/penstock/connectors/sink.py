@@ -43,5 +43,5 @@ class SinkFields(Document):
 
     @abstractmethod
     def plan(self, name: str, feeders: tuple[str, ...] = ()) -> Sink:
-        """What a plan holds of it, as the operator `name`, whose rows come from the stages `feeders`. For
-        fields without a fault."""
+        """What a plan holds of it, as the operator `name`, whose rows come from the stages `feeders`,
+        sorted by name. For fields without a fault."""
