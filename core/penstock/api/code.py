@@ -17,10 +17,13 @@ from typing import Any
 
 from penstock.api.syntax import syntax_tree
 from penstock.api.windows import aggregators_of
+from penstock.connectors.named_code import DATA_SOURCE, FOREACH
+from penstock.connectors.registry import named_code
 from penstock.manifest.faults import Fault, listed, nearest, path_text
 
 _PYTHON = ".py"
 _STAR = "*"
+_WANTED = {"map": ("functions", ("def",)), FOREACH: ("functions and classes", ("def", "class"))}
 _COMPOUND = (ast.If, ast.Try, ast.With, ast.For, ast.While)
 
 
@@ -33,8 +36,8 @@ class _Names:
 
 
 def missing_code(spec: Mapping[str, Any], code_dir: Path) -> list[Fault]:
-    """Faults of `code.module` and of the targets of maps, processors and aggregators in a Topology's plain
-    `spec`."""
+    """Faults of `code.module` and of the targets of maps, processors, aggregators, sources and sinks in a
+    Topology's plain `spec`."""
     faults: list[Fault] = []
     known: dict[str, _Names] = {}
     code = spec.get("code")
@@ -69,8 +72,10 @@ def _targets(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             if isinstance(target, str):
                 yield path_text(("spec", "operators", index, role), {"spec": spec}), role, target
         for place, target in aggregators_of(operator):
-            path = ("spec", "operators", index, "aggregate", place, "function")
-            yield path_text(path, {"spec": spec}), "aggregate", target
+            at = ("spec", "operators", index, "aggregate", place, "function")
+            yield path_text(at, {"spec": spec}), "aggregate", target
+        for where, code in named_code(operator):
+            yield path_text(("spec", "operators", index, *where), {"spec": spec}), code.role, code.target
 
 
 def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:
@@ -78,13 +83,15 @@ def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:
         return None
     kind = names.kinds.get(attribute)
     if kind is None:
-        what, wanted_kind = ("functions", "def") if role == "map" else ("classes", "class")
-        wanted = [name for name, kind in names.kinds.items() if kind == wanted_kind]
+        what, wanted_kinds = _WANTED.get(role, ("classes", ("class",)))
+        wanted = [name for name, kind in names.kinds.items() if kind in wanted_kinds]
         return f"{module} has no {attribute!r}{nearest(attribute, wanted)}; its {what} are {listed(wanted)}"
     if role == "processor" and kind == "def":
         return f"{attribute!r} is a function; a processor is a class, a StatefulProcessor"
     if role == "aggregate" and kind == "def":
         return f"{attribute!r} is a function; an aggregator is a class with zero, reduce, merge and finish"
+    if role == DATA_SOURCE and kind == "def":
+        return f"{attribute!r} is a function; a data source is a class, a DataSource"
     return None
 
 

@@ -134,7 +134,11 @@ class _Fuser:
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
                 steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
-                sinks=tuple(r.sink.given.plan(r.name) for r in readers if r.sink is not None),
+                sinks=tuple(
+                    r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
+                    for r in readers
+                    if r.sink is not None
+                ),
                 edges=tuple(self._edge(r, name) for r in readers if r.is_keyed),
                 event_time=self._event_time(self._operators[name]),
             )
@@ -167,7 +171,9 @@ class _Fuser:
             schema.names.index(event_column) if event_column is not None else None,
             producers,
             tuple(name for name in producers if self._operators[name].is_keyed),
-            (operator.late_to.given.plan(operator.name + LATE),) if operator.late_to is not None else (),
+            (operator.late_to.given.plan(operator.name + LATE, (operator.name,)),)
+            if operator.late_to is not None
+            else (),
             window,
             join.join if join is not None else None,
             self._initial_state(operator),
@@ -184,10 +190,10 @@ class _Fuser:
             _milliseconds(given.idle_after or IDLE_AFTER_DEFAULT),
         )
 
-    def _producers_of(self, processor: OperatorSpec) -> tuple[str, ...]:
+    def _producers_of(self, reader: OperatorSpec) -> tuple[str, ...]:
         """The operators of the stages whose rows reach it, in their order: maps are fused into them."""
         found: set[str] = set()
-        waiting = list(processor.inputs or ())
+        waiting = list(reader.inputs or ())
         while waiting:
             name = waiting.pop()
             if name not in found:

@@ -30,5 +30,5 @@ class ConsoleSinkSpec(SinkFields):
 
     planned: ClassVar[type[Sink]] = ConsoleSink
 
-    def plan(self, name: str) -> ConsoleSink:
+    def plan(self, name: str, feeders: tuple[str, ...] = ()) -> ConsoleSink:
         return ConsoleSink(name)

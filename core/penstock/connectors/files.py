@@ -245,5 +245,5 @@ class FilesSinkSpec(SinkFields):
         path = body.get("path")
         return Place("path", "folder", posixpath.normpath(path)) if isinstance(path, str) else None
 
-    def plan(self, name: str) -> JsonlSink:
+    def plan(self, name: str, feeders: tuple[str, ...] = ()) -> JsonlSink:
         return JsonlSink(name, self.path)

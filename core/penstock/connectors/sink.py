@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from penstock.connectors.named_code import NamedCode
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.manifest.document import Document
@@ -48,6 +49,12 @@ class SinkFields(Document):
         """The Secrets that it is written with; they are mounted where it is written."""
         return ()
 
+    @classmethod
+    def code_of(cls, body: Mapping[str, Any]) -> NamedCode | None:
+        """As of a source."""
+        return None
+
     @abstractmethod
-    def plan(self, name: str) -> Sink:
-        """What a plan holds of it, as the operator `name`. For fields without a fault."""
+    def plan(self, name: str, feeders: tuple[str, ...] = ()) -> Sink:
+        """What a plan holds of it, as the operator `name`, whose rows come from the stages `feeders`,
+        sorted by name. For fields without a fault."""

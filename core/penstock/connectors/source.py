@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from penstock.connectors.named_code import NamedCode
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.source import Source
 from penstock.manifest.document import Document
@@ -37,6 +38,11 @@ class SourceFields(Document):
     def secret_names(self) -> tuple[str, ...]:
         """The Secrets that it is read with; they are mounted where it is read."""
         return ()
+
+    @classmethod
+    def code_of(cls, body: Mapping[str, Any]) -> NamedCode | None:
+        """The user's code that it names; None for a kind that names none, and where that is not clear."""
+        return None
 
     @abstractmethod
     def plan(self) -> Source:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from penstock.dataflow.plan import Processor, Stage

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.connectors.console import ConsoleSink
+from penstock.connectors.data_source import DataSourceSink
 from penstock.connectors.files import JsonlSink
+from penstock.connectors.foreach import ForeachSink
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.dataflow.plan import Stage
 from penstock.dataflow.schema import Schema
@@ -17,7 +19,9 @@ from penstock_worker.sinks.batches.sinks import BatchedSinks
 from penstock_worker.sinks.batches.turns import BatchTurns
 from penstock_worker.sinks.batches.writer import BatchWriter
 from penstock_worker.sinks.console import ConsoleSinkWriter
+from penstock_worker.sinks.data_source import DataSourceSinkWriter
 from penstock_worker.sinks.delivery import SinkDelivery
+from penstock_worker.sinks.foreach import ForeachSinkWriter
 from penstock_worker.sinks.jsonl import JsonlSinkWriter
 from penstock_worker.sinks.kafka import kafka_writer
 from penstock_worker.sinks.writer import SinkPlace, SinkWriter
@@ -25,6 +29,8 @@ from penstock_worker.sinks.writer import SinkPlace, SinkWriter
 _WRITERS: Mapping[type[Sink], Callable[[Any, Schema, SinkPlace], SinkWriter]] = {
     JsonlSink: JsonlSinkWriter,
     ConsoleSink: lambda sink, schema, _: ConsoleSinkWriter(sink, schema),
+    DataSourceSink: DataSourceSinkWriter,
+    ForeachSink: ForeachSinkWriter,
 }
 _BATCH_WRITERS: Mapping[type[Sink], Callable[[Any, Schema, SinkPlace], BatchWriter]] = {
     KafkaSink: kafka_writer,

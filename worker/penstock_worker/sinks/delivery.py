@@ -17,6 +17,7 @@ from penstock_worker.sinks.batches.sinks import BatchedSinks
 from penstock_worker.sinks.sync import SinkSync
 from penstock_worker.sinks.writer import SinkWriter
 from penstock_worker.stages.work import WorkFailed
+from penstock_worker.user_code.running import UserCodeError
 
 _LEFTOVER_BYTES_MAX = 1 << 20
 
@@ -54,6 +55,8 @@ class SinkDelivery:
                 continue
             try:
                 position = self._writers[target].write(owned.shard, owned.sink_position(target), entries)
+            except UserCodeError as error:
+                raise WorkFailed(str(error)) from error
             except PermanentError as error:
                 raise WorkFailed(f"sink {target}: {error}") from error
             yield owned.written(target, entries[-1][0], position), [payload for _, payload in entries]

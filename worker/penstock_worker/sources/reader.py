@@ -17,8 +17,8 @@ class SourceBatch:
     was due, or when it was read if the source has no rate.
 
     `position` is where the next read begins; one that moved is committed also without rows. `finished`:
-    nothing comes after it. `next_due_us` is when a paced partition has its next row; None for one without a
-    rate, and at the end.
+    nothing comes after it. `next_due_us` is when a paced partition has its next row, or when an idle one is
+    to be asked again; None for one that is neither, and at the end.
     """
 
     rows: list[tuple[Any, ...]]

@@ -23,11 +23,15 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
+from penstock.connectors.named_code import DATA_SOURCE, FOREACH, NamedCode
+from penstock.connectors.registry import named_code
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, joined, listed, path_text
 from penstock_worker.state.handle import TaskHandle, needs_time
+from penstock_worker.user_code.data_source_look import look_at_data_source
+from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
@@ -86,8 +90,9 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What an operator names: `target` is "module:attribute", `role` map, processor or aggregate, `path` its
-    place, `form` what the manifest says of a processor's."""
+    """What an operator names: `target` is "module:attribute", `role` map, processor, aggregate or what a
+    source or a sink wants, `path` its place, `form` what the manifest says of a processor's, `code` what it
+    says of a source's or a sink's."""
 
     operator: str
     role: str
@@ -96,6 +101,7 @@ class _Target:
     form: str
     time_mode: str
     has_initial: bool = False
+    code: NamedCode | None = None
 
     @property
     def module(self) -> str:
@@ -133,6 +139,9 @@ def _targets(topology: Topology) -> Iterator[_Target]:
             if ":" in aggregate.function:
                 path = path_text(("spec", "operators", index, "aggregate", place, "function"), document)
                 yield _Target(operator.name, "aggregate", path, aggregate.function, "", EVENT_TIME)
+        for where, code in named_code(operator.model_dump(by_alias=True, exclude_none=True)):
+            path = path_text(("spec", "operators", index, *where), document)
+            yield _Target(operator.name, code.role, path, code.target, "", NO_TIME, code=code)
 
 
 def _import_problem(module: str, base_dir: Path) -> str | None:
@@ -154,6 +163,11 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
     is_processor = isinstance(code, type) and issubclass(code, StatefulProcessor)
     if named.role == "aggregate":
         _look_at_aggregator(target, code, found)
+    elif named.code is not None and named.role == DATA_SOURCE:
+        look_at_data_source(named.code, base_dir, found)
+    elif named.role == FOREACH:
+        if problem := not_foreach(target, code):
+            found.fault(problem)
     elif named.role == "processor":
         if is_processor:
             _look_at_processor(named, code, found)

@@ -56,14 +56,19 @@ def row_class(schema: Schema) -> type[Row]:
 
 
 class RowReader:
-    """Wire rows -> pyspark Rows of one schema, as user code gets them."""
+    """Wire rows -> pyspark Rows of one schema, as user code gets them.
 
-    def __init__(self, schema: Schema) -> None:
+    `collected`: as `collect` and `foreach` give them, and not as a processor gets them: maps are dicts,
+    structs Rows, and times have no zone.
+    """
+
+    def __init__(self, schema: Schema, *, collected: bool = False) -> None:
         make = partial(tuple.__new__, row_class(schema))
+        types = [wire_type(spark_type(column.type)) for column in schema.columns]
         converted = [
             (place, to_row)
-            for place, column in enumerate(schema.columns)
-            if (to_row := wire_type(spark_type(column.type)).to_row) is not None
+            for place, type_ in enumerate(types)
+            if (to_row := type_.to_state if collected else type_.to_row) is not None
         ]
 
         def convert(wire_row: WireRow) -> Row:

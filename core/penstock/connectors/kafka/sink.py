@@ -121,7 +121,7 @@ class KafkaSinkSpec(KafkaClusterFields, SinkFields):
                 faults.append(Fault(f"{path}.{field}", message))
         return faults
 
-    def plan(self, name: str) -> KafkaSink:
+    def plan(self, name: str, feeders: tuple[str, ...] = ()) -> KafkaSink:
         exactly_once = self.deliver == "ExactlyOnce"
         interval_us = duration_us(self.transaction_interval or "100ms")
         return KafkaSink(

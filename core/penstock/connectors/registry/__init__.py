@@ -7,6 +7,7 @@ from penstock.connectors.registry.kinds import (
     InitialStateSpec,
     SinkSpec,
     SourceSpec,
+    named_code,
 )
 
-__all__ = ["READ_ONCE", "SINKS", "SOURCES", "InitialStateSpec", "SinkSpec", "SourceSpec"]
+__all__ = ["READ_ONCE", "SINKS", "SOURCES", "InitialStateSpec", "SinkSpec", "SourceSpec", "named_code"]

@@ -6,15 +6,19 @@ A new kind is a module in the folder above, a line here, and its reader or write
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict
+from pydantic.alias_generators import to_snake
 
 from penstock.connectors.console import ConsoleSinkSpec
+from penstock.connectors.data_source import DataSourceSinkSpec, DataSourceSourceSpec
 from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
+from penstock.connectors.foreach import ForeachSinkSpec
 from penstock.connectors.kafka.sink import KafkaSinkSpec
 from penstock.connectors.kafka.source import KafkaSourceSpec
+from penstock.connectors.named_code import NamedCode
 from penstock.connectors.nexmark import NexmarkSourceSpec
 from penstock.connectors.sink import SinkFields
 from penstock.connectors.source import SourceFields
@@ -26,12 +30,13 @@ _Fields = TypeVar("_Fields")
 
 SOURCES: Mapping[str, type[SourceFields]] = {
     fields.planned.kind: fields
-    for fields in (FilesSourceSpec, ZipfSourceSpec, NexmarkSourceSpec, KafkaSourceSpec)
+    for fields in (FilesSourceSpec, ZipfSourceSpec, NexmarkSourceSpec, KafkaSourceSpec, DataSourceSourceSpec)
 }
 READ_ONCE: Mapping[str, type[SourceFields]] = {FilesSourceSpec.planned.kind: FilesSourceSpec}
 """Those that may hold initial state: they have an end."""
 SINKS: Mapping[str, type[SinkFields]] = {
-    fields.planned.kind: fields for fields in (FilesSinkSpec, ConsoleSinkSpec, KafkaSinkSpec)
+    fields.planned.kind: fields
+    for fields in (FilesSinkSpec, ConsoleSinkSpec, KafkaSinkSpec, DataSourceSinkSpec, ForeachSinkSpec)
 }
 
 
@@ -52,11 +57,12 @@ class SourceSpec(Document):
     zipf: ZipfSourceSpec | None = None
     nexmark: NexmarkSourceSpec | None = None
     kafka: KafkaSourceSpec | None = None
+    data_source: DataSourceSourceSpec | None = None
 
     @property
     def given(self) -> SourceFields:
         """Raises ValueError where there is none: the graph's check comes first."""
-        fields: list[SourceFields | None] = [getattr(self, kind) for kind in SOURCES]
+        fields: list[SourceFields | None] = [getattr(self, to_snake(kind)) for kind in SOURCES]
         return _given(fields)
 
 
@@ -81,12 +87,29 @@ class SinkSpec(Document):
     files: FilesSinkSpec | None = None
     console: ConsoleSinkSpec | None = None
     kafka: KafkaSinkSpec | None = None
+    data_source: DataSourceSinkSpec | None = None
+    foreach: ForeachSinkSpec | None = None
 
     @property
     def given(self) -> SinkFields:
         """As of a source."""
-        fields: list[SinkFields | None] = [getattr(self, kind) for kind in SINKS]
+        fields: list[SinkFields | None] = [getattr(self, to_snake(kind)) for kind in SINKS]
         return _given(fields)
+
+
+def named_code(operator: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], NamedCode]]:
+    """The user's code that an operator's source and sinks name (a plain document, which may have faults),
+    each with its place in the operator."""
+    registries: tuple[tuple[str, Mapping[str, type[SourceFields] | type[SinkFields]]], ...] = (
+        ("source", SOURCES),
+        ("sink", SINKS),
+        ("lateTo", SINKS),
+    )
+    for field, kinds in registries:
+        given = operator.get(field)
+        for kind, body in given.items() if isinstance(given, dict) else ():
+            if kind in kinds and isinstance(body, dict) and (code := kinds[kind].code_of(body)) is not None:
+                yield (field, kind, code.field), code
 
 
 def _given(fields: Iterable[_Fields | None]) -> _Fields:

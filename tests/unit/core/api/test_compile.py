@@ -11,6 +11,7 @@ from penstock.api.compile import compile_topology
 from penstock.api.topology import Topology
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
+from penstock.connectors.foreach import ForeachSink
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.outline import outline
@@ -387,3 +388,29 @@ def test_no_graph_makes_the_compiler_fail_otherwise_than_in_words() -> None:
                 assert stage.head.producers
                 assert all(plan.stage(name).tells_watermark for name in stage.head.producers)
     assert told > 100
+
+
+def test_a_sink_that_numbers_shards_knows_its_feeding_stages_by_name_in_whatever_order_they_stand() -> None:
+    code = {"foreach": {"call": "code:each"}}
+    a, b = keyed("a", "words"), keyed("b", "words")
+    upper = step("upper", "a")
+    for listed in (
+        (LINES, step("words", "lines"), a, b, upper),
+        (LINES, step("words", "lines"), b, a, upper),
+    ):
+        plan = compiled(*listed, {"name": "out", "inputs": ["b", "upper"], "sink": code})
+        for stage in plan.stages[1:]:
+            ((sink_there, _),) = stage.all_sinks()
+            assert isinstance(sink_there, ForeachSink)
+            assert sink_there.feeders == ("a", "b")
+
+
+def test_the_sink_of_late_rows_is_fed_by_its_operator() -> None:
+    timed = {**LINES, "source": {"zipf": {"keys": 3, "ratePerSecond": 5.0, "timeColumn": "at"}}}
+    timed["eventTime"] = {"column": "at"}
+    late = keyed(
+        "late", "lines", key=("key",), timeMode="EventTime", lateTo={"foreach": {"call": "code:each"}}
+    )
+    plan = compiled(timed, late, sink("out", "late"))
+    sinks = [each for each, _ in plan.stage("late").all_sinks() if isinstance(each, ForeachSink)]
+    assert [(each.name, each.feeders) for each in sinks] == [("late-late", ("late",))]

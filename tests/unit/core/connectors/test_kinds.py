@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
@@ -30,17 +31,26 @@ A_SOURCE: dict[str, SourceFields] = {
     "kafka": SOURCES["kafka"].model_validate(
         {"bootstrapServers": "localhost:9092", "topics": ["orders"], "value": {"format": "string"}}
     ),
+    "dataSource": SOURCES["dataSource"].model_validate(
+        {"class": "scenes.users_sources:Counter", "schema": "number bigint, partition int"}
+    ),
 }
 A_SINK: dict[str, SinkFields] = {
     "files": SINKS["files"].model_validate({"path": "out/"}),
     "console": SINKS["console"].model_validate({}),
     "kafka": SINKS["kafka"].model_validate({"bootstrapServers": "localhost:9092", "topic": "totals"}),
+    "dataSource": SINKS["dataSource"].model_validate({"class": "scenes.users_sinks:Ledger"}),
+    "foreach": SINKS["foreach"].model_validate({"call": "scenes.users_sinks:Notes"}),
 }
 
 
 def test_a_manifest_has_a_field_for_each_registered_kind() -> None:
-    assert list(SourceSpec.model_fields) == list(SOURCES) == list(A_SOURCE)
-    assert list(SinkSpec.model_fields) == list(SINKS) == list(A_SINK)
+    assert _names(SourceSpec) == list(SOURCES) == list(A_SOURCE)
+    assert _names(SinkSpec) == list(SINKS) == list(A_SINK)
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [str(field.alias) for field in model.model_fields.values()]
 
 
 @pytest.mark.parametrize("kind", SOURCES)
