@@ -59,7 +59,7 @@ def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schem
 
 
 class WireForm:
-    """Wire rows in, and wire rows out at which nobody looks again: whoever takes this form answers for them."""
+    """Wire rows in, and wire rows out that nobody looks at again: who takes this form answers for them."""
 
     def key(self, key: Key) -> Key:
         return key

@@ -25,7 +25,7 @@ from penstock_worker.windows.session_windows import SessionWindows
 
 
 def takes_wire_rows(aggregation: WindowAggregation, given: Schema) -> bool:
-    """Whether all that is aggregated is on the wire what it is in rows, so that nobody needs to convert it."""
+    """Whether all that is aggregated is on the wire what it is in rows: nobody needs to convert it then."""
     return not isinstance(aggregation.window, Session) and not any(
         one.is_users or (one.column and is_converted(column_of(given, one.column, one.output).type))
         for one in aggregation.aggregates
@@ -42,8 +42,8 @@ def window_processor(
 ) -> StatefulProcessor:
     """Of rows of the schema `given`, with their key at `key_columns`; it puts out `aggregation.output`.
 
-    With `wire`, where it `takes_wire_rows`, both are wire rows. Users' aggregators are looked for in `base_dir`
-    first. Raises InvalidWindow and UserCodeMissing.
+    With `wire`, where it `takes_wire_rows`, both are wire rows. Users' aggregators are looked for in
+    `base_dir` first. Raises InvalidWindow and UserCodeMissing.
     """
     if isinstance(aggregation.window, Session):
         return SessionWindows(aggregation, aggregation.window, given, key_columns, base_dir)
