@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import itertools
 import sys
@@ -76,6 +77,7 @@ def test_a_trade_has_the_price_of_the_order_that_waited_and_names_both() -> None
         buyer=1002,
         seller=1001,
         at_ms=20,
+        at=datetime.datetime(1970, 1, 1, 0, 0, 0, 20_000, tzinfo=datetime.UTC),
     )
 
 
