@@ -88,7 +88,6 @@ def serve(stock: Stock, code: str, order: tuple[int, int, str, int, int, int, in
                 "buyer": buyer[1],
                 "seller": seller[1],
                 "at_ms": at_ms,
-                "at": at_ms,
             }
         )
     if volume:
@@ -262,7 +261,7 @@ def main() -> int:
     if not stocks:
         print(f"There are no orders in {arguments.orders}: run generate_orders.py first.")
         return 1
-    trades = [trade for stock in stocks.values() for trade in stock.trades]
+    trades = [{**trade, "at": trade["at_ms"]} for stock in stocks.values() for trade in stock.trades]
     means = [row for stock in stocks.values() for row in averages(stock.trades)]
     alarmed = [row for stock in stocks.values() for row in alarms(stock.trades)]
     told = {code: list(turnovers(code, stock.trades)) for code, stock in stocks.items()}
