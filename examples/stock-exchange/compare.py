@@ -1,13 +1,15 @@
 """Compares what Penstock's stock exchange put out with one pass over the same orders, made apart from it.
 
 It imports nothing of Penstock and nothing of `stock_exchange`: the rules stand here a second time on purpose,
-and are written another way, so that a fault in either shows. Each trade, mean and alarm has to be there
-once, as it was worked out here, and each row of the turnover has to be what the stock's trades up to it make.
+and are written another way, so that a fault in either shows. Each trade, mean, alarm, candle, trend and value
+of the index has to be there once, as it was worked out here, and each row of the turnover has to be what the
+stock's trades up to it make. Of windows those have to be there that the last watermark has passed.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import sys
 from bisect import insort
@@ -22,7 +24,11 @@ DEPTH = 500
 WINDOW = 20
 ALARM_PERCENT = 3
 SHOWN_MAX = 20
-SINKS = ("trades", "turnover", "averages", "alarms")
+SECOND_MS = 1000
+TREND_MS = 4 * SECOND_MS
+DELAY_MS = 1000
+"""How far behind the latest order the watermark is."""
+SINKS = ("trades", "turnover", "averages", "alarms", "user-alarms", "candles", "trends", "index")
 
 Row = dict[str, Any]
 
@@ -127,13 +133,87 @@ def alarms(trades: list[Row]) -> Iterator[Row]:
             reference = trade["price"]
 
 
+def read_user_alarms(folder: Path) -> dict[str, list[Row]]:
+    """Stock -> the alarms that users have set at it. ValueError names a line that is none."""
+    found: dict[str, list[Row]] = {}
+    for alarm in read_rows(folder):
+        found.setdefault(alarm["stock"], []).append(alarm)
+    return found
+
+
+def user_alarms(trades: list[Row], alarms: list[Row]) -> Iterator[Row]:
+    for alarm in alarms:
+        reached = next((trade for trade in trades if trade["price"] >= alarm["above"]), None)
+        if reached is not None:
+            yield {**alarm, "trade": reached["trade"], "price": reached["price"]}
+
+
+def watermark_ms(orders: Path) -> int:
+    """That of the end: behind the latest order of all."""
+    lines = [line for path in orders.glob("*.csv") for line in path.read_text(encoding="utf-8").splitlines()]
+    return max(int(line.rsplit(",", 1)[1]) for line in lines) - DELAY_MS
+
+
+def in_windows(trades: list[Row], size_ms: int, until_ms: int) -> Iterator[tuple[Row, list[Row]]]:
+    """Windows that begin with each second, with the trades in them, if any; those over by then."""
+    for end_ms in range(SECOND_MS, until_ms + 1, SECOND_MS):
+        inside = [trade for trade in trades if end_ms - size_ms <= trade["at_ms"] < end_ms]
+        if inside:
+            yield {"windowStart": end_ms - size_ms, "windowEnd": end_ms}, inside
+
+
+def candles(code: str, trades: list[Row], until_ms: int) -> Iterator[Row]:
+    for window, inside in in_windows(trades, SECOND_MS, until_ms):
+        prices = [trade["price"] for trade in inside]
+        yield {
+            "stock": code,
+            **window,
+            "trades": len(inside),
+            "low": min(prices),
+            "high": max(prices),
+            "volume": sum(trade["volume"] for trade in inside),
+            "turnover": sum(trade["volume"] * trade["price"] for trade in inside),
+        }
+
+
+def trends(code: str, trades: list[Row], until_ms: int) -> Iterator[Row]:
+    for window, inside in in_windows(trades, TREND_MS, until_ms):
+        mean = sum(trade["price"] for trade in inside) / len(inside)
+        yield {"stock": code, **window, "trades": len(inside), "mean": mean}
+
+
+def index(candles_: list[Row], until_ms: int) -> Iterator[Row]:
+    """Of all stocks: the candles that end with a second are in the window that begins there."""
+    for start_ms in sorted({candle["windowEnd"] for candle in candles_}):
+        inside = [candle for candle in candles_ if candle["windowEnd"] == start_ms]
+        if start_ms + SECOND_MS <= until_ms:
+            yield {
+                "market": "all stocks",
+                "windowStart": start_ms,
+                "windowEnd": start_ms + SECOND_MS,
+                "stocks": len(inside),
+                "volume": sum(candle["volume"] for candle in inside),
+                "turnover": sum(candle["turnover"] for candle in inside),
+            }
+
+
+def with_milliseconds(row: Row) -> Row:
+    """The same, its times as milliseconds since the opening."""
+    times = {name: row[name] for name in ("at", "windowStart", "windowEnd") if name in row}
+    return {**row, **{name: milliseconds(time) for name, time in times.items()}}
+
+
+def milliseconds(time: str) -> int:
+    return round(datetime.datetime.fromisoformat(time).timestamp() * 1000)
+
+
 def read_rows(folder: Path) -> list[Row]:
     """All rows of a sink. ValueError names a line that is no row."""
     rows: list[Row] = []
     for path in sorted(folder.rglob("*.jsonl")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             try:
-                rows.append(json.loads(line))
+                rows.append(with_milliseconds(json.loads(line)))
             except ValueError as error:
                 raise ValueError(f"{path}, line {number}, is no row") from error
     return rows
@@ -168,10 +248,12 @@ def turnover_differences(expected: dict[str, list[Row]], found: list[Row]) -> li
 def main() -> int:
     parser = argparse.ArgumentParser(description="Compare the stock exchange's output with a plain auction.")
     parser.add_argument("--orders", type=Path, default=HERE / "orders", help="the folder that was read")
+    parser.add_argument("--alarms", type=Path, default=HERE / "user-alarms", help="the users' alarms")
     parser.add_argument("--out", type=Path, default=HERE / "out", help="the folder that the sinks wrote")
     arguments = parser.parse_args()
     try:
         stocks = run_auction(arguments.orders)
+        users = read_user_alarms(arguments.alarms)
         found = {name: read_rows(arguments.out / name) for name in SINKS}
     except ValueError as error:
         print(error)
@@ -179,7 +261,7 @@ def main() -> int:
     if not stocks:
         print(f"There are no orders in {arguments.orders}: run generate_orders.py first.")
         return 1
-    trades = [trade for stock in stocks.values() for trade in stock.trades]
+    trades = [{**trade, "at": trade["at_ms"]} for stock in stocks.values() for trade in stock.trades]
     means = [row for stock in stocks.values() for row in averages(stock.trades)]
     alarmed = [row for stock in stocks.values() for row in alarms(stock.trades)]
     told = {code: list(turnovers(code, stock.trades)) for code, stock in stocks.items()}
@@ -187,6 +269,16 @@ def main() -> int:
     faults += turnover_differences(told, found["turnover"])
     faults += differences("averages", means, found["averages"])
     faults += differences("alarms", alarmed, found["alarms"])
+    reached = [
+        row for code, stock in stocks.items() for row in user_alarms(stock.trades, users.get(code, []))
+    ]
+    faults += differences("user-alarms", reached, found["user-alarms"])
+    until_ms = watermark_ms(arguments.orders)
+    over = [row for code, stock in stocks.items() for row in candles(code, stock.trades, until_ms)]
+    faults += differences("candles", over, found["candles"])
+    sliding = [row for code, stock in stocks.items() for row in trends(code, stock.trades, until_ms)]
+    faults += differences("trends", sliding, found["trends"])
+    faults += differences("index", list(index(over, until_ms)), found["index"])
     for fault in faults[:SHOWN_MAX]:
         print(fault)
     if faults:
@@ -196,7 +288,8 @@ def main() -> int:
     value = sum(trade["volume"] * trade["price"] for trade in trades) / 100
     print(
         f"All {len(trades)} trades of {len(stocks)} stocks, worth {value:,.2f}, and what is told of them "
-        f"({len(alarmed)} alarms) equal those of a plain auction of the same orders."
+        f"({len(alarmed)} alarms, {len(reached)} of users, {len(over)} candles) equal those of "
+        "a plain auction of the same orders."
     )
     return 0
 

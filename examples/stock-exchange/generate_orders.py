@@ -7,14 +7,17 @@ opening, and a rate that wanders and bursts. Which stocks are wanted changes ove
 
     orders/orders-1.csv, ...    number,stock,account,side,price,volume,cancels,at_ms
     rates.csv                   seconds,rate_per_s
+    user-alarms/alarms.jsonl    {"stock": ..., "account": ..., "above": ...}
 
 All orders of a stock are in one file, in the order of their numbers. Prices are whole cents. `cancels` is 0,
 or the number of the order that is taken back. `at_ms` is when an order is due, counted from the opening.
+Users' alarms are at `ALARMS_PERCENT` above the first price that somebody named for a stock.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +44,8 @@ OFFSET_MEAN, OFFSET_SIGMA = 0.0015, 0.003
 CANCEL_CHANCE, CANCEL_BACK = 0.12, 20
 """How often somebody takes an order back, and how many orders of the stock it is ago at most."""
 ACCOUNTS = 100_000
+ALARMS_PERCENT = (0, 1, 3)
+"""One alarm each for every stock."""
 LOT = 100
 
 
@@ -152,6 +157,14 @@ def write(session: Session, folder: Path, files: int) -> None:
         lines = sorted(order for orders in by_weight[file::files] for order in orders)
         text = "".join(",".join(map(str, order)) + "\n" for order in lines)
         (folder / "orders" / f"orders-{file + 1}.csv").write_text(text, encoding="utf-8")
+    (folder / "user-alarms").mkdir(exist_ok=True)
+    alarms = [
+        {"stock": stock, "account": account, "above": orders[0][4] * (100 + percent) // 100}
+        for stock, orders in sorted(session.orders.items())
+        for account, percent in enumerate(ALARMS_PERCENT, start=1)
+    ]
+    lines_of_alarms = "".join(json.dumps(alarm) + "\n" for alarm in alarms)
+    (folder / "user-alarms" / "alarms.jsonl").write_text(lines_of_alarms, encoding="utf-8")
     rates = "".join(f"{second},{rate:.1f}\n" for second, rate in enumerate(session.rates_per_s.tolist()))
     (folder / "rates.csv").write_text("seconds,rate_per_s\n" + rates, encoding="utf-8")
 

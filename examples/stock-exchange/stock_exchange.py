@@ -1,11 +1,13 @@
 """A stock exchange: a continuous auction of limit orders, and what is told of its trades. Plain PySpark.
 
 Orders meet in `ContinuousAuction`, which puts out trades; `Turnover`, `MovingAverage` and `Alarms` read
-these. All are keyed by stock. Prices are whole cents.
+these, and `UserAlarms`. All are keyed by stock. Prices are whole cents. What windows compute of the trades
+stands in topology.yaml; `TurnoverOf` and `listed` are what they need of code.
 """
 
 from __future__ import annotations
 
+import datetime
 from bisect import insort
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -22,13 +24,23 @@ ALARM_PERCENT = 3
 """How far a price is from that of the last alarm when there is the next one."""
 
 
-def parse(line: Row) -> Iterator[tuple[int, str, int, str, int, int, int, int]]:
+MARKET = "all stocks"
+_OPENING = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+def time_of(at_ms: int) -> datetime.datetime:
+    """So long after the opening."""
+    return _OPENING + datetime.timedelta(milliseconds=at_ms)
+
+
+def parse(line: Row) -> Iterator[tuple[int, str, int, str, int, int, int, int, datetime.datetime]]:
     """ "number,stock,account,side,price,volume,cancels,at_ms" -> an order.
 
     `cancels` is 0, or the order that this one takes back, whose side and price stand here again.
     """
     number, stock, account, side, price, volume, cancels, at_ms = line.value.split(",")
-    yield int(number), stock, int(account), side, int(price), int(volume), int(cancels), int(at_ms)
+    due = int(at_ms), time_of(int(at_ms))
+    yield int(number), stock, int(account), side, int(price), int(volume), int(cancels), *due
 
 
 class Fill(NamedTuple):
@@ -181,6 +193,7 @@ def trade(stock: str, number: int, order: Row, fill: Fill) -> Row:
         buyer=buyer,
         seller=seller,
         at_ms=order.at_ms,
+        at=time_of(order.at_ms),
     )
 
 
@@ -265,3 +278,58 @@ class Alarms(StatefulProcessor):
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+class UserAlarms(StatefulProcessor):
+    """Trades in; a row out for each alarm that a user has set at a price of the stock, once a trade is at it
+    or above. The alarms are there before the session: they are the processor's initial state."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._set = handle.getMapState("set", "account long", "above long")
+
+    def handleInitialState(
+        self,
+        key: tuple[str],
+        initialState: Row,  # noqa: N803
+        timerValues: Any,  # noqa: N803
+    ) -> None:
+        self._set.updateValue((initialState.account,), (initialState.above,))
+
+    def handleInputRows(
+        self,
+        key: tuple[str],
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Row]:
+        waiting = {account: above for (account,), (above,) in self._set.iterator()}
+        for row in sorted(rows, key=lambda row: row.trade):
+            for account in sorted(one for one, above in waiting.items() if row.price >= above):
+                above = waiting.pop(account)
+                self._set.removeKey((account,))
+                yield Row(stock=key[0], account=account, above=above, trade=row.trade, price=row.price)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class TurnoverOf:
+    """What the trades of a window came to, in cents: an aggregator."""
+
+    buffer = int
+
+    def zero(self) -> int:
+        return 0
+
+    def reduce(self, buffer: int, row: Row) -> int:
+        return buffer + int(row.price) * int(row.volume)
+
+    def merge(self, one: int, other: int) -> int:
+        return one + other
+
+    def finish(self, buffer: int) -> int:
+        return buffer
+
+
+def listed(candle: Row) -> Iterator[tuple[str, datetime.datetime, int, int]]:
+    """A stock's candle as a part of its market's index."""
+    yield MARKET, candle.windowEnd, candle.volume, candle.turnover

@@ -37,7 +37,8 @@ def script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def compare(folder: Path) -> subprocess.CompletedProcess[str]:
-    return script("compare.py", "--orders", str(folder / "orders"), "--out", str(folder / "out"))
+    folders = ("--orders", "orders", "--alarms", "user-alarms", "--out", "out")
+    return script("compare.py", *(one if one.startswith("--") else str(folder / one) for one in folders))
 
 
 def test_every_trade_is_made_and_told_of_exactly_once_while_a_worker_is_killed(

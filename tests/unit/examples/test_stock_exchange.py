@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import itertools
 import sys
@@ -76,6 +77,7 @@ def test_a_trade_has_the_price_of_the_order_that_waited_and_names_both() -> None
         buyer=1002,
         seller=1001,
         at_ms=20,
+        at=datetime.datetime(1970, 1, 1, 0, 0, 0, 20_000, tzinfo=datetime.UTC),
     )
 
 
@@ -199,7 +201,9 @@ def test_two_auctions_agree_however_the_orders_are_batched(depth: int, batches: 
         plain = compare.Stock()
         for row in (row for batch in batches for row in batch):
             compare.serve(plain, STOCK, tuple(row)[:1] + tuple(row)[2:])
-    assert [row.asDict() for row in trades] == plain.trades
+    assert [row.asDict() for row in trades] == [
+        {**trade, "at": exchange.time_of(trade["at_ms"])} for trade in plain.trades
+    ]
 
 
 def test_what_differs_from_a_plain_auction_is_told() -> None:
@@ -299,16 +303,37 @@ def test_files_keep_each_stock_together_in_order_and_are_about_equally_large(tmp
 def test_the_manifests_compile_and_fit_together() -> None:
     topology = load_topology(EXAMPLE / "topology.yaml")
     plan = compile_topology(topology)
-    assert [stage.operator for stage in plan.stages] == ["lines", "auction", "turnover", "averages", "alarms"]
+    told = [
+        "turnover",
+        "averages",
+        "alarms",
+        "user-alarms-initial",
+        "user-alarms",
+        "candles",
+        "trends",
+        "index",
+    ]
+    assert [stage.operator for stage in plan.stages] == ["lines", "auction", *told]
     auction = plan.stage("auction")
     assert isinstance(auction.head, Processor)
-    assert auction.head.input.names == COLUMNS
+    assert auction.head.input.names == (*COLUMNS, "at")
     assert auction.head.shards == 64
-    assert {edge.operator for edge in auction.out.edges} == {"turnover", "averages", "alarms"}
+    behind = {"turnover", "averages", "alarms", "user-alarms", "candles", "trends"}
+    assert {edge.operator for edge in auction.out.edges} == behind
     (sla,) = load_manifest(EXAMPLE / "sla.yaml").latency_slas
     assert (sla.spec.topology, sla.spec.policy) == (topology.metadata.name, "StreamSwitch")
     assert sla.spec.operator in {operator.name for operator in topology.spec.operators}
     assert (sla.spec.latency, sla.spec.window) == ("250ms", "1s")
+
+
+def test_a_users_alarm_goes_off_once_and_from_its_price_on() -> None:
+    set_alarms = [Row(stock=STOCK, account=7, above=1010), Row(stock=STOCK, account=8, above=1000)]
+    tester = TwsTester(exchange.UserAlarms(), initialStateRow=[(STOCK, row) for row in set_alarms])
+    (row,) = tester.test(STOCK, [trade(1, 999, 100), trade(2, 1005, 100)])
+    assert row == Row(stock=STOCK, account=8, above=1000, trade=2, price=1005)
+    (row,) = tester.test(STOCK, [trade(3, 1005, 100), trade(4, 1010, 100)])
+    assert row == Row(stock=STOCK, account=7, above=1010, trade=4, price=1010)
+    assert tester.test(STOCK, [trade(5, 1020, 100)]) == []
 
 
 def test_the_code_and_the_comparison_have_the_same_rules() -> None:
