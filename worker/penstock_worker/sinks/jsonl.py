@@ -21,6 +21,7 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from penstock.connectors.files import JsonlSink
 from penstock.dataflow.json_rows import JsonRows
@@ -219,5 +220,5 @@ def _foreign(path: Path, offset: int) -> PermanentError:
     )
 
 
-def _rows_of(payload: bytes) -> list[list[object]]:
+def _rows_of(payload: bytes) -> list[tuple[Any, ...]]:
     return decode_batch(payload).rows

@@ -60,10 +60,10 @@ class AlignedWindows(StatefulProcessor):  # type: ignore[misc]  # pyspark carrie
         self, key: tuple[Any, ...], rows: Iterator[Row], timerValues: TimerValues
     ) -> Iterable[Row]:
         gathered: dict[int, list[Row]] = {}
-        rows = list(rows)
+        given = list(rows)
         unit = self._times.per_ms
         begin = behind = 0
-        for row, time in zip(rows, self._times.of(rows), strict=True):
+        for row, time in zip(given, self._times.of(given), strict=True):
             if time is None:
                 continue
             if not begin <= time < behind:
