@@ -6,7 +6,8 @@ more, so writing it twice, or late from an old owner, puts the same bytes in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from penstock.dataflow.plan import Stage
@@ -25,13 +26,21 @@ _LEFTOVER_BYTES_MAX = 1 << 20
 
 class SinkDelivery:
     """The sinks of one task, of the topology called `topology` whose state is `uid`. With `prints` the
-    console's too; else somebody else delivers these."""
+    console's too; else somebody else delivers these. `at_work` is the place's."""
 
     def __init__(
-        self, stage: Stage, base_dir: Path, uid: str, topology: str, *, durable: bool, prints: bool
+        self,
+        stage: Stage,
+        base_dir: Path,
+        uid: str,
+        topology: str,
+        *,
+        durable: bool,
+        prints: bool,
+        at_work: Callable[[str], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self._writers: dict[str, SinkWriter] = {}
-        place = SinkPlace(base_dir, uid, topology, durable)
+        place = SinkPlace(base_dir, uid, topology, durable, at_work)
         for sink, schema in stage.all_sinks():
             if prints or not sink.is_shown:
                 self._writers[sink.name] = open_writer(sink, schema, place)

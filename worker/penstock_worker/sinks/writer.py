@@ -8,7 +8,8 @@ durable, is acknowledged to the store with its last number and the position (`si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,13 +20,14 @@ class SinkPlace:
     """For whom a sink is written: the topology called `topology`, whose state is `uid`.
 
     `base_dir` is where relative paths begin. `durable` (mode Disk): what `sync` has brought out survives a
-    loss of power.
+    loss of power. `at_work` is entered, with the shard, around calls of user code, whose crash is told so.
     """
 
     base_dir: Path
     uid: str
     topology: str
     durable: bool
+    at_work: Callable[[str], AbstractContextManager[object]] = nullcontext
 
 
 class SinkWriter(Protocol):

@@ -94,6 +94,7 @@ def assemble(
             launch.topology,
             durable=launch.durable,
             prints=launch.prints,
+            at_work=note.at_work,
         ),
         TaskMetrics(launch, os.getpid()),
         clock,
