@@ -238,3 +238,29 @@ spec:
     assert "operator in: Reader.read raised on InputPartition" in told
     assert f'File "{tmp_path}/broken.py", line 8, in read' in told
     assert "ValueError: no more today" in told
+
+
+def test_a_sink_that_crashes_its_process_stops_the_run_with_its_shard(
+    tmp_path: Path, runs: list[Run]
+) -> None:
+    text = """
+apiVersion: penstock.dev/v1alpha1
+kind: Topology
+metadata: {name: crashing}
+spec:
+  operators:
+  - name: in
+    source:
+      dataSource: {class: "users_sources:Table", schema: "number bigint, square double", options: {rows: "9"}}
+  - name: out
+    inputs: [in]
+    sink: {foreach: {call: "crashing:crash"}}
+"""
+    (tmp_path / "crashing.py").write_text(
+        "import os, signal\ndef crash(row):\n    os.kill(os.getpid(), signal.SIGSEGV)\n"
+    )
+    run = started(tmp_path, runs, text)
+    assert run.finish() == 1
+    told = " ".join(run.output.split())
+    assert "was killed by SIGSEGV as it worked on shard in/0" in told
+    assert f'File "{tmp_path}/crashing.py", line 3 in crash' in told

@@ -34,6 +34,7 @@ class DataSourceSinkWriter:
         self._kind = data_source_class(sink.target, place.base_dir)
         self._schema = struct_type(schema)
         self._reader = RowReader(schema, collected=True)
+        self._at_work = place.at_work
         self._writer: DataSourceStreamWriter | None = None
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
@@ -46,9 +47,10 @@ class DataSourceSinkWriter:
                 f"shard {shard} has a name and no number, so its batches have no batchId of their own; put a "
                 "keyed operator between that source and this sink, or take a sink `foreach`"
             )
-        for batch in batches_of(position, entries):
-            self._batch(self._writer, (number << BATCH_BITS) + batch.number, batch)
-            position = batch.position
+        with self._at_work(shard):
+            for batch in batches_of(position, entries):
+                self._batch(self._writer, (number << BATCH_BITS) + batch.number, batch)
+                position = batch.position
         return position
 
     def _made(self) -> DataSourceStreamWriter:

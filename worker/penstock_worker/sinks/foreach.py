@@ -28,6 +28,7 @@ class ForeachSinkWriter:
         if problem := not_foreach(sink.target, self._given):
             raise UserCodeMissing(problem)
         self._reader = RowReader(schema, collected=True)
+        self._at_work = place.at_work
         self._code: ForeachCode | None = None
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
@@ -35,9 +36,10 @@ class ForeachSinkWriter:
         if self._code is None:
             self._code = self._called(foreach_code, "__init__", "as it was made", self._given)
         identity = partition_id(shard, self._sink.feeders)
-        for batch in batches_of(position, entries):
-            self._batch(self._code, identity, batch)
-            position = batch.position
+        with self._at_work(shard):
+            for batch in batches_of(position, entries):
+                self._batch(self._code, identity, batch)
+                position = batch.position
         return position
 
     def _batch(self, code: ForeachCode, identity: int, batch: Batch) -> None:

@@ -8,7 +8,8 @@ durable, is acknowledged to the store with its last number and the position (`si
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +21,7 @@ class SinkPlace:
 
     `base_dir` is where relative paths begin. `durable` (mode Disk): what `sync` has brought out survives a
     loss of power. `task` names this start of the task, and no other one of any topology.
+    `at_work` is entered, with the shard, around calls of user code, whose crash is told so.
     """
 
     base_dir: Path
@@ -27,6 +29,7 @@ class SinkPlace:
     topology: str
     durable: bool
     task: str = ""
+    at_work: Callable[[str], AbstractContextManager[object]] = nullcontext
 
 
 class SinkWriter(Protocol):

@@ -8,6 +8,7 @@ when a position behind a range is committed. Neighbours: `offset_ranges` is the 
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import zlib
@@ -307,4 +308,4 @@ def _batch(ranges: OffsetRanges, cursor: _Cursor, rows_max: int, bytes_max: int)
 
 
 def _offset(text: str) -> Offset:
-    return msgspec.json.decode(text)
+    return json.loads(text)

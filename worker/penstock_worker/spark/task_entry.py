@@ -101,6 +101,7 @@ def assemble(
                 launch.topology,
                 launch.durable,
                 launch.owner.ready,
+                note.at_work,
             ),
             clock,
             lambda: _connected(launch),

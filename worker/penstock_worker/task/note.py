@@ -15,7 +15,8 @@ import os
 import select
 import struct
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 BEAT_S = 0.5
@@ -114,6 +115,18 @@ class TaskNote:
             works = self._works[shard] = self._works.get(shard, 0) + 1
             text = self._shard = shard.encode()
             page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), works) + text
+
+    @contextmanager
+    def at_work(self, shard: str) -> Iterator[None]:
+        """User code of a sink works on what the shard put out, in this block: no batch of the shard's own."""
+        page = self._page
+        if page is not None:
+            text = shard.encode()
+            page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), self._works.get(shard, 0)) + text
+        try:
+            yield
+        finally:
+            self.rests()
 
     def comes_to(self, key: str) -> None:
         """The key of the shard's work that user code gets now."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +138,20 @@ def test_foreach_opens_processes_and_closes_each_batch(notes: Path) -> None:
         ["process", 3, 8, {"word": "c", "n": 3}],
         ["close", 3, 8, None],
     ]
+
+
+def test_user_code_of_a_sink_is_noted_as_at_work_on_its_shard(notes: Path) -> None:
+    at_work: list[tuple[str, list[Any]]] = []
+
+    @contextmanager
+    def noted_work(shard: str) -> Iterator[None]:
+        yield
+        at_work.append((shard, noted(notes)))
+
+    place = SinkPlace(Path.cwd(), "u", "t", durable=False, at_work=noted_work)
+    writer = ForeachSinkWriter(ForeachSink("out", "scenes.users_sinks:Notes", FEEDERS), WORDS, place)
+    writer.write("count/3", b"", entries([("a", 1)]))
+    assert [(shard, len(calls)) for shard, calls in at_work] == [("count/3", 3)]
 
 
 def test_a_batch_that_open_refuses_is_closed_and_counts_as_written(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,23 @@ def test_a_task_beats_and_says_what_it_works_on(page: NotePage) -> None:
                 return
             ticks.wait(0.01)
         raise AssertionError("no beat")
+    finally:
+        note.close()
+
+
+def test_a_sink_at_work_names_the_shard_and_begins_no_batch_of_it(page: NotePage) -> None:
+    note = TaskNote(page.place)
+    try:
+        note.works_on("count/3")
+        note.rests()
+        with note.at_work("count/5"):
+            assert (page.read().shard, page.read().works) == ("count/5", 0)
+        with suppress(ValueError), note.at_work("count/3"):
+            assert (page.read().shard, page.read().works) == ("count/3", 1)
+            raise ValueError("of user code")
+        assert page.read().shard == ""
+        with TaskNote(None).at_work("count/5"):
+            pass
     finally:
         note.close()
 
