@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError
+from penstock.manifest.faults import InvalidManifest
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -135,6 +136,16 @@ class ClusterPicture:
         nodes = [name_of(node) for node in self._mirror.all(NODES)]
         pods = (pod for pod in self._mirror.all(PODS) if is_one(pod) and is_of(pod, topology))
         return tuple(observe_pod(pod, nodes) for pod in pods)
+
+    def schedules(self) -> tuple[ObservedSchedule, ...]:
+        """All that can be read."""
+        found = []
+        for one in self._mirror.all(SCHEDULES):
+            try:
+                found.append(self._schedule(one))
+            except InvalidManifest as fault:
+                _LOG.debug("Schedule %s cannot be read: %s", name_of(one), fault)
+        return tuple(found)
 
     def schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
         return tuple(

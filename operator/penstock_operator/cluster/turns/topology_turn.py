@@ -43,6 +43,7 @@ from penstock_operator.cluster.observing.observed import (
     StoreReading,
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
+from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
@@ -198,7 +199,7 @@ class TopologyTurns:
             wall_time=self._clocks.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             pods=self._picture.workers_of(name),
             schedules=self._picture.schedules_of(name),
-            nodes=as_cordoned(self._picture.nodes(name), self._renewing()),
+            nodes=as_cordoned(as_left(self._picture.nodes(name), self._config), self._renewing()),
             stores=self._picture.stores(),
             readings=readings,
             config_maps=tuple(name_of(one) for one in self._mirror.all(CONFIG_MAPS) if is_of(one, name)),
