@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,6 +23,8 @@ PACKAGES = {
     "penstock": "core",
 }
 """Each with the folder that it is in."""
+REGISTRIES = ("penstock.connectors.registry", "penstock_worker.sinks", "penstock_worker.sources")
+"""They know the rooms of kinds, which stand on the folder that a registry lies in."""
 
 Edges = dict[str, set[str]]
 
@@ -85,10 +87,12 @@ def room_imports(imports: Mapping[str, set[str]]) -> tuple[list[str], Edges]:
     return rooms, {room: edges[room] & set(rooms) for room in rooms}
 
 
-def both_ways(imports: Mapping[str, set[str]]) -> list[str]:
+def both_ways(imports: Mapping[str, set[str]], registries: Collection[str] = REGISTRIES) -> list[str]:
     """Of two folders that import from each other, the imports of the one that has fewer, as "a -> b"."""
     between: dict[tuple[str, str], set[str]] = {}
     for module, names in imports.items():
+        if module in registries:
+            continue
         for name in names:
             # A package stands for itself only where none of its modules is meant.
             if any(other.startswith(f"{name}.") for other in names):

@@ -29,6 +29,12 @@ def test_of_two_folders_that_import_from_each_other_those_of_the_fewer_are_named
     assert both_ways({**down, "p.low.z": {"p.high.x"}}) == ["p.low.z -> p.high.x"]
 
 
+def test_a_registry_stands_above_the_rooms_of_kinds_that_stand_on_its_folder() -> None:
+    imports = {"p.all": {"p.kind.x"}, "p.kind": set(), "p.kind.x": {"p.port"}, "p.port": set(), "p": set()}
+    assert both_ways(imports, registries=()) != []
+    assert both_ways(imports, registries=("p.all",)) == []
+
+
 def test_an_arrow_that_others_lead_around_is_left_out() -> None:
     assert without_detours({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
 

@@ -24,7 +24,7 @@ from penstock.connectors.source import SourceFields
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.source import Source
 from penstock.errors import PenstockError
-from penstock.manifest.document import EXPECTED, ColumnName, Document, atomic_list, cel, fixed
+from penstock.manifest.document import EXPECTED, SHARDS_MAX, ColumnName, Document, atomic_list, cel, fixed
 from penstock.manifest.faults import Fault, nearest, shown
 
 METADATA: Mapping[str, str] = {
@@ -185,7 +185,8 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
     starting_timestamp: Instant | None = None
     """Instead: at its first record of that time or later, and behind the last one where there is none."""
     starting_positions: Annotated[
-        dict[TopicName, dict[PartitionNumber, Offset]] | None, Field(max_length=TOPICS_MAX)
+        dict[TopicName, Annotated[dict[PartitionNumber, Offset], Field(max_length=SHARDS_MAX)]] | None,
+        Field(max_length=TOPICS_MAX),
     ] = None
     """Offsets at which partitions begin, by topic and number; others begin as is said above."""
     on_lost_offsets: Literal["Fail", "Earliest"] = "Fail"
