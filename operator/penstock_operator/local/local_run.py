@@ -16,11 +16,13 @@ from penstock.dataflow.outline import console_targets
 from penstock.dataflow.partitions import part_of
 from penstock.metrics.rows import WorkerRow
 from penstock.sla.loop import SlaLoop
-from penstock.store.port import NodeStore, Reopen, StoreFull, StoreUnreachable
+from penstock.store.port import Create, NodeStore, Reopen, StoreFull, StoreUnreachable
 from penstock.store.publishing import to_publish
 from penstock_operator.fleet.port import Fleet, WorkerNotStartedError
+from penstock_operator.local.added_partitions import AddedPartitions
 from penstock_operator.local.kept.grown_files import GrownFiles
-from penstock_operator.local.run_decisions import begin, decide
+from penstock_operator.local.run_decisions import adopt, begin, decide
+from penstock_operator.local.run_placement import with_shards
 from penstock_operator.local.run_ports import StoreKeeper, Ticks
 from penstock_operator.local.run_slas import RunSlas
 from penstock_operator.local.run_state import (
@@ -69,6 +71,7 @@ class LocalRun:
         resumed: bool = False,
         slas: Sequence[SlaLoop] = (),
         grown: GrownFiles | None = None,
+        added: AddedPartitions | None = None,
     ) -> None:
         self._state = state
         self._shards = {stage: tuple(names) for stage, names in shards.items()}
@@ -79,6 +82,7 @@ class LocalRun:
         self._ticks = ticks
         self._resumed = resumed
         self._grown = grown
+        self._added = added
         self._grew: set[str] = set()
         # What an interval of an SLA is measured from is its begin; others have time.
         self._counts_time = bool(slas)
@@ -125,6 +129,7 @@ class LocalRun:
     def _turn(self) -> None:
         self._watch.keep()
         self._carry_out()
+        self._take_added()
         look = self._watch.look() if self._watch.is_due else None
         seen = self._seen(look)
         self._accept(decide(self._state, seen, self._ticks.now_s()))
@@ -167,6 +172,26 @@ class LocalRun:
                 f"(so are {len(news)} files in all)"
             )
         return bool(shards)
+
+    def _take_added(self) -> None:
+        """Have partitions read that were added to a source. Until a schedule names them they are tried again:
+        a shard that is made already answers so."""
+        if self._added is None or self._state.phase is not Phase.RUNNING or not self._keeper.answers:
+            return
+        scheduled = {operator: tuple(of.shards) for operator, of in self._state.schedules.items()}
+        for operator, names in self._added.beyond(scheduled).items():
+            position = self._added.late_position(operator)
+            try:
+                self._store.pipeline([Create(name, position=position, source=True) for name in names])
+            except (StoreUnreachable, StoreFull) as error:
+                self._watch.note_trouble(error)
+                return
+            schedule = self._state.schedules[operator]
+            self._accept(adopt(self._state, [with_shards(schedule, names, self._state.node)]))
+            if set(names) <= self._state.schedules[operator].shards.keys():
+                # Everybody who looks at shards has this one dictionary.
+                self._shards[operator] += tuple(name for name in names if name not in self._shards[operator])
+                self.tell(f"source {operator}: {', '.join(map(part_of, names))} came and is read")
 
     # --- carrying out ---------------------------------------------------------------------------
 

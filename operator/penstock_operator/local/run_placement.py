@@ -9,11 +9,12 @@ rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from penstock.dataflow.plan import Plan
 from penstock.schedule.hosts_and_wishes import ONE_MACHINE, Host, Manner, Wish
 from penstock.schedule.planner import plan as plan_schedules
-from penstock.schedule.record import OperatorSchedule, StorePlace, WorkerPlace
+from penstock.schedule.record import OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.supervision.hosts import Hosts
 from penstock_operator.local.run_state import RunState, WorkerCare
 
@@ -62,6 +63,18 @@ def planned_on(state: RunState, hosts: Hosts, takers: Collection[str]) -> dict[s
         for worker in (*hosts.active, *hosts.pinned)
     ]
     return plan_schedules(state.schedules, wishes, places, runtime=ONE_MACHINE)
+
+
+def with_shards(schedule: OperatorSchedule, names: Sequence[str], home: str) -> OperatorSchedule:
+    """`schedule` with further shards, each on the executor that has the fewest for its tasks."""
+    held = {executor.name: len(schedule.shards_of(executor.name)) for executor in schedule.executors}
+    tasks = {executor.name: max(executor.tasks, 1) for executor in schedule.executors}
+    shards = dict(schedule.shards)
+    for name in names:
+        taker = min(held, key=lambda executor: (held[executor] / tasks[executor], executor))
+        shards[name] = ShardPlace(taker, home)
+        held[taker] += 1
+    return replace(schedule, shards=shards)
 
 
 def session_tasks(plan: Plan) -> int:

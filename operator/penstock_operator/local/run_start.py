@@ -33,6 +33,7 @@ from penstock.sla.treatment import single_tasks
 from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
+from penstock_operator.local.added_partitions import AddedPartitions
 from penstock_operator.local.kept.decision_log import DecisionLog
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.kept.run_record import (
@@ -133,7 +134,7 @@ def run_topology(
         ticks.clock.share(store)
         if start is Start.RESUME:
             _check_store_kept(store, record, directory.folder)
-        _create_shards(store, plan, shards_now)
+        _create_shards(store, plan, shards_now, are_late=start is Start.RESUME)
         measured = _measure(store, record.shards)
         record = check_state(record, request.state, _worked(record, measured), directory.folder)
         directory.write(record)
@@ -172,6 +173,9 @@ def run_topology(
         keeper = stack.enter_context(KeptStore(server, sentinel.keep, disks))
         asked = RedisStore(server.url, record.topology_uid, timeout_s=_ANSWER_S)
         stack.callback(asked.close)
+        added = AddedPartitions(plan, request.base_dir)
+        stack.callback(added.stop)
+        added.start()
         run = LocalRun(
             _first_state(request, token, store, shards),
             record.shards,
@@ -183,6 +187,7 @@ def run_topology(
             ticks,
             resumed=start is Start.RESUME,
             grown=GrownFiles(plan, request.base_dir),
+            added=added,
             slas=[
                 SlaLoop(promise, policy, record.shards, keyed_edges(plan), log)
                 for promise, policy in policies
@@ -288,10 +293,19 @@ def _check_store_kept(store: NodeStore, record: RunRecord, folder: Path) -> None
         )
 
 
-def _create_shards(store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[str]]) -> None:
-    """Records for shards that have none yet; failures of an earlier run are forgotten."""
+def _create_shards(
+    store: NodeStore, plan: Plan, shards: Mapping[str, Sequence[str]], *, are_late: bool
+) -> None:
+    """Records for shards that have none yet (late: they were added since an earlier run); failures of an
+    earlier run are forgotten."""
     creates = [
-        Create(shard, source=stage.is_source) for stage in plan.stages for shard in shards[stage.operator]
+        Create(
+            shard,
+            position=stage.head.late_position if are_late and isinstance(stage.head, Source) else b"",
+            source=stage.is_source,
+        )
+        for stage in plan.stages
+        for shard in shards[stage.operator]
     ]
     for first in range(0, len(creates), _CALLS_PER_PIPELINE):
         store.pipeline(creates[first : first + _CALLS_PER_PIPELINE])

@@ -23,13 +23,14 @@ from penstock.connectors.kafka.connection import (
 )
 from penstock.connectors.kafka.formats import FormatSpec, KafkaFormat, format_faults, format_schema
 from penstock.connectors.kafka.position import FIRST, KafkaPosition
+from penstock.connectors.kafka.registry import KafkaRegistry, SchemaRegistrySpec, registry_faults
 from penstock.connectors.kafka.topics import found_parts
 from penstock.connectors.secrets import secrets_folder
 from penstock.connectors.source import SourceFields
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.source import Source
 from penstock.errors import PenstockError
-from penstock.manifest.document import EXPECTED, ColumnName, Document, atomic_list, cel, fixed
+from penstock.manifest.document import EXPECTED, SHARDS_MAX, ColumnName, Document, atomic_list, cel, fixed
 from penstock.manifest.faults import Fault, nearest, shown
 
 METADATA: Mapping[str, str] = {
@@ -56,6 +57,7 @@ class KafkaSource(Source):
     pattern: str | None
     value: KafkaFormat
     key: KafkaFormat | None = None
+    registry: KafkaRegistry | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     """(what, name of its column), in the order of the columns."""
     start: str = "Earliest"
@@ -156,6 +158,11 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
             ("has(self.topics) != has(self.topicPattern)", "exactly one of topics and topicPattern"),
             (f"{fixed('topics', 'topicPattern')}", "a source's topics are fixed for life"),
             (
+                "has(self.schemaRegistry) || !([self.value.format, has(self.key) ? self.key.format : '']"
+                ".exists(format, format in ['avro', 'protobuf']))",
+                "formats avro and protobuf need a schemaRegistry",
+            ),
+            (
                 f"self.value == oldSelf.value && {fixed('key', 'metadata')}",
                 "a source's columns are fixed for life: rows of it wait in inboxes",
             ),
@@ -177,6 +184,8 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
     """What the records' values hold. A record without value has nulls in these columns."""
     key: FormatSpec | None = None
     """What the records' keys hold; without it they are no columns."""
+    schema_registry: SchemaRegistrySpec | None = None
+    """Where formats avro and protobuf have their schemas."""
     metadata: MetadataSpec | None = None
     """What else becomes columns."""
     starting_offsets: Literal["Earliest", "Latest"] = "Earliest"
@@ -184,7 +193,8 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
     starting_timestamp: Instant | None = None
     """Instead: at its first record of that time or later, and behind the last one where there is none."""
     starting_positions: Annotated[
-        dict[TopicName, dict[PartitionNumber, Offset]] | None, Field(max_length=TOPICS_MAX)
+        dict[TopicName, Annotated[dict[PartitionNumber, Offset], Field(max_length=SHARDS_MAX)]] | None,
+        Field(max_length=TOPICS_MAX),
     ] = None
     """Offsets at which partitions begin, by topic and number; others begin as is said above."""
     on_lost_offsets: Literal["Fail", "Earliest"] = "Fail"
@@ -215,6 +225,7 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
     def faults_of(cls, path: str, body: Mapping[str, Any]) -> list[Fault]:
         return [
             *security_faults(path, body),
+            *registry_faults(path, body),
             *_topic_faults(path, body),
             *_start_faults(path, body),
             *(
@@ -226,6 +237,12 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
             *_column_faults(path, body),
         ]
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        registry = self.schema_registry.plan().secret if self.schema_registry is not None else None
+        names = (*super().secret_names, *(() if registry is None else (registry,)))
+        return tuple(dict.fromkeys(names))
+
     def plan(self) -> KafkaSource:
         given = self.starting_positions or {}
         metadata = self.metadata.model_dump(exclude_none=True) if self.metadata is not None else {}
@@ -235,6 +252,7 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
             pattern=self.topic_pattern,
             value=self.value.plan("value"),
             key=self.key.plan("key") if self.key is not None else None,
+            registry=self.schema_registry.plan() if self.schema_registry is not None else None,
             metadata=tuple((what, metadata[what]) for what in METADATA if what in metadata),
             start=self.starting_offsets,
             start_ms=instant_ms(self.starting_timestamp) if self.starting_timestamp is not None else None,

@@ -172,12 +172,15 @@ class KafkaClient:
             self.refused_us = self.refused_us or now_us
         elif error.code() in AWAY:
             self.is_away = True
-            if self._told_us is None or now_us >= self._told_us + _AWAY_TOLD_US:
-                self._told_us = now_us
-                said = failure(error, self._source.connection, "read")
-                _LOG.warning("source %s waits: %s", self._operator, said)
+            self.tell_away(failure(error, self._source.connection, "read"), now_us)
         else:
             _LOG.warning("source %s: %s", self._operator, error.str())
+
+    def tell_away(self, error: PenstockError, now_us: int) -> None:
+        """Into the log, now and then: somebody is waited for."""
+        if self._told_us is None or now_us >= self._told_us + _AWAY_TOLD_US:
+            self._told_us = now_us
+            _LOG.warning("source %s waits: %s", self._operator, error)
 
     def answered(self) -> None:
         """The cluster is there, and lets this client in."""

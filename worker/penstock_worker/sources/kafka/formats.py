@@ -7,34 +7,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any, cast
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
-from penstock.connectors.kafka.formats import KafkaFormat
+from penstock.connectors.kafka.formats import REGISTERED, KafkaFormat
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.dataflow.json_lines import BadLine, JsonLines
 from penstock.errors import PermanentError
+from penstock_worker.sources.kafka.bad_record import BadRecord
 
 Row = tuple[Any, ...]
 Decode = Callable[[Sequence[bytes]], Sequence[Row]]
 """Keys or values that are there -> their columns. Raises BadRecord for the first that means nothing."""
 
 
-class BadRecord(Exception):
-    """`index` is its place among those that were given; the text goes behind "key " or "value "."""
-
-    def __init__(self, index: int, text: str) -> None:
-        super().__init__(text)
-        self.index = index
-
-
 class RecordRows:
     """Rows of one source, in the order of its schema."""
 
-    def __init__(self, source: KafkaSource) -> None:
-        self._value = _Part("value", source.value, Message.value)
-        self._key = None if source.key is None else _Part("key", source.key, Message.key)
+    def __init__(self, source: KafkaSource, secrets: Path) -> None:
+        def decode(format_: KafkaFormat) -> Decode:
+            if format_.format in REGISTERED and source.registry is not None:
+                # What it needs takes a while to load, and most sources do without.
+                from penstock_worker.sources.kafka.registered import Registered
+
+                return Registered(format_, source.registry, secrets).rows
+            return _DECODERS[format_.format](format_)
+
+        self._value = _Part("value", source.value, Message.value, decode(source.value))
+        self._key = None if source.key is None else _Part("key", source.key, Message.key, decode(source.key))
         self._metadata = [_METADATA[what] for what, _ in source.metadata]
 
     def rows(self, records: Sequence[Message]) -> list[Row]:
@@ -50,10 +52,12 @@ class RecordRows:
 
 
 class _Part:
-    def __init__(self, name: str, format_: KafkaFormat, of: Callable[[Message], bytes | None]) -> None:
+    def __init__(
+        self, name: str, format_: KafkaFormat, of: Callable[[Message], bytes | None], decode: Decode
+    ) -> None:
         self._name = name
         self._of = of
-        self._decode = _DECODERS[format_.format](format_)
+        self._decode = decode
         self._nulls = (None,) * len(format_.schema.columns)
 
     def rows(self, records: Sequence[Message]) -> Sequence[Row]:

@@ -35,6 +35,7 @@ _LOOK_PART = 10
 """A look is after this part of the time for which nothing came."""
 _AWAY_LOOK_US = 20_000
 _WRITE_BACK_US = 5_000_000
+_RETRY_US = 1_000_000
 _MARKS_US = 1_000_000
 """What was read without a row (marks of transactions) is committed so often, while nothing else comes."""
 _REFUSED_US = 120_000_000
@@ -46,8 +47,9 @@ class KafkaReader:
 
     def __init__(self, operator: str, source: KafkaSource, base_dir: Path) -> None:
         self._source = source
-        self._rows = RecordRows(source)
-        self._client = KafkaClient(operator, source, secrets_folder(base_dir))
+        secrets = secrets_folder(base_dir)
+        self._rows = RecordRows(source, secrets)
+        self._client = KafkaClient(operator, source, secrets)
         self._ids = TopicIds(self._client.admin)
         self._starts = Starts(source, self._client.admin)
         self._partitions: dict[str, Partition] = {}
@@ -104,9 +106,15 @@ class KafkaReader:
         if not taken:
             return self._without_rows(partition, position, at, now_us)
         after = partition.behind(taken, at, partition.topic_id)
+        try:
+            rows = self._rows.rows(taken)
+        except RetryError as error:
+            # What else the cluster needs is away, such as a schema registry.
+            self._client.tell_away(error, now_us)
+            return _nothing(position, now_us + _RETRY_US)
         partition.moved_us = now_us
         return SourceBatch(
-            self._rows.rows(taken),
+            rows,
             [now_us] * len(taken),
             after.packed(),
             finished=False,
