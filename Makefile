@@ -48,6 +48,10 @@ kafka-up: setup-tests ## Start a Kafka broker at 127.0.0.1:9092, to try topologi
 kafka-down: ## End the Kafka broker; its topics stay
 	@tools/kafka.sh down
 
+.PHONY: kafka-demo
+kafka-demo: kafka-up ## Decide payments from a Kafka topic into another one, live, and compare with a plain pass
+	@$(BIN)/python examples/kafka/demo.py
+
 .PHONY: test
 test: setup-tests lint $(TIER_TESTS) ## Run everything that a change must pass: lint and all tiers of tests
 	@tools/tier.sh --summary $(TIERS)

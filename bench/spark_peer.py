@@ -226,7 +226,7 @@ def start(spark: SparkSession, run: Run) -> StreamingQuery:
     return writer.foreachBatch(collect).start()
 
 
-def _batch(progress: StreamingQueryProgress) -> tuple[float, float, int]:
+def batch_figures(progress: StreamingQueryProgress) -> tuple[float, float, int]:
     began = datetime.datetime.fromisoformat(progress.timestamp)
     return began.timestamp(), progress.durationMs.get("triggerExecution", 0) / 1000, progress.numInputRows
 
@@ -242,7 +242,7 @@ def main(path: str) -> None:
         query.awaitTermination(0.2)
     recent = query.recentProgress
     run.progress.write_text(json.dumps([dict(progress.durationMs) for progress in recent]))
-    run.batches.write_text(json.dumps([_batch(progress) for progress in recent]))
+    run.batches.write_text(json.dumps([batch_figures(progress) for progress in recent]))
     query.stop()
     spark.stop()
 

@@ -4,11 +4,11 @@
 #   tools/kafka.sh up      starts one at 127.0.0.1:9092 (PENSTOCK_KAFKA_PORT), data and log in .penstock/kafka
 #   tools/kafka.sh down    ends it; its topics stay until .penstock/kafka is removed
 #   tools/kafka.sh jars    prints the folder with its jars
+#   tools/kafka.sh spark   prints the folder with those of Spark's connector for Kafka, which a bench compares with
 #
-# The jars (43 MB) are brought with Maven once for a machine, into ~/.cache/penstock.
+# Jars (43 MB, 10 MB) are brought with Maven once for a machine, into ~/.cache/penstock.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-readonly pom=tools/kafka/pom.xml
 readonly folder=.penstock/kafka
 readonly pid_file=$folder/pid log=$folder/broker.log settings=$folder/server.properties
 readonly port=${PENSTOCK_KAFKA_PORT:-9092}
@@ -25,21 +25,22 @@ fail() {
     exit 1
 }
 
-# Prints where they are. Several may ask at once: each brings its own, and the first one puts them in place.
-jars() {
-    local version kept made
+# What a pom lists, under a name of its own: prints where the jars are. Several may ask at once: each brings its own,
+# and the first one puts them in place.
+jars_of() {
+    local pom=$1 name=$2 version kept made
     version=$(sed -n 's|^  <version>\(.*\)</version>|\1|p' "$pom")
-    kept=${XDG_CACHE_HOME:-$HOME/.cache}/penstock/kafka-$version
+    kept=${XDG_CACHE_HOME:-$HOME/.cache}/penstock/$name-$version
     if [[ ! -d $kept ]]; then
         command -v mvn >/dev/null || fail "mvn (Maven) is missing; tools/setup.sh --tests installs it"
         mkdir -p "$(dirname "$kept")"
         made=$(mktemp -d "$kept.XXXXXX")
-        say "brings Kafka $version with Maven, once for this machine (43 MB)"
+        say "brings $name $version with Maven, once for this machine"
         if ! mvn -q -B -f "$pom" dependency:copy-dependencies -DincludeScope=runtime \
             -DoutputDirectory="$made/jars" >"$made/log" 2>&1; then
             cat "$made/log" >&2
             rm -rf "$made"
-            fail "Maven could not bring Kafka's jars; its own words stand above"
+            fail "Maven could not bring the jars of $name; its own words stand above"
         fi
         chmod 755 "$made/jars"
         mv -T "$made/jars" "$kept" 2>/dev/null || [[ -d $kept ]] || fail "$kept cannot be written"
@@ -47,6 +48,8 @@ jars() {
     fi
     printf '%s\n' "$kept"
 }
+
+jars() { jars_of tools/kafka/pom.xml kafka; }
 
 is_running() { [[ -s $pid_file ]] && kill -0 "$(<"$pid_file")" 2>/dev/null; }
 
@@ -111,5 +114,6 @@ case ${1:-} in
     up) up ;;
     down) down ;;
     jars) jars ;;
-    *) fail "knows up, down and jars, not '${1:-}'" ;;
+    spark) jars_of tools/kafka/spark.xml spark-kafka ;;
+    *) fail "knows up, down, jars and spark, not '${1:-}'" ;;
 esac
