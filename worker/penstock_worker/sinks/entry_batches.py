@@ -25,7 +25,7 @@ class Batch:
     """`number` counts the batches of its shard, from 0; `rows` are wire rows."""
 
     number: int
-    rows: list[list[Any]]
+    rows: list[tuple[Any, ...]]
 
     @property
     def position(self) -> bytes:
