@@ -233,7 +233,8 @@ def test_a_source_has_one_rate() -> None:
 
 def test_a_source_is_of_exactly_one_kind() -> None:
     assert the_fault(("format: text}", "format: text}, zipf: {keys: 9}")) == (
-        "spec.operators[0] (lines).source: has files and zipf; give exactly one of files, zipf and nexmark"
+        "spec.operators[0] (lines).source: has files and zipf; give exactly one of "
+        "files, zipf, nexmark and dataSource"
     )
 
 
