@@ -293,11 +293,12 @@ def test_rows_are_late_by_event_time_only() -> None:
 def test_late_rows_go_to_one_kind_of_sink() -> None:
     late = "lateTo: {files: {path: out/late}}"
     assert the_fault((late, "lateTo: {files: {path: out/late}, console: {}}")) == (
-        "spec.operators[2] (sessions).lateTo: has files and console; "
-        "give exactly one of files, console and kafka"
+        "spec.operators[2] (sessions).lateTo: has files and console; give exactly one of "
+        "files, console, kafka, dataSource and foreach"
     )
     assert the_fault((late, "lateTo: {}")) == (
-        "spec.operators[2] (sessions).lateTo: is empty; give exactly one of files, console and kafka"
+        "spec.operators[2] (sessions).lateTo: is empty; give exactly one of "
+        "files, console, kafka, dataSource and foreach"
     )
     assert the_fault((late, "lateTo: {files: {paht: out/late}}")).endswith(
         "lateTo.files.paht: unknown field (did you mean path?)"
