@@ -198,8 +198,6 @@ def test_protobuf_goes_into_columns_by_name(
     schema = (
         "user string, amount bigint, at timestamp, tags array<string>, kind string, place struct<city:string>"
     )
-        "user string, amount bigint, at timestamp, tags array<string>, kind string, place struct<city:string>"
-    )
     fields = {"value": {"format": "protobuf", "schema": schema}, "schemaRegistry": {"url": registry.url}}
     with reading(kafka_source(kafka, topic, **fields), tmp_path) as read:
         assert read.until_rows(2) == [
