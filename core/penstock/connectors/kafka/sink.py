@@ -21,7 +21,7 @@ from penstock.connectors.sink import SinkFields
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.manifest.document import ColumnName, PositiveDuration, cel, duration_us
-from penstock.manifest.faults import Fault, joined, nearest
+from penstock.manifest.faults import Fault, nearest
 
 Deliver = Literal["ExactlyOnce", "AtLeastOnce"]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -117,7 +117,7 @@ class KafkaSinkSpec(KafkaClusterFields, SinkFields):
                 message = f"its input has no column {name!r}{nearest(name, schema.names)}"
                 faults.append(Fault(f"{path}.{field}", message))
             elif (type_ := schema.columns[schema.names.index(name)].type) not in types:
-                message = f"column {name!r} is {type_}; it has to be {joined(types)}"
+                message = f"column {name!r} is {type_}; it has to be {' or '.join(types)}"
                 faults.append(Fault(f"{path}.{field}", message))
         return faults
 
