@@ -52,6 +52,7 @@ ROW_STATE = Group(
         Case(rows.MapChangedWhileIterated, TOLD, FEW, in_tester=False),
         Case(rows.MapCleared, TOLD, FEW),
         Case(rows.MapOfNulls, TOLD, FEW, in_tester=False),
+        Case(rows.TextsForTuples, TOLD, FEW_DENSE, in_tester=False),
         Case(rows.ManyVariables, TOLD, FEW),
         Case(rows.Decimals, TOLD, FEW, in_tester=False),
         Case(rows.NestedStructs, TOLD, FEW),

@@ -142,6 +142,24 @@ class MapCleared(Telling):
         yield self.words.exists(), tuple(self.words.getValue(("ash",)) or ())
 
 
+class TextsForTuples(Telling):
+    """A text is a sequence of letters: one of a single letter passes for the tuple of it."""
+
+    def init(self, handle: Any) -> None:
+        self.words = handle.getMapState("words", "letter string", "n bigint, last string")
+        self.last = handle.getValueState("last", "letter string")
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        for row in rows:
+            letter = str(row.n % 3)
+            yield self.words.containsKey(letter), self.words.getValue(letter)
+            self.words.updateValue(letter, (row.n, letter))
+            self.last.update(letter)
+        yield sorted(self.words.iterator()), self.last.get()
+        self.words.removeKey("1")
+        yield sorted(self.words.keys())
+
+
 class MapOfNulls(Telling):
     def init(self, handle: Any) -> None:
         self.map = handle.getMapState("map", "word string", "n bigint, x double")

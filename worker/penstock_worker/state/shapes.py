@@ -95,6 +95,9 @@ class StateShape:
         return tuple(new)
 
     def _wire_values(self, values: object) -> list[Any]:
+        if isinstance(values, str) and len(values) == len(self._columns):
+            # Spark takes a text for the sequence of its letters, and so may who names a key by one letter.
+            values = tuple(values)
         if not isinstance(values, tuple | list):
             raise StateMisuse(f"{self._what} takes a tuple ({self._schema.ddl()}), got {shown(values)}")
         if len(values) != len(self._columns):

@@ -93,7 +93,7 @@ def test_keys_of_several_columns_and_nulls_are_keys() -> None:
     assert content(owned).keys() == set(keys)
 
 
-@pytest.mark.parametrize("key", ["x", None, ("x", "y"), (1,)])
+@pytest.mark.parametrize("key", ["xy", None, ("x", "y"), (1,)])
 def test_a_key_that_does_not_fit_is_refused(key: Any) -> None:
     owned = mapped()
     with owned.at("a") as state:

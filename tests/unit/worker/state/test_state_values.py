@@ -243,6 +243,8 @@ def test_a_map_that_python_has_no_dict_for_is_refused_where_it_is_declared(type_
         ("a long", 5, "takes a tuple (`a` bigint), got int 5"),
         ("a long", None, "takes a tuple (`a` bigint), got None"),
         ("a long, b long", (1,), "takes 2 values"),
+        ("a string", "ab", "takes a tuple (`a` string), got str 'ab'"),
+        ("a long", "5", "expects bigint, got str '5'"),
         ("a long", {"a": 1}, "takes a tuple"),
         ("a string", ("\ud800",), "column 'a', expects string, got str '\\ud800', which has half of"),
     ],
@@ -257,6 +259,13 @@ def test_a_value_that_does_not_fit_is_refused_by_column_and_type(
         assert "state 'v'" in str(refused.value)
         assert message in str(refused.value)
         assert value.get() is None
+
+
+def test_a_text_of_one_letter_passes_for_the_tuple_of_it_as_in_spark() -> None:
+    owned = one("a string")
+    with owned.at("a") as value:
+        value.update("5")
+        assert value.get() == ("5",)
 
 
 def test_what_user_code_does_to_a_value_it_got_or_gave_changes_no_state() -> None:
