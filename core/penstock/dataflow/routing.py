@@ -16,7 +16,7 @@ import math
 import re
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from xxhash import xxh64_intdigest
 
@@ -84,13 +84,6 @@ class Router:
             return self._cache[key]
         except KeyError:
             return self._look_up(key)
-
-    def routes(self, keys: Iterable[Key]) -> list[int]:
-        """`route` of each."""
-        if self._convert is not None:
-            keys = map(self._convert, keys)
-        cache = self._cache
-        return [cache[key] if key in cache else self._look_up(key) for key in keys]
 
     def _look_up(self, key: Key) -> int:
         # Dict keys that compare equal (1 and True, 0.0 and -0.0) have equal bytes in a column of one type.

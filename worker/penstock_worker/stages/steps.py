@@ -168,7 +168,7 @@ class _EdgeRunner:
 
     def __init__(self, edge: KeyedEdge, schema: Schema) -> None:
         types = [schema.columns[column].type for column in edge.key_columns]
-        self._routes = Router(types, edge.shards).routes
+        self._route = Router(types, edge.shards).route
         self._operator = edge.operator
         self._columns: Sequence[str] = schema.names
         self._project: Callable[[WireRow], WireRow] | None = None
@@ -186,18 +186,15 @@ class _EdgeRunner:
             raise OutputRefused(f"a row for {self._operator}: {no_unicode(rows, self._columns)}") from None
 
     def _feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
-        names, project = self._names, self._project
-        shards = self._routes(self._keys_of(rows))
-        if project is not None:
-            rows = list(map(project, rows))
-        slots: dict[int, tuple[Callable[[int], None], Callable[[WireRow], None]]] = {}
-        for shard, row, timestamp_us in zip(shards, rows, timestamps_us, strict=True):
+        route, names, project = self._route, self._names, self._project
+        slots: dict[int, _Gathered] = {}
+        for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
+            shard = route(key)
             slot = slots.get(shard)
             if slot is None:
-                stamps, gathered = into.target(names[shard], self._columns)
-                slot = slots[shard] = stamps.append, gathered.append
-            slot[0](timestamp_us)
-            slot[1](row)
+                slot = slots[shard] = into.target(names[shard], self._columns)
+            slot[0].append(timestamp_us)
+            slot[1].append(row if project is None else project(row))
 
 
 def _projecting(of: Projection) -> Callable[[WireRow], WireRow]:
