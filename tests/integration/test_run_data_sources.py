@@ -19,6 +19,8 @@ from processes.run_harness import Run, read_rows
 
 NUMBERS, FILES, LINES, SQUARES = 3000, 60, 50, 3000
 SHARDS = 4
+PATIENCE_S = 200.0
+"""A worker with five executors starts, twice; that takes its time where others work."""
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
 kind: Topology
@@ -139,6 +141,7 @@ def test_each_row_is_read_once_whatever_is_killed(tmp_path: Path, runs: list[Run
         eventually(
             lambda: all(rows > before.get(name, 0) + 60 for name, rows in unread().items()),  # noqa: B023
             f"some rows before {victim} is killed",
+            PATIENCE_S,
         )
         if victim == "store":
             os.kill(run.store_pid(), signal.SIGKILL)
@@ -163,6 +166,7 @@ def test_each_row_is_read_once_whatever_is_killed(tmp_path: Path, runs: list[Run
         eventually(
             lambda: are_all_there() or unread() != before,  # noqa: B023
             f"more rows than {before}, or those of the ledger",
+            PATIENCE_S,
         )
     assert run.process is not None
     run.process.send_signal(signal.SIGINT)
