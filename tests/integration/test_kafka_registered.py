@@ -195,7 +195,9 @@ def test_protobuf_goes_into_columns_by_name(
     )
     context = SerializationContext(topic, MessageField.VALUE)
     kafka.produce(topic, [serialize(first, context), serialize(payment(user="Bob"), context)])
-    schema = "user string, amount bigint, at timestamp, tags array<string>, kind string, place struct<city:string>"
+    schema = (
+        "user string, amount bigint, at timestamp, tags array<string>, kind string, place struct<city:string>"
+    )
     fields = {"value": {"format": "protobuf", "schema": schema}, "schemaRegistry": {"url": registry.url}}
     with reading(kafka_source(kafka, topic, **fields), tmp_path) as read:
         assert read.until_rows(2) == [

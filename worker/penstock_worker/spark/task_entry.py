@@ -82,11 +82,12 @@ def assemble(
 
     `written` is what user code writes, `readers` open what sources read."""
     note = note or TaskNote(None)
+    work = _stage_work(launch, store, clock, note, readers)
     return TaskLoop(
         launch,
         store,
         waiter,
-        NotedStage(_stage_work(launch, store, clock, note, readers), note),
+        NotedStage(work, note),
         SinkDelivery(
             launch.stage,
             Path(launch.base_dir),
@@ -95,7 +96,7 @@ def assemble(
             durable=launch.durable,
             prints=launch.prints,
         ),
-        TaskMetrics(launch, os.getpid()),
+        TaskMetrics(launch, os.getpid(), work.lags if isinstance(work, SourceStage) else None),
         clock,
         written,
     )
