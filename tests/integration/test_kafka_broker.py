@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from backends.kafka_broker import KafkaBroker
 from backends.kafka_security import PASSWORD, USER, unsigned_token, write_secret
 from penstock.connectors.kafka.client import client_settings
 from penstock.connectors.kafka.connection import KafkaConnection
+from penstock.connectors.kafka.topics import found_parts
+from penstock.errors import PermanentError, RetryError
+from processes.free_ports import free_port
+from scenes.kafka_reading import kafka_source, reading
 
 pytestmark = pytest.mark.integration
 
@@ -60,8 +63,30 @@ def test_each_login_gets_in(
     assert admin.list_topics(timeout=30).brokers
 
 
-def test_a_wrong_password_does_not(secured: KafkaBroker, tmp_path: Path) -> None:
-    write_secret(tmp_path / "login", {"username": USER, "password": "wrong"})
+def test_a_wrong_password_is_told_with_the_secrets_name_and_without_its_words(
+    secured: KafkaBroker, tmp_path: Path
+) -> None:
+    write_secret(tmp_path / "login", {"username": USER, "password": "wrong-word"})
     connection = KafkaConnection((secured.address("SASL_PLAINTEXT"),), "SaslPlaintext", "Plain", "login")
-    with pytest.raises(KafkaException):
-        AdminClient(client_settings(connection, tmp_path)).list_topics(timeout=3)
+    with pytest.raises(PermanentError, match=r"refuses the login.*correct Secret login") as raised:
+        found_parts(connection, ["t"], None, tmp_path)
+    assert "wrong-word" not in str(raised.value)
+
+
+def test_a_login_that_is_mended_in_its_secret_is_read_again(secured: KafkaBroker, tmp_path: Path) -> None:
+    topic = secured.fresh_topic()
+    secured.produce(topic, ["x"])
+    login = write_secret(tmp_path / "secrets" / "login", {"username": USER, "password": "wrong"})
+    security = {"protocol": "SaslPlaintext", "mechanism": "Plain", "credentials": {"secret": "login"}}
+    source = kafka_source(
+        secured, topic, bootstrapServers=secured.address("SASL_PLAINTEXT"), security=security
+    )
+    with reading(source, tmp_path, f"{topic}/0") as read:
+        assert read.for_s(2) == []
+        write_secret(login, {"password": PASSWORD})
+        assert read.until_rows(1) == [("x",)]
+
+
+def test_brokers_that_are_not_there_are_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(RetryError, match="does not answer"):
+        found_parts(KafkaConnection((f"127.0.0.1:{free_port()}",)), ["t"], None, tmp_path)

@@ -276,6 +276,20 @@ def test_offsets_are_written_to_the_group_for_others_to_see(kafka: KafkaBroker, 
         read.until(lambda: offset() == 20)
 
 
+def test_what_is_there_and_was_not_read_is_told(kafka: KafkaBroker, tmp_path: Path) -> None:
+    topic = kafka.fresh_topic()
+    kafka.produce(topic, numbered(0, 100))
+    shard = f"in/{topic}/0"
+    with reading(kafka_source(kafka, topic), tmp_path) as read:
+        while not read.all():
+            read.turn(rows_max=10)
+        read.for_s(0.2)
+        kafka.produce(topic, ["more"])
+        read.until(lambda: read.turn(rows_max=1) or read.lag.get(shard) == (0, 0))
+        read.until_rows(101)
+        read.until(lambda: read.lag[shard] == (0, 0))
+
+
 def test_a_broker_that_is_killed_is_waited_for_and_nothing_is_lost(
     mortal: KafkaBroker, tmp_path: Path
 ) -> None:

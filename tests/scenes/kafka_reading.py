@@ -35,6 +35,7 @@ class Reading:
         self._clock = SystemClock()
         self.committed = dict(committed or {})
         self.rows: dict[str, list[tuple[Any, ...]]] = {}
+        self.lag: dict[str, tuple[int, int]] = {}
         self.longest_read_s = 0.0
 
     def open(self, *parts: str) -> None:
@@ -52,6 +53,8 @@ class Reading:
             batch = self._reader.read(shard, position, rows_max, 256 << 10, self._clock.now_us())
             self.longest_read_s = max(self.longest_read_s, time.monotonic() - began_s)
             self.rows[shard] += batch.rows
+            if batch.lag is not None:
+                self.lag[shard] = batch.lag
             came = came or bool(batch.rows) or batch.position != position
             self.committed[shard] = batch.position
             look_us.append(batch.next_due_us or 0)

@@ -390,6 +390,11 @@ class OperatorStatus(Document):
     """With event time: of a source its own, of a processor that of its input."""
     late_records: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
     """Rows that came behind the watermark, of a processor that goes by event time."""
+    lag_records: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
+    """Records that are there and were not read, of a source that can tell it."""
+    lag_seconds: Annotated[float, Field(ge=0)] | None = None
+    """How long ago the last record that was read was made, of the partition where that is longest; 0 where
+    all was read."""
 
 
 StatusText = Annotated[str, StringConstraints(max_length=64)]

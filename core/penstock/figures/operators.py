@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from penstock.dataflow.outline import OutlinedOperator
 from penstock.dataflow.plan import late_rows_of
+from penstock.figures.lag import Lag
 from penstock.figures.rates import (
     Figures,
     figures_of_delivered,
@@ -52,6 +53,8 @@ class OperatorFigures:
     input, by which its rows are late or not. Rows that wait in its inboxes may still be earlier. It is
     `watermark_lag_ms` behind the clock, None where all of its input is idle: that lag says nothing. Only
     processors have `late_rows`, since the start of whoever counts.
+
+    Only sources that can tell what is there to be read have `lag_records`, and `lag_ms` (`figures.lag`).
     """
 
     name: str
@@ -74,6 +77,8 @@ class OperatorFigures:
     watermark_ms: int | None = None
     watermark_lag_ms: int | None = None
     late_rows: int | None = None
+    lag_records: int | None = None
+    lag_ms: int | None = None
 
     @property
     def is_stage(self) -> bool:
@@ -93,6 +98,8 @@ class OperatorFigures:
             watermark_ms=None,
             watermark_lag_ms=None,
             late_rows=None,
+            lag_records=None,
+            lag_ms=None,
         )
 
 
@@ -100,7 +107,7 @@ class OperatorFigures:
 class Look:
     """What one look saw. `shards` is stage -> its shards, by the names that `samples` have; `counters` is
     stage -> theirs, None for one that was not seen. `schedules` have their remote tasks. `now_ms` is the
-    time, where lags are asked for."""
+    time, where lags of event time are asked for; `lags` are those of sources."""
 
     samples: Samples = ()
     shards: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -108,6 +115,7 @@ class Look:
     schedules: Mapping[str, OperatorSchedule] = field(default_factory=dict)
     running: Running = nobody_is_heard
     now_ms: int | None = None
+    lags: Mapping[str, Lag] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +135,7 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
         )
     schedule = look.schedules.get(operator.name)
     watermark = told_by_all(operator.timed_by, operator.timed_by_keyed, look.counters)
+    lag = look.lags.get(operator.name)
     waiting = waiting_in(look.counters.get(operator.name)) if operator.kind == "keyed" else None
     return OperatorFigures(
         operator.name,
@@ -147,6 +156,8 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
         watermark_ms=watermark.ms,
         watermark_lag_ms=_lag_ms(watermark, look.now_ms),
         late_rows=late_rows(operator, look.samples, look.shards),
+        lag_records=lag.records if lag is not None else None,
+        lag_ms=lag.behind_ms if lag is not None else None,
     )
 
 

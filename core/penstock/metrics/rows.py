@@ -35,7 +35,8 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     """One resident task. `latency` maps an operator or sink fused into the task to its sparse histogram
     of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps operators, steps and sinks to rows
     that came out (for a sink: were committed to it) in this task. Totals are with the shards
-    (`ShardCounters.counts`)."""
+    (`ShardCounters.counts`). `lag` maps partitions of a source that can tell it to (records that are there
+    and were not read, how long ago what was read last was made, in milliseconds)."""
 
     executor: str
     operator: str
@@ -47,6 +48,7 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     rows: dict[str, int]
     batches: int
     fenced: int
+    lag: dict[str, tuple[int, int]] = {}
 
 
 class WorkerRow(msgspec.Struct, frozen=True, array_like=True):

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from penstock.dataflow.partitions import part_of
 from penstock.errors import PermanentError
 from penstock.figures.watermarks import told_by
 from penstock.metrics.latency import LatencyHistogram, merged
@@ -54,10 +55,23 @@ class WorkerCollector(Collector):
             labels=[*names, "quantile"],
         )
         tasks = GaugeMetricFamily("penstock_tasks", "Resident tasks", labels=names)
+        lag = GaugeMetricFamily(
+            "penstock_source_lag_records",
+            "Records of a partition that are there and were not read",
+            labels=[*names, "partition"],
+        )
+        behind = GaugeMetricFamily(
+            "penstock_source_lag_seconds",
+            "How long ago the last record that was read of a partition was made; 0 where all was read",
+            labels=[*names, "partition"],
+        )
         running: dict[str, int] = {}
         histograms: dict[str, list[LatencyHistogram]] = {}
         for task in reading.tasks:
             running[task.operator] = running.get(task.operator, 0) + 1
+            for shard, (records, behind_ms) in task.lag.items():
+                lag.add_metric([*fixed, task.operator, part_of(shard)], records)
+                behind.add_metric([*fixed, task.operator, part_of(shard)], behind_ms / 1000)
             for name in task.latency:
                 histograms.setdefault(name, []).append(histogram_of(task, name))
         for operator, number in running.items():
@@ -68,7 +82,7 @@ class WorkerCollector(Collector):
                 value_us = together.quantile_us(q)
                 if value_us is not None:
                     latency.add_metric([*fixed, name, str(q)], value_us / 1e6)
-        yield from (latency, tasks)
+        yield from (latency, tasks, lag, behind)
 
 
 def _counter_families(names: Sequence[str], fixed: Sequence[str], counts: Counts) -> Iterator[Metric]:

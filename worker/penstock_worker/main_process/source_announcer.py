@@ -15,7 +15,7 @@ from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Plan, Stage
 from penstock.dataflow.source import Source
-from penstock.errors import PenstockError, PermanentError
+from penstock.errors import PenstockError
 from penstock.manifest.document import SHARDS_MAX
 from penstock.metrics.rows import PartitionsRow, pack, partitions_row_name
 from penstock.store.port import NodeStore, PutMetrics
@@ -81,7 +81,7 @@ class SourceAnnouncer:
         message = ""
         try:
             shards = shards_of(stage, Path(self._launch.base_dir))
-        except (PermanentError, OSError) as error:
+        except (PenstockError, OSError) as error:
             message = str(error)
         size = sum(len(shard.encode()) for shard in shards)
         if len(shards) > SHARDS_MAX or size > _SOURCE_BYTES_MAX:

@@ -26,6 +26,9 @@ class SourceBatch:
     position: bytes
     finished: bool
     next_due_us: int | None
+    lag: tuple[int, int] | None = None
+    """Of a partition that can tell it: records that are there and were not read, and how many milliseconds
+    ago what was read last was made, 0 where nothing is left."""
 
 
 class SourceReader(Protocol):

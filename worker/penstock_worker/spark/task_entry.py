@@ -88,11 +88,12 @@ def assemble(
 
     `written` is what user code writes, `readers` open what sources read."""
     note = note or TaskNote(None)
+    work = _stage_work(launch, store, clock, note, readers)
     return TaskLoop(
         launch,
         store,
         waiter,
-        NotedStage(_stage_work(launch, store, clock, note, readers), note),
+        NotedStage(work, note),
         open_sinks(
             launch.stage,
             SinkPlace(
@@ -107,7 +108,7 @@ def assemble(
             lambda: _connected(launch),
             prints=launch.prints,
         ),
-        TaskMetrics(launch, os.getpid()),
+        TaskMetrics(launch, os.getpid(), work.lags if isinstance(work, SourceStage) else None),
         clock,
         written,
     )

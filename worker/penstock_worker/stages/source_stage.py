@@ -49,6 +49,8 @@ class SourceStage:
         self._is_initial = bool(stage.initial_of)
         self._gate = gate
         self._waiting: set[str] = set()
+        self.lags: dict[str, tuple[int, int]] = {}
+        """Of its partitions, as they were last read (`SourceBatch.lag`)."""
         self._size = PartSize(READ_ROWS_MAX)
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
 
@@ -62,6 +64,7 @@ class SourceStage:
         self._paces.pop(shard, None)
         self._times.pop(shard, None)
         self._waiting.discard(shard)
+        self.lags.pop(shard, None)
         self._reader.release(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -83,6 +86,8 @@ class SourceStage:
                 batch = self._reader.read(
                     owned.shard, owned.position, self._size.rows, READ_BYTES_MAX, now_us
                 )
+                if batch.lag is not None:
+                    self.lags[owned.shard] = batch.lag
                 if not batch.rows and not batch.finished and batch.position == owned.position:
                     return self._without_rows(owned, max(batch.next_due_us or 0, rested_us), now_us, began_us)
                 held = self._several if len(batch.rows) > 1 else self._alone

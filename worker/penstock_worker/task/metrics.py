@@ -5,7 +5,7 @@ Everything is cumulative: a row that is lost or overwritten costs nothing (`pens
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +24,13 @@ _AGES_MAX = 2048
 
 
 class TaskMetrics:
-    """One per task. `pid` is the task's process."""
+    """One per task. `pid` is the task's process, `lags` those of the partitions that it reads, as they
+    are."""
 
-    def __init__(self, launch: TaskLaunch, pid: int) -> None:
+    def __init__(
+        self, launch: TaskLaunch, pid: int, lags: Mapping[str, tuple[int, int]] | None = None
+    ) -> None:
+        self._lags = {} if lags is None else lags
         self._launch = launch
         self._pid = pid
         self._latency: dict[str, LatencyHistogram] = {}
@@ -119,6 +123,7 @@ class TaskMetrics:
             rows=self._rows,
             batches=self._batches,
             fenced=self._fenced,
+            lag=dict(self._lags),
         )
         rows = [(task_row_name(launch.worker, launch.executor, launch.task), pack(task))]
         rows.extend((shard_row_name(shard), pack(self._shards[shard])) for shard in self._changed)

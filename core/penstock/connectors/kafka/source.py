@@ -158,6 +158,10 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
             ("has(self.topics) != has(self.topicPattern)", "exactly one of topics and topicPattern"),
             (f"{fixed('topics', 'topicPattern')}", "a source's topics are fixed for life"),
             (
+                "!has(self.startingTimestamp) || self.startingOffsets != 'Latest'",
+                "startingTimestamp and startingOffsets: Latest are both given; a source begins at one place",
+            ),
+            (
                 "has(self.schemaRegistry) || !([self.value.format, has(self.key) ? self.key.format : '']"
                 ".exists(format, format in ['avro', 'protobuf']))",
                 "formats avro and protobuf need a schemaRegistry",
@@ -292,8 +296,8 @@ def _topic_faults(path: str, body: Mapping[str, Any]) -> list[Fault]:
 
 
 def _start_faults(path: str, body: Mapping[str, Any]) -> list[Fault]:
-    if body.get("startingTimestamp") is not None and body.get("startingOffsets") is not None:
-        message = "startingOffsets is given too; a source begins at one place: keep one of the two"
+    if body.get("startingTimestamp") is not None and body.get("startingOffsets") == "Latest":
+        message = "startingOffsets: Latest is given too; a source begins at one place: keep one of the two"
         return [Fault(f"{path}.startingTimestamp", message)]
     positions, topics = body.get("startingPositions"), body.get("topics")
     if isinstance(positions, Mapping) and isinstance(topics, list):

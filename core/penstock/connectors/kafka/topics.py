@@ -71,9 +71,13 @@ def _metadata(connection: KafkaConnection, secrets: Path) -> ClusterMetadata:
     settings = {**client_settings(connection, secrets), "error_cb": told, "log_level": 0}
     try:
         admin = AdminClient(settings)
+    except KafkaException as error:
+        raise failure(error.args[0], connection, "make a client") from error
+    try:
         admin.poll(0)  # has a bearer's token read
         return admin.list_topics(timeout=ANSWERS_WITHIN_S)
     except KafkaException as error:
+        admin.poll(0)  # calls `told`
         if refused:
             raise login_refused(connection, refused[-1]) from error
         raise failure(error.args[0], connection, "list topics") from error

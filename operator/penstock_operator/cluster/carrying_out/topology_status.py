@@ -29,6 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 _FIGURES = {
     "ratePerSecond", "latencyP50Ms", "latencyP99Ms", "backlog", "rate", "latency", "watermark", "lateRecords",
+    "lagRecords", "lagSeconds",
     "met", "predictedLatency", "successRate", "meanTasks",
 }  # fmt: skip
 _FIGURES_EVERY_S = 5.0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from penstock.figures.lag import lags_of
 from penstock.figures.operators import Look
 from penstock.figures.samples import Samples, next_sample, operators_told, sampled, within_window
 from penstock.metrics.rows import tells_of_now
@@ -55,4 +56,14 @@ def look_at(observed: Observed, schedules: Mapping[str, OperatorSchedule], sampl
         {name: counters_of(observed, schedule) for name, schedule in schedules.items()},
         {name: with_remote(schedule, remote) for name, schedule in schedules.items()},
         running_in(observed),
+        lags=lags_of(
+            (
+                row
+                for reading in observed.readings.values()
+                if reading is not None
+                for row in reading.tasks.values()
+                if tells_of_now(row, reading.now_us)
+            ),
+            {name: len(schedule.shards) for name, schedule in schedules.items()},
+        ),
     )

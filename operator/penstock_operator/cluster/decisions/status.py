@@ -195,6 +195,8 @@ def _entry(figures: OperatorFigures, verdict: Verdict) -> dict[str, Any]:
         "backlog": figures.inbox_entries,
         "watermark": figure_words.instant(figures.watermark_ms),
         "lateRecords": figures.late_rows,
+        "lagRecords": figures.lag_records,
+        "lagSeconds": round(figures.lag_ms / 1000, 1) if figures.lag_ms is not None else None,
     }
     return {name: value for name, value in values.items() if value is not None}
 

@@ -32,7 +32,7 @@ _MIDDLE = 90
 _GAP = 2
 _NAME_WIDTH = 12
 """Names may be cut to this before a column gives way."""
-_GIVING_WAY = ("watermark", "late", "executors", "workers", "last 16 s")
+_GIVING_WAY = ("lag", "watermark", "late", "executors", "workers", "last 16 s")
 _STATE_STYLE = {
     "ready": "green",
     "warm": "cyan",
@@ -142,6 +142,8 @@ def _columns(operators: Sequence[OperatorFigures], width: int) -> list[_Column]:
         column("records", lambda one: figure_words.count(one.records)),
         column("waiting", lambda one: waiting(one) if one.kind == "keyed" else ""),
     ]
+    if any(operator.lag_records is not None for operator in operators):
+        found.append(column("lag", _lag))
     if any(operator.has_event_time for operator in operators):
         found += [column("watermark", _watermark), column("late", _late)]
     found += [
@@ -170,6 +172,14 @@ def _name(operator: OperatorFigures) -> Text:
 
 def _latency(operator: OperatorFigures, milliseconds: float | None) -> str:
     return figure_words.latency(milliseconds) if operator.kind in ("keyed", "sink") else ""
+
+
+def _lag(operator: OperatorFigures) -> str:
+    """Of a source that can tell it."""
+    if operator.lag_records is None:
+        return ""
+    behind = f" ({figure_words.behind(operator.lag_ms)})" if operator.lag_ms else ""
+    return f"{figure_words.count(operator.lag_records)}{behind}"
 
 
 def _watermark(operator: OperatorFigures) -> str:

@@ -32,6 +32,10 @@ def _operator(operator: OperatorFigures) -> str:
         text += f" p50 {figure_words.latency(operator.p50_ms)} p99 {figure_words.latency(operator.p99_ms)}"
     if operator.kind == "keyed":
         text += f" waiting {figure_words.count(operator.inbox_rows)}"
+    if operator.lag_records is not None:
+        text += f" lag {figure_words.count(operator.lag_records)}"
+        if operator.lag_ms:
+            text += f" ({figure_words.behind(operator.lag_ms)})"
     if operator.has_event_time:
         text += f" watermark {figure_words.moment(operator.watermark_ms, operator.watermark_lag_ms)}"
         if operator.watermark_lag_ms is not None:

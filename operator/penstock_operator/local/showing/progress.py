@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from penstock.dataflow.outline import OutlinedOperator
+from penstock.figures.lag import Lag, lags_of
 from penstock.figures.operators import (
     Look,
     OperatorFigures,
@@ -162,6 +163,7 @@ class ProgressReader:
             schedules,
             self._running,
             latest.now_us // 1000 if latest is not None else None,
+            self._lags(),
         )
         return tuple(
             replace(
@@ -208,6 +210,16 @@ class ProgressReader:
         """Since the start of the run."""
         count = late_rows(operator, self._samples, self._shards)
         return None if count is None else count - self._first_late[operator.name]
+
+    def _lags(self) -> dict[str, Lag]:
+        if self._latest is None:
+            return {}
+        now_us = self._latest.now_us
+        rows = [row for row in self._latest.rows.values() if isinstance(row, TaskRow)]
+        return lags_of(
+            (row for row in rows if tells_of_now(row, now_us)),
+            {operator: len(names) for operator, names in self._shards.items()},
+        )
 
     def _running(self, place: WorkerPlace) -> Mapping[str, int] | None:
         """What a worker's main process tells of its tasks."""

@@ -52,6 +52,11 @@ class Partition:
         """When something came last, or it was assigned."""
         self.unsure_since_us: int | None = None
         """Something came after a silence in which the topic may have been made anew."""
+        self.high = -1
+        """The offset behind the last record that the cluster told of, as it was asked for at `high_us`."""
+        self.high_us = 0
+        self.read_ms = 0
+        """When the last record that was read was made."""
         self.moved_us = 0
         """When its position last moved."""
         self._records: deque[Record] = deque()
@@ -123,9 +128,13 @@ class Partition:
             offset = max(offset, self.end)
         return KafkaPosition(offset, epoch, topic_id)
 
-    def left(self, offset: int, high: int) -> int:
-        """Records from `offset` to the partition's end `high`, marks of transactions among them."""
-        return max(0, high - max(offset, 0))
+    def lag(self, offset: int, now_us: int) -> tuple[int, int] | None:
+        """What is left from `offset` on, marks of transactions among it, and for how long
+        (`SourceBatch.lag`)."""
+        if self.high < 0:
+            return None
+        left = max(0, self.high - max(offset, 0))
+        return left, max(0, now_us // 1000 - self.read_ms) if left and self.read_ms else 0
 
 
 def _epoch(record: Record) -> int:

@@ -8,6 +8,7 @@ waited for. Neighbours: `client` fetches, `partition` holds what came, `formats`
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,6 +36,8 @@ _LOOK_PART = 10
 """A look is after this part of the time for which nothing came."""
 _AWAY_LOOK_US = 20_000
 _WRITE_BACK_US = 5_000_000
+_HIGH_US = 100_000
+"""A partition's end is looked up so often."""
 _RETRY_US = 1_000_000
 _MARKS_US = 1_000_000
 """What was read without a row (marks of transactions) is committed so often, while nothing else comes."""
@@ -113,12 +116,14 @@ class KafkaReader:
             self._client.tell_away(error, now_us)
             return _nothing(position, now_us + _RETRY_US)
         partition.moved_us = now_us
+        partition.read_ms = max(taken[-1].timestamp()[1], 0)
         return SourceBatch(
             rows,
             [now_us] * len(taken),
             after.packed(),
             finished=False,
             next_due_us=now_us if partition.has_more(taken) else self._next_look_us(now_us),
+            lag=self._lag(partition, after.offset, now_us),
         )
 
     # --- what is asked of the cluster beside records --------------------------------------------------
@@ -240,7 +245,14 @@ class KafkaReader:
             if after.offset > at.offset >= 0 and now_us >= partition.moved_us + _MARKS_US:
                 partition.moved_us = now_us
                 return _nothing(after.packed(), now_us)
-        return _nothing(position, self._next_look_us(now_us))
+        lag = self._lag(partition, FIRST if at is None else at.offset, now_us)
+        return replace(_nothing(position, self._next_look_us(now_us)), lag=lag)
+
+    def _lag(self, partition: Partition, offset: int, now_us: int) -> tuple[int, int] | None:
+        if now_us >= partition.high_us + _HIGH_US:
+            partition.high_us = now_us
+            partition.high = self._client.high(partition)
+        return partition.lag(offset, now_us)
 
     def _next_look_us(self, now_us: int) -> int:
         """When to look again; all partitions at once, so that one look is for all."""

@@ -222,6 +222,31 @@ def test_code_from_the_image_needs_no_code_volume() -> None:
     assert env["PENSTOCK_BASE_DIR"] == "/app"
 
 
+def test_secrets_that_sources_name_are_mounted_where_they_are_read() -> None:
+    kafka = {
+        "bootstrapServers": "kafka:9092",
+        "topics": ["orders"],
+        "value": {"format": "string"},
+        "security": {"protocol": "SaslSsl", "mechanism": "Plain", "credentials": {"secret": "login"}},
+    }
+    document = manifest()
+    document["spec"]["operators"][0]["source"] = {"kafka": kafka}
+    read = read_topology(document).topology
+    assert read is not None
+    spec = pod(read)["spec"]
+    (container,) = spec["containers"]
+    assert {"name": "PENSTOCK_SECRETS", "value": "/etc/penstock/secrets"} in container["env"]
+    assert spec["volumes"][-1] == {
+        "name": "penstock-secret-0",
+        "secret": {"secretName": "login", "defaultMode": 0o440},
+    }
+    assert container["volumeMounts"][-1] == {
+        "name": "penstock-secret-0",
+        "mountPath": "/etc/penstock/secrets/login",
+        "readOnly": True,
+    }
+
+
 def test_pinning_keeps_what_else_the_affinity_says() -> None:
     mine = {"podAntiAffinity": {"x": 1}, "nodeAffinity": {"preferred": []}}
     kept = copy.deepcopy(mine)
