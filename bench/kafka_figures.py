@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,3 +56,30 @@ def ages(rows: sink_log.Rows, keys: np.ndarray, plan: RatePlan, first_s: float, 
         return Ages(None, None, due, int(came.sum()))
     p50_ms, p99_ms = np.quantile(ages_ms, (0.5, 0.99))
     return Ages(round(float(p50_ms), 1), round(float(p99_ms), 1), due, int(came.sum()))
+
+
+def once(rows: sink_log.Rows) -> sink_log.Rows:
+    """Of rows that are there again, the one that came first."""
+    order = np.lexsort((rows.at_us, rows.totals, rows.keys))
+    keys, totals = rows.keys[order], rows.totals[order]
+    first = np.ones(len(keys), dtype=bool)
+    first[1:] = (keys[1:] != keys[:-1]) | (totals[1:] != totals[:-1])
+    left = order[first]
+    return sink_log.Rows(rows.keys[left], rows.totals[left], rows.at_us[left])
+
+
+Batch = tuple[float, float, int]
+"""When it began in s since 1970, how long it took in s, records."""
+
+
+def full_batches(batches: Sequence[Batch], max_records: int, warmup_s: float, seconds: float) -> list[Batch]:
+    """Those with all that a batch may have, for `seconds`, from the first that begins `warmup_s` behind the
+    very first one."""
+    found: list[Batch] = []
+    for began_s, took_s, records in batches:
+        if began_s - batches[0][0] < warmup_s or records < max_records:
+            continue
+        if found and began_s - found[0][0] >= seconds:
+            break
+        found.append((began_s, took_s, records))
+    return found
