@@ -43,9 +43,13 @@ from backends.kafka_broker import KafkaBroker
 from penstock.store.port import Measure
 
 COME_WITHIN_S = 60.0
+START_RATE_PER_S = 50.0
+"""Until the first total is there: what waits meanwhile is not to be worked off later."""
 GENTLE_RATE_PER_S = 500.0
 GENTLE_SHARE = 0.4
 """As for Spark in the other benches: this share of the warm-up is gentle."""
+PLAN_AHEAD_US = 200_000
+"""A plan changes from here on: the feed has read it by then."""
 KILL_APART_S = 1.0
 BACKLOG_LEFT_MIN = 0.02
 """With less than this share of a backlog left, the rest is not measured: it comes in smaller batches."""
@@ -103,7 +107,7 @@ def paced(
         CpuSampler(side.pid) as cpu,
         CpuSampler(broker.pid) as broker_cpu,
     ):
-        plan = RatePlan((Segment(time.time_ns() // 1000, 0, min(rate_per_s, GENTLE_RATE_PER_S)),))
+        plan = RatePlan((Segment(time.time_ns() // 1000, 0, START_RATE_PER_S),))
         write_plan(feed.plan, plan)
         with process("bench.kafka_feed", feed.write(), folder / "feed.txt") as feeding:
 
@@ -120,9 +124,10 @@ def paced(
             wait(lambda: len(rows().keys) > 0, check, "a total", START_WITHIN_S)
             tell("warm-up")
             began_s = time.time()
-            until(began_s + warmup_s * GENTLE_SHARE)
-            plan = plan.then(time.time_ns() // 1000 + 100_000, rate_per_s)
-            write_plan(feed.plan, plan)
+            for rate, after_s in ((GENTLE_RATE_PER_S, 0.0), (rate_per_s, warmup_s * GENTLE_SHARE)):
+                until(began_s + after_s)
+                plan = plan.then(time.time_ns() // 1000 + PLAN_AHEAD_US, rate)
+                write_plan(feed.plan, plan)
             first_s = began_s + warmup_s
             until(first_s)
             tell("measuring")
