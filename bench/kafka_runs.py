@@ -21,7 +21,7 @@ from typing import Any
 from bench import penstock_side, sink_log
 from bench.cpu import CpuSampler
 from bench.kafka_feed import PARTITIONS, Feed, fed_keys
-from bench.kafka_figures import Ages, Batch, Kept, ages, full_batches, kept, once
+from bench.kafka_figures import Ages, Batch, Kept, ages, came, full_batches, kept, once
 from bench.kafka_sides import (
     END_WITHIN_S,
     LOOK_S,
@@ -54,7 +54,7 @@ KILL_APART_S = 1.0
 BACKLOG_LEFT_MIN = 0.02
 """With less than this share of a backlog left, the rest is not measured: it comes in smaller batches."""
 KEPT_UP_SHARE = 0.95
-"""Of the records that were due in the time measured, so many came in it."""
+"""Records came at this share, at least, of the rate at which they were due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Measured:
 
     ages: Ages
     kept: Kept
+    per_s: float
     per_cpu_s: float
     cores_used: float
     broker_cores: float
     kept_up: bool
-    kills: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +145,20 @@ def paced(
             watch.stop.touch()
             watching.wait(END_WITHIN_S)
     found, keys = rows(), fed_keys(fed)
-    whole = kept(found, keys)
-    told = ages(once(found), keys, plan, first_s, last_s)
-    cpu_s = cpu.seconds(first_s, last_s)
+    arrived = sink_log.arrivals(once(found), keys)
+    there = came(arrived, first_s, last_s)
+    if there is None:
+        raise RunFailedError(f"nothing came, or once only, in {seconds:.0f} s")
+    told = ages(arrived, plan, first_s, last_s)
+    cpu_s, broker_s = (of.seconds(there.first_s, there.last_s) for of in (cpu, broker_cpu))
     return Measured(
         ages=told,
-        kept=whole,
-        per_cpu_s=told.arrived / cpu_s,
-        cores_used=cpu_s / seconds,
-        broker_cores=broker_cpu.seconds(first_s, last_s) / seconds,
-        kept_up=told.arrived >= KEPT_UP_SHARE * told.due,
-        kills=kills,
+        kept=kept(found, keys),
+        per_s=there.records / there.span_s,
+        per_cpu_s=there.records / cpu_s,
+        cores_used=cpu_s / there.span_s,
+        broker_cores=broker_s / there.span_s,
+        kept_up=there.records / there.span_s >= KEPT_UP_SHARE * told.due / seconds,
     )
 
 

@@ -60,7 +60,8 @@ def measure(broker: KafkaBroker, seconds: float, kills: int) -> dict[str, Any]:
         with screen.step(f"{name}, {rate_per_s:,}/s"), scratch("kafka-side") as folder:
             run = kafka_runs.paced(broker, start, rate_per_s, warmup_s, seconds, folder, screen.tell, kills)
         screen.note(
-            f"p50 {run.ages.p50_ms} ms, p99 {run.ages.p99_ms} ms, {run.per_cpu_s:,.0f} per CPU-second; "
+            f"{'kept up' if run.kept_up else 'not kept up'}: p50 {run.ages.p50_ms} ms, "
+            f"p99 {run.ages.p99_ms} ms, {run.per_cpu_s:,.0f} per CPU-second; "
             f"lost {run.kept.lost}, duplicated {run.kept.duplicated}"
         )
         return run
@@ -159,7 +160,12 @@ def told(rate_per_s: int, run: Measured) -> dict[str, Any]:
         "lost": run.kept.lost,
         "duplicated": run.kept.duplicated,
         **rounded(
-            {"per_cpu_s": run.per_cpu_s, "cores_used": run.cores_used, "broker_cores": run.broker_cores}
+            {
+                "per_s": run.per_s,
+                "per_cpu_s": run.per_cpu_s,
+                "cores_used": run.cores_used,
+                "broker_cores": run.broker_cores,
+            }
         ),
     }
 

@@ -8,11 +8,11 @@ import msgspec
 import numpy as np
 import pytest
 from bench.kafka_feed import PARTITIONS, fed_keys, message, partition_of
-from bench.kafka_figures import Ages, Kept, ages, full_batches, kept, once
+from bench.kafka_figures import Ages, Came, Kept, ages, came, full_batches, kept, once
 from bench.kafka_sides import settings, tuned
 from bench.kafka_watch import totals
 from bench.load import RatePlan, Segment, ZipfKeys
-from bench.sink_log import Rows
+from bench.sink_log import Rows, arrivals
 from bench.spark_peer import Settings
 
 KEYS = np.array([3, 3, 5, 3], dtype=np.int64)
@@ -45,11 +45,19 @@ def test_what_is_lost_and_what_is_doubled_is_counted(found: Rows, expected: Kept
 
 def test_a_record_is_as_old_as_when_the_total_that_counts_it_came() -> None:
     plan = RatePlan((Segment(0, 0, 1_000.0),))
-    found = rows((3, 2, 10_000), (5, 1, 20_000), (3, 3, 34_000))
+    arrived = arrivals(rows((3, 2, 10_000), (5, 1, 20_000), (3, 3, 34_000)), KEYS)
     # Due at 1, 2, 3 and 4 ms: 9, 8, 17 and 30 ms old.
-    assert ages(found, KEYS, plan, 0.0, 0.0041) == Ages(p50_ms=13.0, p99_ms=29.6, due=4, arrived=0)
-    assert ages(found, KEYS, plan, 0.0, 0.0021) == Ages(p50_ms=8.5, p99_ms=9.0, due=2, arrived=0)
-    assert ages(found, KEYS, plan, 1.0, 2.0).p99_ms is None
+    assert ages(arrived, plan, 0.0, 0.0041) == Ages(p50_ms=13.0, p99_ms=29.6, due=4)
+    assert ages(arrived, plan, 0.0, 0.0021) == Ages(p50_ms=8.5, p99_ms=9.0, due=2)
+    assert ages(arrived, plan, 1.0, 2.0).p99_ms is None
+
+
+def test_what_came_is_counted_between_two_moments_at_which_something_came() -> None:
+    arrived = arrivals(rows((3, 2, 10_000), (5, 1, 20_000), (3, 3, 34_000)), KEYS)
+    assert came(arrived, 0.0, 1.0) == Came(2, 0.010, 0.034)
+    assert came(arrived, 0.0, 0.030) == Came(1, 0.010, 0.020)
+    assert came(arrived, 0.0, 0.015) is None
+    assert came(arrived, 1.0, 2.0) is None
 
 
 def test_of_a_row_that_is_there_again_the_first_one_counts() -> None:
