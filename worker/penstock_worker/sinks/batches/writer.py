@@ -43,7 +43,7 @@ class Part:
 class BatchWriter(Protocol):
     @property
     def gather_us(self) -> int:
-        """From the begin of a batch to that of the next one, at least: what comes meanwhile goes along with it."""
+        """From the begin of a batch to that of the next one, at least: what comes meanwhile goes with it."""
 
     @property
     def is_asked(self) -> bool:
