@@ -63,3 +63,7 @@ bench-scheduler: setup-tests ## Bench: time of one of Elasticutor's decisions at
 .PHONY: bench-elasticity
 bench-elasticity: setup-tests ## Bench: Elasticutor's experiments in virtual time (SEED=N; BENCH_FULL=1 for 32 nodes and all values)
 	@$(BENCH) bench.elasticity --seed $(or $(SEED),1)
+
+.PHONY: bench-sources
+bench-sources: setup-tests ## Bench: Kafka to Kafka beside Spark's connector, at least once and exactly once
+	@PYTHONPATH=tests $(BENCH) bench.sources

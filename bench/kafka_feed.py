@@ -1,4 +1,4 @@
-"""What both systems are given by Kafka: record n, {"key": its zipf key}, in its key's partition, when it is due.
+"""What both systems are given by Kafka: record n, with its zipf key, in its key's partition, when it is due.
 
 `python -m bench.kafka_feed FEED.json` follows a rate plan (`load`) until its stop file is there, as a process
 of its own: its CPU is on neither side. A record's age counts from when it was due, so what the feed is late

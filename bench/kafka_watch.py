@@ -1,4 +1,5 @@
-"""Sees totals arrive in a topic, as a reader of committed messages does: a process of its own, on neither side.
+"""Sees totals arrive in a topic, as a reader of committed messages does; a process of its own, on neither
+side.
 
 `python -m bench.kafka_watch WATCH.json` logs them (`sink_log`) until its stop file is there.
 """

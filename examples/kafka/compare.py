@@ -109,8 +109,8 @@ def main() -> int:
         return 1
     refused = sum(not one["accepted"] for decided in expected.values() for one in decided)
     print(
-        f"All {sum(map(len, expected.values()))} payments of {len(expected)} accounts are decided once and in "
-        f"order, as by a plain pass ({refused} refused)."
+        f"All {sum(map(len, expected.values()))} payments of {len(expected)} accounts are decided once, in "
+        f"order and as by a plain pass ({refused} refused)."
     )
     return 0
 

@@ -65,6 +65,11 @@ class KafkaBroker:
     def address(self, listener: str) -> str:
         return ",".join(f"127.0.0.1:{ports[listener]}" for ports in self._ports.values())
 
+    @property
+    def pid(self) -> int:
+        """Of the first node's process, which runs."""
+        return self._processes[1].pid
+
     # --- processes ----------------------------------------------------------------------------------
 
     def start(self, *nodes: int) -> None:

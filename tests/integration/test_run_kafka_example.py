@@ -1,5 +1,5 @@
-"""The example between two topics end to end: payments come while a task is killed, and each is decided once, in
-its account's order."""
+"""The example between two topics end to end: payments come while a task is killed, and each is decided once,
+in its account's order."""
 
 from __future__ import annotations
 

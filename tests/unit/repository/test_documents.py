@@ -77,6 +77,11 @@ def test_decision_records_are_numbered_without_a_hole() -> None:
 def test_the_readme_explains_the_examples_as_they_are() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"^```yaml\n(.*?)^```$", readme, re.MULTILINE | re.DOTALL)
-    examples = ("word-count/topology.yaml", "nexmark/windows.yaml", "stock-exchange/sla.yaml")
+    examples = (
+        "word-count/topology.yaml",
+        "nexmark/windows.yaml",
+        "kafka/topology.yaml",
+        "stock-exchange/sla.yaml",
+    )
     kept = [(ROOT / "examples" / name).read_text(encoding="utf-8") for name in examples]
     assert [yaml.safe_load(text) for text in shown] == [yaml.safe_load(text) for text in kept]

@@ -45,7 +45,7 @@ class ForeachSinkWriter:
     def _batch(self, code: ForeachCode, identity: int, batch: Batch) -> None:
         what = f"for partition {identity} and epoch {batch.number}"
         if code.open is not None and not self._called(code.open, "open", what, identity, batch.number):
-            rows: list[list[Any]] = []
+            rows: list[tuple[Any, ...]] = []
         else:
             rows = batch.rows
         failed: UserCodeError | None = None

@@ -48,7 +48,8 @@ class BatchTurns:
         self._asked_us: dict[bytes, int] = {}
         """Names of batches that are open, and since when they are asked for."""
         self._unacknowledged: dict[str, int] = {}
-        self._due_us: int | None = None
+        self._due_us = 0
+        """The next batch begins then, at the earliest."""
         self._told_us = 0
         self.failure: str | None = None
         """Why nothing is written any more, until the task ends."""
@@ -117,13 +118,11 @@ class BatchTurns:
             self._fill(lane)
         ready = [lane for lane in self._lanes.values() if lane.has_ready]
         if not ready:
-            self._due_us = None
             return ASK_US if any(lane.doubt is not None for lane in self._lanes.values()) else None
-        if self._due_us is None:
-            self._due_us = now_us + self._writer.gather_us
         if now_us < self._due_us:
             return self._due_us - now_us
-        self._due_us = None
+        # Counted from here, not from the end: what comes while this one is written waits that much less.
+        self._due_us = now_us + self._writer.gather_us
         self._write(ready)
         self._acknowledge()
         return 0

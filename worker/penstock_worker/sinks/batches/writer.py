@@ -43,7 +43,7 @@ class Part:
 class BatchWriter(Protocol):
     @property
     def gather_us(self) -> int:
-        """How long entries wait for others to come along with."""
+        """From the begin of a batch to that of the next one, at least: what comes meanwhile goes with it."""
 
     @property
     def is_asked(self) -> bool:
