@@ -207,6 +207,11 @@ class KafkaBroker:
         """A topic of a name of its own."""
         return self.create_topic(f"t-{uuid4().hex[:12]}", partitions, config, min(3, len(self._ports)))
 
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads it."""
+        leader: int = self.admin().list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
+        return leader
+
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Until it has so many."""
         admin = self.admin()

@@ -130,6 +130,7 @@ class KafkaReader:
 
     def _keep(self, now_us: int) -> None:
         """What is due: topics' ids, offsets for the group, another login."""
+        self._client.serve(now_us)
         topics = {partition.topic for partition in self._partitions.values()}
         if self._ids.look(topics, now_us):
             self._client.answered()
