@@ -6,6 +6,7 @@ Ports and data stay those of the object: a broker that was killed comes back as 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -176,10 +177,11 @@ class KafkaBroker:
         assert formatted.wait() == 0, self.log(node)
 
     def _java(self, *arguments: str, node: int) -> subprocess.Popen[bytes]:
+        java = f"{os.environ['JAVA_HOME']}/bin/java" if os.environ.get("JAVA_HOME") else "java"
         classes = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._jars}/*")
         with (self._folder(node) / "log").open("ab") as log:
             return subprocess.Popen(
-                ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *classes, *arguments],
+                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *classes, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

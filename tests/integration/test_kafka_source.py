@@ -15,7 +15,7 @@ from backends.kafka_broker import KafkaBroker
 from penstock.errors import PermanentError
 from scenes.kafka_reading import kafka_source, reading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 OLD_MS = 1_700_000_000_000
 """2023-11-14T22:13:20Z."""
@@ -31,9 +31,9 @@ def of(values: list[str]) -> list[tuple[str]]:
     return [(value,) for value in values]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A broker of the test's own, to be killed."""
+    """A broker to be killed and stopped; a test leaves it running."""
     broker = KafkaBroker(tmp_path_factory.mktemp("mortal"))
     broker.start()
     yield broker
