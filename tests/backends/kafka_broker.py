@@ -6,6 +6,7 @@ Ports and data stay those of the object: a broker that was killed comes back as 
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -181,10 +182,11 @@ class KafkaBroker:
         assert formatted.wait() == 0, self.log(node)
 
     def _java(self, *arguments: str, node: int) -> subprocess.Popen[bytes]:
+        java = f"{os.environ['JAVA_HOME']}/bin/java" if os.environ.get("JAVA_HOME") else "java"
         classes = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._jars}/*")
         with (self._folder(node) / "log").open("ab") as log:
             return subprocess.Popen(
-                ["java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *classes, *arguments],
+                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *classes, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -211,6 +213,11 @@ class KafkaBroker:
     def fresh_topic(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """A topic of a name of its own."""
         return self.create_topic(f"t-{uuid4().hex[:12]}", partitions, config, min(3, len(self._ports)))
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads it."""
+        leader: int = self.admin().list_topics(topic, timeout=30).topics[topic].partitions[partition].leader
+        return leader
 
     def add_partitions(self, topic: str, partitions: int) -> None:
         """Until it has so many."""

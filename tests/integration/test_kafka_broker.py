@@ -17,7 +17,7 @@ from penstock.errors import PermanentError, RetryError
 from processes.free_ports import free_port
 from scenes.kafka_reading import kafka_source, reading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

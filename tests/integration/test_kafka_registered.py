@@ -23,7 +23,7 @@ from backends.schema_registry import SchemaRegistry
 from penstock.errors import PermanentError
 from scenes.kafka_reading import kafka_source, reading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 ORDER = {
     "type": "record",

@@ -15,7 +15,7 @@ from backends.kafka_broker import KafkaBroker
 from penstock.errors import PermanentError
 from scenes.kafka_reading import kafka_source, reading
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 OLD_MS = 1_700_000_000_000
 """2023-11-14T22:13:20Z."""
@@ -31,9 +31,9 @@ def of(values: list[str]) -> list[tuple[str]]:
     return [(value,) for value in values]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A broker of the test's own, to be killed."""
+    """A broker to be killed and stopped; a test leaves it running."""
     broker = KafkaBroker(tmp_path_factory.mktemp("mortal"))
     broker.start()
     yield broker
@@ -303,6 +303,23 @@ def test_a_broker_that_is_killed_is_waited_for_and_nothing_is_lost(
         mortal.produce(topic, numbered(1000, 2000))
         assert read.until_rows(2000) == of(numbered(0, 2000))
         assert read.longest_read_s < 1
+
+
+def test_a_leader_that_dies_hands_over_and_nothing_is_lost(tmp_path: Path) -> None:
+    brokers = KafkaBroker(tmp_path / "three", nodes=3)
+    try:
+        brokers.start()
+        topic = brokers.fresh_topic(config={"min.insync.replicas": "2"})
+        brokers.produce(topic, numbered(0, 500))
+        with reading(kafka_source(brokers, topic), tmp_path) as read:
+            read.until(lambda: len(read.all()) >= 50)
+            for first in (500, 1000):
+                brokers.kill(brokers.leader(topic))
+                brokers.produce(topic, numbered(first, first + 500))
+                assert read.until_rows(first + 500) == of(numbered(0, first + 500))
+                brokers.start()
+    finally:
+        brokers.close()
 
 
 def test_a_broker_that_stands_still_is_waited_for(mortal: KafkaBroker, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ _LOG = logging.getLogger(__name__)
 _TAKEN_MAX = 2048
 """Records that are taken from the library at once."""
 _AWAY_TOLD_US = 10_000_000
+_SERVE_US = 100_000
 _LOST = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION})
 _ISOLATION = {"ReadCommitted": "read_committed", "ReadUncommitted": "read_uncommitted"}
 FETCH: Settings = {
@@ -57,9 +58,10 @@ class KafkaClient:
         self.refused: PenstockError | None = None
         """Why nobody lets this client in, at the moment."""
         self.refused_us: int | None = None
-        self._error: KafkaError | None = None
+        self._errors: list[KafkaError] = []
         self._told_us: int | None = None
         self.is_away = False
+        self._served_us = 0
         self._consumer, self.admin = self._made()
         self._by_name: dict[tuple[str, int], Partition] = {}
 
@@ -67,7 +69,8 @@ class KafkaClient:
         settings = {
             **client_settings(self._source.connection, self._secrets),
             "error_cb": self._note,
-            "log_level": 3,
+            # What fails is told by `error_cb`; the library would write a line for each try.
+            "log_level": 2,
         }
         of_consumer = {
             **settings,
@@ -106,10 +109,20 @@ class KafkaClient:
             partition.is_assigned = False
             self._consumer.incremental_unassign([_name(partition)])
 
+    def serve(self, now_us: int) -> None:
+        """Let the library call back: what it has to say of errors, and for a bearer's token. Reading does so
+        too, where something is assigned."""
+        if now_us >= self._served_us + _SERVE_US:
+            self._served_us = now_us
+            self.admin.poll(0)
+            if not self._by_name:
+                self.pull(now_us)
+            self._look_at_errors(now_us)
+
     def pull(self, now_us: int) -> bool:
         """Take what has come; True when something did."""
         came = self._consumer.consume(_TAKEN_MAX, 0)
-        self._look_at_error(now_us)
+        self._look_at_errors(now_us)
         for message in came:
             partition = self._by_name.get((message.topic() or "", message.partition() or 0))
             if partition is not None:
@@ -160,13 +173,15 @@ class KafkaClient:
     # --- errors ----------------------------------------------------------------------------------
 
     def _note(self, error: KafkaError) -> None:
-        """Called by the library within `consume`."""
-        self._error = error
+        """Called by the library within `consume` and `poll`."""
+        self._errors.append(error)
 
-    def _look_at_error(self, now_us: int) -> None:
-        error, self._error = self._error, None
-        if error is None:
-            return
+    def _look_at_errors(self, now_us: int) -> None:
+        errors, self._errors = self._errors, []
+        for error in errors:
+            self._look_at(error, now_us)
+
+    def _look_at(self, error: KafkaError, now_us: int) -> None:
         if error.code() in AUTHENTICATION or error.code() == KafkaError._SSL:
             self.refused = failure(error, self._source.connection, "log in")
             self.refused_us = self.refused_us or now_us

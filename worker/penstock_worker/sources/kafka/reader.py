@@ -92,14 +92,15 @@ class KafkaReader:
         self._keep(now_us)
         self._check(partition)
         topic_id = self._ids.id_of(partition.topic)
-        if not partition.is_assigned or partition.lost:
+        offset = FIRST if at is None else at.offset
+        has_some = partition.at(offset)
+        if not partition.is_assigned or (partition.lost and not has_some):
             moved = self._begun(partition, at, topic_id, now_us)
             if moved is not None:
                 return _nothing(moved.packed(), now_us)
             if not partition.is_assigned:
                 return _nothing(position, self._next_look_us(now_us))
-        offset = FIRST if at is None else at.offset
-        has_some = partition.at(offset)
+            has_some = False
         self._client.read_on(partition)
         if not has_some and self._pull(now_us):
             has_some = partition.at(offset)
@@ -130,6 +131,7 @@ class KafkaReader:
 
     def _keep(self, now_us: int) -> None:
         """What is due: topics' ids, offsets for the group, another login."""
+        self._client.serve(now_us)
         topics = {partition.topic for partition in self._partitions.values()}
         if self._ids.look(topics, now_us):
             self._client.answered()
