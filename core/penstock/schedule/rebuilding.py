@@ -35,10 +35,11 @@ NOTHING_KEPT = Kept()
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """`schedule` is as the stores `keepers` keep it, in the newest version that any store has seen: the book
-    gives it the next one. `applied` is store id -> version, of those that have seen what it says."""
+    """`schedule` is as the stores `keepers` keep it; `seen` is the newest version that any store has seen:
+    the book gives it the next one. `applied` is store id -> the version that the store keeps."""
 
     schedule: OperatorSchedule
+    seen: int
     keepers: tuple[str, ...]
     applied: Mapping[str, int]
 
@@ -55,11 +56,11 @@ def rebuilt(kept: Mapping[str, Kept]) -> Rebuilt | None:
         else replace(place, fresh_since=0)
         for shard, place in newest.shards.items()
     }
-    version = max(one.version for one in kept.values())
     return Rebuilt(
-        replace(newest, version=version, shards=shards),
+        replace(newest, shards=shards),
+        max(one.version for one in kept.values()),
         tuple(sorted(store for store, one in known.items() if one.version == newest.version)),
-        {store: version if one.version == newest.version else one.version for store, one in known.items()},
+        {store: one.version for store, one in known.items()},
     )
 
 
