@@ -62,7 +62,9 @@ def failure(error: KafkaError, connection: KafkaConnection, did: str) -> Penstoc
     if code == KafkaError._INVALID_ARG:
         return PermanentError(f"cannot {did}: {said}")
     if code in AWAY:
-        return RetryError(f"Kafka at {connection} does not answer ({said}); trying again")
+        return RetryError(
+            f"Kafka at {connection} does not answer ({said}): it has to run, and bootstrapServers to name it"
+        )
     if error.retriable():
-        return RetryError(f"cannot {did} for now: Kafka at {connection} says {said}; trying again")
+        return RetryError(f"cannot {did} for now: Kafka at {connection} says {said}")
     return PermanentError(f"cannot {did}: Kafka at {connection} says {said}")
