@@ -288,12 +288,13 @@ def worked_by_spark(
             batches = found()
             return bool(batches) and batches[-1][0] + batches[-1][1] - batches[0][0] >= seconds
 
+        within_s = START_WITHIN_S + warmup_s + 2 * seconds
         with suppress(RunFailedError):
-            wait(is_enough, side.check, "full batches", warmup_s + 2 * seconds)
+            wait(is_enough, side.check, "full batches", within_s)
         side.check()
         batches = found()
         if not batches:
-            raise RunFailedError(f"Spark ended no full batch within {warmup_s + 2 * seconds:.0f} s")
+            raise RunFailedError(f"Spark ended no full batch within {within_s:.0f} s")
         first_s, last_s = batches[0][0], batches[-1][0] + batches[-1][1]
         time.sleep(2 * LOOK_S)
     return _per_time(sum(records for _, _, records in batches), first_s, last_s, cpu, broker_cpu)

@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 PAYMENTS, ACCOUNTS, SEED = 20_000, 500, 1
 PER_SECOND = 1_000.0
 WITHIN_S = 120.0
-"""Behind the last payment; the run's start is within it."""
+"""Until the run is up, and again behind the last payment."""
 
 
 def wait_for_decisions(broker: str, expected: int, run: subprocess.Popen[bytes], within_s: float) -> int:
@@ -53,6 +53,8 @@ def main() -> int:
     parser.add_argument("--payments", type=int, default=PAYMENTS)
     parser.add_argument("--per-second", type=float, default=PER_SECOND)
     arguments = parser.parse_args()
+    if arguments.payments < 1 or arguments.per_second < 0:
+        parser.error("--payments has to be 1 or more, --per-second 0 or more")
     broker, expected = arguments.broker, arguments.payments
     try:
         make_topics(broker)
@@ -66,11 +68,15 @@ def main() -> int:
         [penstock, "run", HERE / "topology.yaml", "--fresh", *(f"--set={one}" for one in sets)]
     )
     drawn = draw(SEED, expected, ACCOUNTS)
-    feed = threading.Thread(target=fill, args=(broker, drawn, arguments.per_second), daemon=True)
-    feed.start()
     try:
-        within_s = WITHIN_S + (expected / arguments.per_second if arguments.per_second else 0)
-        decided = wait_for_decisions(broker, expected, run, within_s)
+        # The first one alone: when it is decided the run is up, and there is something to see.
+        fill(broker, drawn[:1], 0)
+        decided = wait_for_decisions(broker, 1, run, WITHIN_S)
+        if decided:
+            rest = (broker, drawn[1:], arguments.per_second)
+            threading.Thread(target=fill, args=rest, daemon=True).start()
+            within_s = WITHIN_S + (expected / arguments.per_second if arguments.per_second else 0)
+            decided = wait_for_decisions(broker, expected, run, within_s)
     except KeyboardInterrupt:
         # The terminal's Ctrl-C is for the run too, which ends by itself.
         return run.wait()
