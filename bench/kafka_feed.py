@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 
 PARTITIONS = 2
 """Of both topics: as many as there are cores."""
-LOOK_S = 0.001
+LOOK_S = 0.002
 PLAN_S = 0.02
 """So often the plan is read again."""
 FLUSH_S = 60.0

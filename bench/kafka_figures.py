@@ -87,6 +87,8 @@ def once(rows: sink_log.Rows) -> sink_log.Rows:
     return sink_log.Rows(rows.keys[left], rows.totals[left], rows.at_us[left])
 
 
+FULL_SHARE = 0.99
+"""Of what a batch may have: a bound over partitions is rounded for each of them."""
 Batch = tuple[float, float, int]
 """When it began in s since 1970, how long it took in s, records."""
 
@@ -96,7 +98,7 @@ def full_batches(batches: Sequence[Batch], max_records: int, warmup_s: float, se
     very first one."""
     found: list[Batch] = []
     for began_s, took_s, records in batches:
-        if began_s - batches[0][0] < warmup_s or records < max_records:
+        if began_s - batches[0][0] < warmup_s or records < FULL_SHARE * max_records:
             continue
         if found and began_s - found[0][0] >= seconds:
             break

@@ -66,7 +66,7 @@ def test_of_a_row_that_is_there_again_the_first_one_counts() -> None:
 
 
 def test_only_full_batches_behind_the_warm_up_are_a_systems_best() -> None:
-    batches = [(10.0, 3.0, 100), (13.0, 1.0, 100), (14.0, 1.0, 100), (15.0, 1.0, 40), (16.0, 1.0, 100)]
+    batches = [(10.0, 3.0, 100), (13.0, 1.0, 100), (14.0, 1.0, 99), (15.0, 1.0, 40), (16.0, 1.0, 100)]
     assert full_batches(batches, 100, 3.0, 10.0) == [batches[1], batches[2], batches[4]]
     assert full_batches(batches, 100, 3.0, 1.0) == [batches[1]]
     assert full_batches([], 100, 3.0, 1.0) == []
