@@ -9,7 +9,7 @@ from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds, Claimed, FetchedShard
-from penstock_worker.sources import SourceBatch
+from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Rest, Work
