@@ -22,7 +22,7 @@ from penstock_simulation.twins.memory_transactions import MemoryTransactionLog
 from penstock_worker.sinks.batches.lane import Lane
 from penstock_worker.sinks.batches.transactional import TransactionalWriter
 from penstock_worker.sinks.batches.turns import PATIENCE_US, BatchTurns
-from penstock_worker.sinks.batches.writer import InDoubt, Outcome, Part
+from penstock_worker.sinks.batches.writer import BatchWriter, InDoubt, Outcome, Part
 from scenes.store_scenario import Scene
 from scenes.task_scene import TurnedClock
 
@@ -113,7 +113,7 @@ class World:
     def __init__(
         self,
         seed: int,
-        writer: type[TransactionalWriter] = TransactionalWriter,
+        writer: Callable[[MemoryTransactionLog, str, int], BatchWriter] = TransactionalWriter,
         turns: type[BatchTurns] = BatchTurns,
     ) -> None:
         self.rng = random.Random(seed)
@@ -172,10 +172,12 @@ class World:
             self.depth -= 1
 
     def settle(self) -> None:
-        """Faults stop, and one task has all."""
+        """Faults stop, and one task has all: what is its own already goes on as it is."""
         self.is_rough = False
         for shard in SHARDS:
-            self.tasks[0].claim(shard)
+            owned = self.tasks[0].owned.get(shard)
+            if owned is None or owned.epoch != self.scene.measure(shard).epoch:
+                self.tasks[0].claim(shard)
         for _ in range(30):
             self.tasks[0].turn()
             self.clock.sleep_us(PATIENCE_US)
@@ -198,6 +200,40 @@ def is_right(world: World) -> bool:
 def test_each_entry_is_in_the_sink_once_and_in_order() -> None:
     for seed in range(SEEDS):
         assert is_right(played(seed)), f"seed {seed}"
+
+
+class RepeatingWriter:
+    """A sink that cannot be asked: what failed, or was begun by another owner, is written once more."""
+
+    gather_us = 0
+    is_asked = False
+
+    def __init__(self, log: MemoryTransactionLog, base: str, gather_us: int) -> None:
+        self._log = log
+
+    def next_name(self) -> bytes:
+        raise AssertionError("it has no names")
+
+    def outcome(self, name: bytes, *, fence: bool) -> Outcome:
+        raise AssertionError("it has no names")
+
+    def write(self, name: bytes, parts: Sequence[Part]) -> None:
+        self._log.at("write")
+        for part in parts:
+            self._log.payloads.setdefault(part.shard, []).extend(part.payloads)
+        self._log.at("written")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_without_names_each_entry_is_in_the_sink_at_least_once_and_none_waits() -> None:
+    for seed in range(SEEDS):
+        world = played(seed, writer=RepeatingWriter)
+        for shard, expected in world.expected.items():
+            firsts = list(dict.fromkeys(world.log.payloads.get(shard, [])))
+            assert firsts == expected, f"seed {seed}: {shard}"
+            assert world.scene.outbox(shard, SINK) == [], f"seed {seed}: {shard}"
 
 
 class NumbersAreUsedAgain(TransactionalWriter):

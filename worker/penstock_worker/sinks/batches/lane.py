@@ -7,7 +7,7 @@ comes. Pure but for that read, which `turns` makes.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from penstock.store.fragments import Gathering
 from penstock.store.ownership import OwnedShard
@@ -65,13 +65,15 @@ class Lane:
             return self._seen
         return None
 
-    def read(self, entries: Iterable[tuple[int, bytes]]) -> bool:
-        """What the outbox had behind `reads_behind`. False when it does not follow: somebody else goes on."""
+    def read(self, entries: Sequence[tuple[int, bytes]]) -> None:
+        """What the outbox has behind `reads_behind`, all that waits or the first of it. What is not there any
+        more was acknowledged since, by an earlier owner or an earlier batch of this one: so it is in."""
+        reached = entries[0][0] - 1 if entries else self.issued
+        if reached > self._seen:
+            self.written = reached
+            self._begin_behind(reached)
         for number, payload in entries:
-            if number != self._seen + 1:
-                return False
             self._take(number, payload)
-        return True
 
     @property
     def has_ready(self) -> bool:

@@ -145,8 +145,7 @@ class BatchTurns:
         if behind is None:
             return
         waiting = self._store.call(ReadOutbox(lane.shard, self._target, KEPT_BYTES_MAX, after=behind))
-        if not waiting or not lane.read((number, payload) for number, _, _, payload in waiting):
-            self._dropped(lane.shard)
+        lane.read([(number, payload) for number, _, _, payload in waiting])
 
     def _write(self, ready: Sequence[Lane]) -> None:
         parts: dict[str, Part] = {}
