@@ -57,6 +57,8 @@ class Delivery:
         return Producer(
             {
                 **self.settings,
+                # What it has to say of brokers that are away is said in the words of errors.
+                "log_level": 2,
                 "compression.type": self.sink.compression,
                 "partitioner": "murmur2_random",
                 "enable.idempotence": True,

@@ -96,7 +96,12 @@ class KafkaTransactionLog:
             raise self._delivery.failed(error.args[0]) from error
 
     def _group(self, id_: str, isolation: str) -> Consumer:
-        settings = {"group.id": id_, "isolation.level": isolation, "enable.auto.commit": False}
+        settings = {
+            "group.id": id_,
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "log_level": 2,
+        }
         return Consumer({**self._delivery.settings, **settings})
 
     def _failed(self, error: KafkaException, did: str) -> Exception:
