@@ -16,7 +16,7 @@ from clocks.eventually import eventually
 from penstock.api.schedule_object import to_spec
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock.store.port import Failures, Measure, ShardCounters, StateSnapshot
+from penstock.store.port import Failures, Measure, ProtocolMismatch, ShardCounters, StateSnapshot
 from penstock.store.redis.store import RedisStore
 from processes.counting_plan import UID, Row, counted, row_of
 from processes.counting_worker import CountingWorker
@@ -121,9 +121,12 @@ class AgentScene:
         return RedisStore(self.servers[node].url, UID)
 
     def counters(self, shard: str, node: str = "") -> ShardCounters | None:
+        """None also while no agent has loaded its store's library."""
         store = self.store(node or self.homes[shard])
         try:
             return store.call(Measure((shard,)))[0]
+        except ProtocolMismatch:
+            return None
         finally:
             store.close()
 
