@@ -15,7 +15,6 @@ import pytest
 from backends.store_fixtures import RedisBackend
 from clocks.running import run
 from penstock.store.port import Bounds
-from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -349,42 +348,6 @@ def test_a_leader_that_finds_a_later_term_in_a_schedule_ends_as_one_that_lost_it
         edited["spec"]["operators"][0]["tasks"] = {"initial": 1}
         await stage.cluster.replace(TOPOLOGIES, edited)
         assert await running == EXIT_LEASE_LOST
-
-    try:
-        run(told())
-    finally:
-        nodes.empty()
-
-
-def test_a_leader_of_an_earlier_term_than_the_stores_have_seen_ends_and_is_followed_in_a_later_one(
-    nodes: RedisBackend,
-) -> None:
-    """An older state of the cluster was restored: Schedules and the Lease are of earlier days."""
-
-    async def told() -> None:
-        stage = Stage(nodes)
-        cluster = stage.cluster
-        replica, stop = stage.replica("one")
-        running = asyncio.create_task(replica.run(stop))
-        await cluster.create(TOPOLOGIES, topology())
-        await stage.until_phase("Running")
-        (before,) = (await cluster.list(SCHEDULES)).items
-        (home,) = {one["home"] for one in before["spec"]["shards"]}
-        memory = ScheduleMemory(nodes.open_wire(home))
-        memory.keep({name_of(before): {**before, "spec": {**before["spec"], "version": 40, "term": 9}}})
-        memory.close()
-        assert await cluster.delete(SCHEDULES, name_of(before), uid_of(before)) is None
-        assert await running == EXIT_LEASE_LOST
-        replica, stop = stage.replica("two")
-        running = asyncio.create_task(replica.run(stop))
-
-        async def is_back() -> bool:
-            there = (await cluster.list(SCHEDULES)).items
-            return bool(there) and (there[0]["spec"]["term"], there[0]["spec"]["version"]) == (10, 41)
-
-        await stage.until(is_back)
-        stop.set()
-        assert await running == EXIT_STOPPED
 
     try:
         run(told())

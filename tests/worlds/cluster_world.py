@@ -356,7 +356,7 @@ class World:
         return self.last
 
     def run_stores(self) -> None:
-        named = self._named()
+        named = {store.id for seen in self.schedules.values() for store in seen.schedule.stores}
         nodes = [self._node_seen(name) for name in self.nodes]
         stores = [self._store_seen(name) for name in self.stores]
         decision = decide_stores(self.config, nodes, stores, named)
@@ -372,13 +372,6 @@ class World:
                         raise BrokenPromise(f"the store of {node} went with {sorted(self.stores[node].held)}")
                     del self.stores[node]
         self._renew_stores(nodes, named, decision.replaced)
-
-    def _named(self) -> set[str] | None:
-        """Stores that a Schedule names; None while one is missing that has been there."""
-        begun = (self.document.get("status") or {}).get("begun", ())
-        if any(f"words.{operator}" not in self.schedules for operator in begun):
-            return None
-        return {store.id for seen in self.schedules.values() for store in seen.schedule.stores}
 
     def _apply_store(self, node: str, document: Mapping[str, Any]) -> None:
         claims = document["spec"].get("volumeClaimTemplates", ())
@@ -396,9 +389,7 @@ class World:
         store.template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
         store.pod_template = store.pod_template or store.template
 
-    def _renew_stores(
-        self, nodes: list[ObservedNode], named: set[str] | None, replaced: Mapping[str, str]
-    ) -> None:
+    def _renew_stores(self, nodes: list[ObservedNode], named: set[str], replaced: Mapping[str, str]) -> None:
         stores = [self._store_seen(name) for name in self.stores]
         renewal = decide_renewal(nodes, stores, named, self.renewal, self.now_s, replaced)
         self.renewal, self.notices = renewal.memory, renewal.notices
@@ -555,7 +546,7 @@ class World:
 
     def delete_schedule(self, operator: str) -> None:
         """kubectl delete schedule: what agents told in its status goes with it."""
-        self.schedules.pop(f"words.{operator}", None)
+        del self.schedules[f"words.{operator}"]
         for store in self.stores.values():
             store.applied.pop(operator, None)
 

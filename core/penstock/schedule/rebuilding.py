@@ -35,11 +35,10 @@ NOTHING_KEPT = Kept()
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """`schedule` is as the stores `keepers` keep it; `seen` is the newest version that any store has seen:
-    the book gives it the next one. `applied` is store id -> the version that the store keeps."""
+    """`schedule` is as the stores `keepers` keep it, in the newest version that any store has seen: the book
+    gives it the next one. `applied` is store id -> version, of those that have seen what it says."""
 
     schedule: OperatorSchedule
-    seen: int
     keepers: tuple[str, ...]
     applied: Mapping[str, int]
 
@@ -56,11 +55,11 @@ def rebuilt(kept: Mapping[str, Kept]) -> Rebuilt | None:
         else replace(place, fresh_since=0)
         for shard, place in newest.shards.items()
     }
+    version = max(one.version for one in kept.values())
     return Rebuilt(
-        replace(newest, shards=shards),
-        max(one.version for one in kept.values()),
+        replace(newest, version=version, shards=shards),
         tuple(sorted(store for store, one in known.items() if one.version == newest.version)),
-        {store: one.version for store, one in known.items()},
+        {store: version if one.version == newest.version else one.version for store, one in known.items()},
     )
 
 

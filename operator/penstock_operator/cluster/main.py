@@ -33,7 +33,7 @@ from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.fenced import FencedCluster
-from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost, TermBehind
+from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost
 from penstock_operator.cluster.kubernetes_api.port import (
     LATENCY_SLAS,
     SCHEDULES,
@@ -163,9 +163,6 @@ class Replica:
         try:
             await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if leading.done():
-                for one in _leaves(leading.exception()):
-                    if isinstance(one, TermBehind):
-                        self.elector.saw_term(one.term)
                 return _code_of(leading.exception())
             _LOG.info("told to stop")
             return EXIT_STOPPED

@@ -116,7 +116,7 @@ def _seen_again(
     remote = remote_of([found.schedule])
     schedule = with_remote(found.schedule, {})
     if stands is not None:
-        return replace(stands, schedule=schedule, remote=remote, applied=applied, seen_by_stores=found.seen)
+        return replace(stands, schedule=schedule, remote=remote, applied=applied)
     return ObservedSchedule(
         name=name,
         uid="",
@@ -126,5 +126,4 @@ def _seen_again(
         applied=applied,
         owner_uid=topology_uid,
         remote=remote,
-        seen_by_stores=found.seen,
     )

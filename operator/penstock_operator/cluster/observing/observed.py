@@ -193,8 +193,6 @@ class ObservedSchedule:
     store_memory_bytes: int | None = None
     """Its spec.storeMemoryBytes."""
     remote: Remote = field(default_factory=dict)
-    seen_by_stores: int = 0
-    """The newest version that a store has seen, of one that was made again from what stores know."""
     topology: str = ""
     durability: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -20,7 +20,6 @@ from penstock_operator.cluster.decisions.actions import Decision, Event
 from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.identity import state_identity
 from penstock_operator.cluster.decisions.recovery import newer_in_stores
-from penstock_operator.cluster.kubernetes_api.lease import TermBehind
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, schedule_name
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -99,7 +98,6 @@ class TopologyTurns:
         code = await self._picture.code(work.look)
         readings = await self._read(topology)
         kept = await self._read_kept(work, topology)
-        self._check_term(kept)
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept)
         decision = decide(observed, work.memory, self._clocks.monotonic_s())
@@ -161,14 +159,6 @@ class TopologyTurns:
             if reading is None:
                 self._metrics.unread(store)
         return readings
-
-    def _check_term(self, kept: Mapping[str, KeptThere | None]) -> None:
-        """Stores take nothing of an earlier term than they have seen."""
-        schedules = (one.schedule for there in kept.values() if there is not None for one in there.values())
-        latest = max((schedule.term for schedule in schedules if schedule is not None), default=0)
-        if latest > self._leadership.term:
-            told = f"a store has seen term {latest}, a later one than {self._leadership.term}"
-            raise TermBehind(told, latest)
 
     async def _read_kept(self, work: Work, topology: ObservedTopology) -> dict[str, KeptThere | None]:
         """What the stores know of Schedules that are not there; and, once, of those that are: they may be
