@@ -41,7 +41,6 @@ from penstock_operator.cluster.decisions.actions import (
     WriteSchedule,
 )
 from penstock_operator.cluster.decisions.decide import decide
-from penstock_operator.cluster.decisions.identity import state_identity
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,
@@ -190,11 +189,8 @@ class World:
     # --- what is seen ---------------------------------------------------------------------------
 
     def observed(self) -> Observed:
-        topology = self.topology_seen or read_topology(self.document)
-        seen = tuple(self.schedules.values())
-        state_uid = state_identity(topology, topology.plan, seen).uid if topology.plan else topology.uid
         return Observed(
-            topology=topology,
+            topology=self.topology_seen or read_topology(self.document),
             config=self.config,
             term=self.term,
             wall_time="2026-01-01T00:00:00Z",
@@ -210,15 +206,14 @@ class World:
             disruption_budget_min=self.budget,
             code=self.code,
             needs=self.needs,
-            kept={name: self._kept(name, state_uid) for name in self.stores},
+            kept={name: self._kept(name) for name in self.stores},
         )
 
-    def _kept(self, name: str, state_uid: str) -> dict[str, Kept] | None:
+    def _kept(self, name: str) -> dict[str, Kept] | None:
         """What the store knows of all Schedules; None while it does not answer."""
         if not self._is_store_there(name):
             return None
-        kept = self.stores[name].kept.items()
-        return {operator: Kept(one, one.version) for operator, (uid, one) in kept if uid == state_uid}
+        return {operator: Kept(one, one.version) for operator, one in self.stores[name].kept.items()}
 
     def _node_seen(self, name: str) -> ObservedNode:
         node = self.nodes[name]
@@ -502,7 +497,7 @@ class World:
                     if place.home == name and before < place.fresh_since:
                         store.held.add(shard)
                 store.applied[schedule.operator] = schedule.version
-                store.kept[schedule.operator] = (seen.topology_uid, with_remote(schedule, seen.remote))
+                store.kept[schedule.operator] = with_remote(schedule, seen.remote)
                 for shard in sorted(store.held & schedule.shards.keys()):
                     home = schedule.shards[shard].home
                     is_target_up = self.moves_go_on and self._is_store_there(home)

@@ -97,8 +97,8 @@ class WorldStore:
     pod_template: str = ""
     held: set[str] = field(default_factory=set)
     applied: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, tuple[str, OperatorSchedule]] = field(default_factory=dict)
-    """Operator -> uid of the state, and its schedule as the agent saw it last: it lies beside the state."""
+    kept: dict[str, OperatorSchedule] = field(default_factory=dict)
+    """Operator -> its schedule as the agent saw it last: it lies beside the state."""
     generation: int = 1
     durability: str = "Process"
     volume: Volume | None = None
