@@ -58,8 +58,7 @@ from penstock_operator.cluster.observing.observed import (
     StoreReading,
     Volume,
 )
-from penstock_operator.cluster.stores.node_stores import as_left, decide_stores
-from penstock_operator.cluster.stores.retained_homes import retained_homes
+from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from worlds.cluster_world_parts import GIB, WorldNode, WorldPod, WorldStore
 
@@ -172,8 +171,6 @@ class World:
         self.renewed: list[str] = []
         self.last: Decision | None = None
         self.config = CONFIG
-        self.topology_seen: ObservedTopology | None = None
-        """What its manifest means, where that is nothing."""
         self.agents_work = True
         self.moves_go_on = True
         """Shards that are to leave a store do."""
@@ -190,16 +187,14 @@ class World:
 
     def observed(self) -> Observed:
         return Observed(
-            topology=self.topology_seen or read_topology(self.document),
+            topology=read_topology(self.document),
             config=self.config,
             term=self.term,
             wall_time="2026-01-01T00:00:00Z",
             pods=tuple(pod.observed() for pod in self.pods.values() if not pod.is_spark_worker),
             spark_workers=tuple(pod.observed() for pod in self.pods.values() if pod.is_spark_worker),
             schedules=tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
-            nodes=as_cordoned(
-                as_left([self._node_seen(name) for name in self.nodes], self.config), self.renewal.node
-            ),
+            nodes=as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node),
             stores=tuple(self._store_seen(name) for name in self.stores),
             readings={name: self._reading(name) for name in self.stores},
             config_maps=tuple(self.config_maps),
@@ -228,7 +223,6 @@ class World:
             memory_requested_bytes=GIB * len(mine),
             pods=len(mine),
             labels=node.labels,
-            taints=node.taints,
         )
 
     def _store_seen(self, name: str) -> ObservedStore:
@@ -333,16 +327,6 @@ class World:
         self.apply(decision)
         self.pass_second()
         return decision
-
-    def step_retained(self) -> None:
-        """No Topology is there, and the stores' loop looks after what it left."""
-        self.run_stores()
-        nodes = as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node)
-        stores = [self._store_seen(name) for name in self.stores]
-        seen = [self._schedule_seen(name) for name in sorted(self.schedules)]
-        for action in retained_homes(seen, (), nodes, stores, self.config, self.term):
-            self._apply(action)
-        self.pass_second()
 
     def run(self, seconds: int = 40, **how: Any) -> Decision:
         for _ in range(seconds):
@@ -458,9 +442,6 @@ class World:
             owner_uid=owners[0]["uid"] if owners else "",
             identity=metadata["annotations"][ANNOTATION_IDENTITY],
             store_memory_bytes=action.document["spec"]["storeMemoryBytes"],
-            topology=action.document["spec"]["topology"],
-            durability=action.document["spec"].get("durability"),
-            metadata=metadata,
         )
         return True
 

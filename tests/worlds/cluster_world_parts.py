@@ -12,7 +12,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_COMPONENT,
     LABEL_NODE,
 )
-from penstock_operator.cluster.observing.observed import ObservedPod, Resize, Taint, Volume
+from penstock_operator.cluster.observing.observed import ObservedPod, Resize, Volume
 
 GIB = 1 << 30
 
@@ -82,7 +82,6 @@ class WorldNode:
     ready: bool = True
     schedulable: bool = True
     labels: dict[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
 
 
 @dataclass

@@ -51,9 +51,6 @@ class StoreConfig(Document):
     given, else in an emptyDir."""
     storage_class_name: ObjectName | None = None
     """Of the claim; without it the cluster's default one."""
-    keep_volumes: bool = True
-    """A claim outlives its StatefulSet, whoever deletes that: the operator deletes both, where nobody needs
-    the store any more."""
     size: StorageSize = "10Gi"
     """Of the volume, or the limit of the emptyDir."""
     memory: StoreMemory = "1Gi"

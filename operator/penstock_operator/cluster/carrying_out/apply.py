@@ -44,11 +44,9 @@ from penstock_operator.cluster.kubernetes_api.port import (
     ObjectInvalid,
     Refusal,
     Why,
-    name_of,
     uid_of,
 )
 from penstock_operator.cluster.kubernetes_api.quantities import whole
-from penstock_operator.cluster.manifests.node_store import claim_name
 from penstock_operator.cluster.observing.observe import WORKER_CONTAINER
 from penstock_operator.cluster.observing.observed import Refused
 
@@ -130,21 +128,13 @@ class Applier:
             case GrowVolume(name=name, size=size):
                 await self._grow(name, size)
             case DeleteNodeStore(name=name, node=node, uid=uid, reason=reason):
+                # Its claim for a volume goes after it, as its retention policy says.
                 _LOG.info("the store of node %s is removed: %s", node, reason)
-                return await self._delete(STATEFUL_SETS, name, uid) or await self._delete_claim(name)
+                return await self._delete(STATEFUL_SETS, name, uid)
         return None
 
     async def _apply(self, kind: Kind, document: Object) -> None:
         self._mirror.put(kind, await self._cluster.apply(kind, document))
-
-    async def _delete_claim(self, stateful_set: str) -> Refusal | None:
-        """Nothing is on its volume any more, and another store of this name is to begin with an empty one. It
-        goes once the pod has let go of it."""
-        claim = await self._cluster.get(VOLUME_CLAIMS, claim_name(stateful_set))
-        if claim is None:
-            return None
-        refusal = await self._cluster.delete(VOLUME_CLAIMS, name_of(claim), uid_of(claim))
-        return None if refusal is None or refusal.why is Why.GONE else refusal
 
     async def _grow(self, claim: str, size: str) -> None:
         """The claim's size is asked for by us from now on, and nothing else of it."""

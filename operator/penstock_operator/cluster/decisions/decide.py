@@ -18,7 +18,6 @@ from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Wish
 from penstock.supervision.hosts import Group, Hosts, choose_hosts, grouped
 from penstock.supervision.numbers import MakeWorker, workers_to_end, workers_to_make
-from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
@@ -41,11 +40,6 @@ from penstock_operator.cluster.decisions.schedule_writing import write_schedule
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.decisions.turn import Turn
-from penstock_operator.cluster.decisions.unrun import (
-    off_leaving_nodes,
-    placement_without_topology,
-    rehomed_schedules,
-)
 from penstock_operator.cluster.decisions.verdict import verdict_of
 from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name, worker_name
 from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
@@ -73,13 +67,10 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     """What to do now. `now_s` is of a monotonic clock."""
     seen = observed.topology
     if seen.topology is None or seen.plan is None:
-        told = "; ".join(seen.faults) or "it cannot be read"
-        return _held_off_leaving_nodes(observed, memory, now_s, "InvalidManifest", told)
+        return _held(observed, memory, "InvalidManifest", "; ".join(seen.faults) or "it cannot be read")
     if seen.is_deleting:
         return _held(observed, memory, "Deleting", "the Topology is being deleted")
     state = state_identity(seen, seen.plan, observed.schedules)
-    if state.reason == "RetainedStateDiffers":
-        return _held_off_leaving_nodes(observed, memory, now_s, state.reason, state.problem, state.uid)
     if state.problem:
         return _held(observed, memory, state.reason, state.problem, state.uid)
     begun = begun_operators(seen, former_status(observed, memory.status))
@@ -124,18 +115,6 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
     )
 
 
-def _held_off_leaving_nodes(
-    observed: Observed, memory: Memory, now_s: float, reason: str, message: str, state_uid: str = ""
-) -> Decision:
-    """As `_held`, but that nodes which are drained do not wait for it."""
-    held = _held(observed, memory, reason, message, state_uid)
-    since = SinceWhen(memory.since_s, now_s)
-    actions = off_leaving_nodes(
-        observed, placement_without_topology(observed.config, observed.schedules), since
-    )
-    return replace(held, actions=actions, memory=replace(held.memory, since_s=since.after))
-
-
 def _go_on_with(turn: Turn, found: Recovery) -> None:
     """Rebuilt Schedules are written, whatever else is new in them. First ones wait for stores that may know
     of earlier ones, for a while."""
@@ -166,9 +145,6 @@ def _run_groups(turn: Turn) -> None:
     by_operator = {group.operator: group for group in turn.groups}
     if turn.is_finished:
         _end_all(turn, "all input is worked off")
-    if (turn.is_finished or turn.code_missing) and not turn.observed.pods:
-        _rehome(turn)
-    if turn.is_finished:
         return
     may_start = _may_start(turn, members)
     for operator, workers in members.items():
@@ -180,13 +156,6 @@ def _run_groups(turn: Turn) -> None:
     ]
     for worker in strangers:
         _delete(turn, worker, "it belongs to no part of the topology any more")
-
-
-def _rehome(turn: Turn) -> None:
-    """Nobody runs it, and nobody is made to: its shards leave nodes that go by themselves."""
-    if turn.settled.may_change:
-        seen = turn.observed
-        turn.changes |= rehomed_schedules(turn.book, turn.settled, seen.nodes, seen.stores, turn.rules)
 
 
 def _named_by_operator(turn: Turn) -> dict[str, set[str]]:
@@ -256,8 +225,7 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
 def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
     """Create what is missing where there is room; whether something had none."""
     if not pods or turn.code_missing:
-        # Without its code none can be made: one that must go leaves its work to the others.
-        return turn.code_missing
+        return False
     awaiting = turn.rooms.nodes_without_ready_store()
     if not turn.observed.pods and awaiting and turn.since.lasts_s("stores") < STORES_PATIENCE_S:
         turn.found.waits_for = f"the stores of {', '.join(awaiting)} are starting"

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from penstock.api.schedule_object import to_spec
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
-from penstock.manifest.document import API_VERSION
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.decisions.actions import WriteSchedule
@@ -56,21 +54,3 @@ def write_schedule(
         ),
         (seen.resource_version or None) if seen is not None else None,
     )
-
-
-def rewrite_schedule(schedule: OperatorSchedule, seen: ObservedSchedule, namespace: str) -> WriteSchedule:
-    """Write what the book has numbered over what was `seen`, and leave all else in the object as it is: no
-    Topology is asked."""
-    metadata = {
-        name: seen.metadata[name]
-        for name in ("annotations", "labels", "ownerReferences")
-        if seen.metadata.get(name)
-    }
-    spec = to_spec(schedule, seen.topology, seen.topology_uid, seen.store_memory_bytes, seen.durability)
-    document = {
-        "apiVersion": API_VERSION,
-        "kind": "Schedule",
-        "metadata": {"name": seen.name, "namespace": namespace, **metadata},
-        "spec": spec,
-    }
-    return WriteSchedule(seen.name, schedule, document, seen.resource_version)

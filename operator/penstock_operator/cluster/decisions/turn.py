@@ -90,18 +90,8 @@ class Turn:
         )
         self.template = template_hash(topology, self.image, observed.code, state.uid)
         self.settled: Settling = settling_of(observed, self.since)
-        self.rules = PlacementRules(
-            topology.spec.pod,
-            {**self.config.store.node_selector, **self.config.worker.node_selector},
-            self.config.worker.tolerations,
-            plan.durability,
-        )
         self.workers = judge_workers(
-            observed,
-            observed.schedules,
-            None if self.code_missing else self.template,
-            self.since,
-            self.rules,
+            observed, observed.schedules, None if self.code_missing else self.template, self.since
         )
         self.pods = {pod.name: pod for pod in observed.pods}
         self._waiting = {one.name for one in observed.refused if one.waits}
@@ -124,6 +114,12 @@ class Turn:
         self.limit_millis = cpu_millis(topology.spec.workers.cores.max)
         self.tasks_per_worker = max(1, self.limit_millis // self.task_cpu_millis)
         self.memory_bytes = memory_bytes(topology.spec.workers.memory)
+        self.rules = PlacementRules(
+            topology.spec.pod,
+            {**self.config.store.node_selector, **self.config.worker.node_selector},
+            self.config.worker.tolerations,
+            plan.durability,
+        )
         self.rooms = self._rooms()
         self.groups = self._groups()
         self.found = Found()

@@ -61,8 +61,7 @@ def node_store(node: str, hostname: str, config: OperatorConfig) -> dict[str, An
         "template": template,
     }
     if config.store.has_claim:
-        when_deleted = "Retain" if config.store.keep_volumes else "Delete"
-        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": when_deleted, "whenScaled": "Retain"}
+        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Delete", "whenScaled": "Retain"}
         spec["volumeClaimTemplates"] = [_claim(config, labels)]
     return {
         "apiVersion": "apps/v1",

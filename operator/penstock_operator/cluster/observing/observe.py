@@ -237,9 +237,6 @@ def observe_schedule(schedule: Object) -> ObservedSchedule:
         is_deleting="deletionTimestamp" in metadata,
         identity=str((metadata.get("annotations") or {}).get(ANNOTATION_IDENTITY, "")),
         store_memory_bytes=owner.store_memory_bytes,
-        topology=owner.topology,
-        durability=owner.durability,
-        metadata=metadata,
     )
 
 

@@ -193,10 +193,6 @@ class ObservedSchedule:
     store_memory_bytes: int | None = None
     """Its spec.storeMemoryBytes."""
     remote: Remote = field(default_factory=dict)
-    topology: str = ""
-    durability: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """As it came."""
 
     @property
     def remote_tasks(self) -> int:

@@ -7,7 +7,6 @@ state. Neighbours: `manifests.node_store` builds the object, `store_volumes` say
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.pod_settings import PodSettings
@@ -73,12 +72,6 @@ def decide_stores(
     return StoresDecision(tuple(actions), replaced, tuple(notices))
 
 
-def as_left(nodes: Sequence[ObservedNode], config: OperatorConfig) -> tuple[ObservedNode, ...]:
-    """The nodes as topologies are to see them: one whose store has to leave takes no worker either."""
-    rules = _rules(config)
-    return tuple(replace(one, schedulable=False) if rules.sends_away(one) else one for one in nodes)
-
-
 def _is_wanted(node: ObservedNode, config: OperatorConfig) -> bool:
     return node.ready and not _misfit(node, config)
 
@@ -103,11 +96,8 @@ def _misfit(node: ObservedNode, config: OperatorConfig) -> str:
         labels=node.labels,
         taints=tuple(taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")),
     )
-    anything = ObservedStore(node.name, node.name, "", True, "Disk", True, "", "")
-    return _rules(config).refuses(ready, anything)
-
-
-def _rules(config: OperatorConfig) -> PlacementRules:
-    return PlacementRules(
+    rules = PlacementRules(
         PodSettings(), config.store.node_selector, config.store.tolerations, config.store.durability
     )
+    anything = ObservedStore(node.name, node.name, "", True, "Disk", True, "", "")
+    return rules.refuses(ready, anything)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from penstock.api.operator_config import OperatorConfig
 from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.events import event_object
-from penstock_operator.cluster.decisions.actions import Event, WriteSchedule
+from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
@@ -20,13 +20,11 @@ from penstock_operator.cluster.kubernetes_api.port import (
     STATEFUL_SETS,
     TOPOLOGIES,
     ClusterApi,
-    name_of,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
 from penstock_operator.cluster.stores.named_stores import named_stores
 from penstock_operator.cluster.stores.node_stores import decide_stores
-from penstock_operator.cluster.stores.retained_homes import retained_homes
-from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
+from penstock_operator.cluster.stores.store_renewal import RenewalMemory, decide_renewal
 from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 
@@ -73,7 +71,6 @@ class StoresTurns:
         outcome = await self._applier.carry_out(due)
         self._tries.tried(due, {one.name: one.message for one in outcome.refused}, now_s)
         renewed = await self._renew(named, decision.replaced)
-        await self._applier.carry_out(self._retained())
         await self._tell({*decision.notices, *self._tries.notices, *renewed})
         return math.inf
 
@@ -96,20 +93,6 @@ class StoresTurns:
         if renewal.restart is not None:
             await self._applier.carry_out([renewal.restart])
         return renewal.notices
-
-    def _retained(self) -> tuple[WriteSchedule, ...]:
-        """Homes for what no Topology looks after, off nodes that go. An absent Topology is known of by a
-        complete list alone."""
-        if not self._mirror.is_complete():
-            return ()
-        return retained_homes(
-            self._picture.schedules(),
-            {name_of(one) for one in self._mirror.all(TOPOLOGIES)},
-            as_cordoned(self._picture.nodes(""), self._renewal.node),
-            self._picture.stores(),
-            self._config,
-            self._leadership.term,
-        )
 
     async def _tell(self, notices: set[tuple[str, Event]]) -> None:
         """An event on the StatefulSet, once for as long as it holds."""

@@ -32,7 +32,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
-from penstock_operator.cluster.observing.observe import disruption_budget_min
+from penstock_operator.cluster.observing.observe import disruption_budget_min, is_of
 from penstock_operator.cluster.observing.observed import (
     KeptThere,
     Need,
@@ -43,7 +43,6 @@ from penstock_operator.cluster.observing.observed import (
     StoreReading,
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
-from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
@@ -199,10 +198,10 @@ class TopologyTurns:
             wall_time=self._clocks.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             pods=self._picture.workers_of(name),
             schedules=self._picture.schedules_of(name),
-            nodes=as_cordoned(as_left(self._picture.nodes(name), self._config), self._renewing()),
+            nodes=as_cordoned(self._picture.nodes(name), self._renewing()),
             stores=self._picture.stores(),
             readings=readings,
-            config_maps=tuple(name_of(one) for one in self._mirror.of(CONFIG_MAPS, name)),
+            config_maps=tuple(name_of(one) for one in self._mirror.all(CONFIG_MAPS) if is_of(one, name)),
             disruption_budget_min=disruption_budget_min(budget),
             code=code,
             needs=self._needs_beside(name),

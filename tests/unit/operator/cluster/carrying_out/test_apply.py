@@ -253,18 +253,3 @@ def test_a_claim_grows_and_never_shrinks() -> None:
         assert await scene.cluster.get(VOLUME_CLAIMS, "data-b-0") is None, "its StatefulSet makes it"
 
     tell(story)
-
-
-def test_the_claim_of_a_store_that_nobody_needs_goes_with_it() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.applier.carry_out([store_set("a"), store_set("b")])
-        for name in "ab":
-            scene.cluster.put(VOLUME_CLAIMS, {"metadata": {"name": f"data-{name}-0"}, "spec": {}})
-        there = await scene.cluster.get(STATEFUL_SETS, "a")
-        assert there is not None
-        await scene.applier.carry_out([DeleteNodeStore("a", "n", uid_of(there), "nobody names it")])
-        await scene.applier.carry_out([DeleteNodeStore("b", "n", "of another one", "")])
-        assert await scene.cluster.get(VOLUME_CLAIMS, "data-a-0") is None
-        assert await scene.cluster.get(VOLUME_CLAIMS, "data-b-0") is not None
-
-    tell(story)
