@@ -52,7 +52,6 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "networkPolicy.enabled=false",
         "uninstall.deleteTopologies=false",
         "rbac.podsOfAllNamespaces=false",
-        "schedules.guarded=false",
     ),
 }
 Object = dict[str, Any]
@@ -145,13 +144,7 @@ def test_the_check_of_forms_finds_faults() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_every_object_is_of_the_namespace_and_carries_the_recommended_labels(settings: str) -> None:
-    across = {
-        "CustomResourceDefinition",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ValidatingAdmissionPolicy",
-        "ValidatingAdmissionPolicyBinding",
-    }
+    across = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
     for thing in objects(settings):
         metadata = thing["metadata"]
         assert metadata.get("namespace") == (None if thing["kind"] in across else NAMESPACE), metadata
@@ -244,37 +237,8 @@ def test_the_operator_writes_into_the_status_of_schedules_and_reads_it_with_them
     assert verbs == {"patch"}
 
 
-def test_schedules_are_deleted_and_written_by_the_operator_and_the_garbage_collector_alone() -> None:
-    name = f"{NAMESPACE}-penstock-schedules"
-    policy = named("ValidatingAdmissionPolicy", name)["spec"]
-    (rule,) = policy["matchConstraints"]["resourceRules"]
-    # Not schedules/status: that is the agents'.
-    assert (rule["apiGroups"], rule["resources"]) == (["penstock.dev"], ["schedules"])
-    assert set(rule["operations"]) == {"CREATE", "UPDATE", "DELETE"}
-    assert policy["failurePolicy"] == "Fail"
-    ours = next(one for one in policy["variables"] if one["name"] == "isOurs")["expression"]
-    users = json.loads(ours.removeprefix("request.userInfo.username in "))
-    accounts = {user.removeprefix("system:serviceaccount:") for user in users}
-    assert accounts == {
-        f"{NAMESPACE}:penstock-operator",
-        f"{NAMESPACE}:penstock-uninstall",
-        "kube-system:generic-garbage-collector",
-        "kube-system:namespace-controller",
-        "system:kube-controller-manager",
-    }
-    binding = named("ValidatingAdmissionPolicyBinding", name)["spec"]
-    assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])
-    where = binding["matchResources"]["namespaceSelector"]["matchLabels"]
-    assert where == {"kubernetes.io/metadata.name": NAMESPACE}
-    assert not objects("little", "ValidatingAdmissionPolicy")
-    told = parsed(render("schedules.alsoWrittenBy={system:serviceaccount:backup:velero}").stdout)
-    (policy,) = (one["spec"] for one in told if one["kind"] == "ValidatingAdmissionPolicy")
-    assert "system:serviceaccount:backup:velero" in policy["variables"][0]["expression"]
-
-
 def test_an_agent_reads_schedules_and_reports_on_them() -> None:
     assert rules("penstock-agent") == {
-        ("topologies", "list"),
         ("schedules", "get"),
         ("schedules", "list"),
         ("schedules", "watch"),

@@ -57,18 +57,14 @@ class Stage:
     def __init__(self, nodes: RedisBackend) -> None:
         self.cluster = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
         self.nodes = nodes
-        self.world = OperatorWorld(
-            self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()), nodes.open_wire
-        )
+        self.world = OperatorWorld(self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()))
         self.port = 0
         self._changes = asyncio.Event()
         self.cluster.subscribe(lambda *_: self._changes.set())
 
     def replica(self, name: str) -> tuple[Replica, asyncio.Event]:
         self.port = free_port()
-        around = Surroundings(
-            self.cluster, self.world.open_store, self.world.open_wire, self._watch, f"{name}-start", name
-        )
+        around = Surroundings(self.cluster, self.world.open_store, self._watch, f"{name}-start", name)
         return Replica(operator_config(self.port), around), asyncio.Event()
 
     def _watch(self, reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
@@ -235,31 +231,6 @@ def test_a_store_of_an_outdated_template_is_replaced_once_no_schedule_names_it(n
         await stage.until(replaced)
         other = next(one for one in (await cluster.list(STATEFUL_SETS)).items if home not in name_of(one))
         assert await cluster.get(PODS, f"{name_of(other)}-0") is not None
-
-    tell(nodes, story)
-
-
-def test_a_schedule_that_is_deleted_goes_on_where_its_state_is(nodes: RedisBackend) -> None:
-    async def story(stage: Stage, _: Replica) -> None:
-        cluster = stage.cluster
-        await cluster.create(TOPOLOGIES, topology())
-        await stage.until_phase("Running")
-        (before,) = (await cluster.list(SCHEDULES)).items
-        assert await cluster.delete(SCHEDULES, name_of(before), uid_of(before)) is None
-
-        async def is_back() -> bool:
-            there = (await cluster.list(SCHEDULES)).items
-            return bool(there) and there[0]["spec"]["version"] > before["spec"]["version"]
-
-        await stage.until(is_back)
-        (after,) = (await cluster.list(SCHEDULES)).items
-        assert [one["home"] for one in after["spec"]["shards"]] == [
-            one["home"] for one in before["spec"]["shards"]
-        ]
-        assert not any(one.get("freshSince") for one in after["spec"]["shards"])
-        assert uid_of(after) != uid_of(before)
-        assert {one["reason"] for one in (await cluster.list(EVENTS)).items} >= {"ScheduleRebuilt"}
-        await stage.until_phase("Running")
 
     tell(nodes, story)
 

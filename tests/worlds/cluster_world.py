@@ -21,7 +21,6 @@ from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
 from penstock.connectors.files import FilesSource
 from penstock.metrics.rows import HeldRow, WorkerRow
-from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace
 from penstock.schedule.remote import remote_of, with_remote
 from penstock.store.port import ShardCounters
@@ -36,7 +35,6 @@ from penstock_operator.cluster.decisions.actions import (
     DeleteNodeStore,
     DeletePod,
     Event,
-    GrowVolume,
     ResizePod,
     WriteSchedule,
 )
@@ -56,7 +54,6 @@ from penstock_operator.cluster.observing.observed import (
     ObservedStore,
     ObservedTopology,
     StoreReading,
-    Volume,
 )
 from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
@@ -178,9 +175,6 @@ class World:
         self.have_volumes = False
         self.renewal = RenewalMemory()
         self.notices: tuple[tuple[str, Event], ...] = ()
-        self.store_notices: tuple[tuple[str, Event], ...] = ()
-        self.grown: dict[str, str] = {}
-        """Claim -> the size that it was asked to grow to."""
         self._numbers = 0
 
     # --- what is seen ---------------------------------------------------------------------------
@@ -201,14 +195,7 @@ class World:
             disruption_budget_min=self.budget,
             code=self.code,
             needs=self.needs,
-            kept={name: self._kept(name) for name in self.stores},
         )
-
-    def _kept(self, name: str) -> dict[str, Kept] | None:
-        """What the store knows of all Schedules; None while it does not answer."""
-        if not self._is_store_there(name):
-            return None
-        return {operator: Kept(one, one.version) for operator, one in self.stores[name].kept.items()}
 
     def _node_seen(self, name: str) -> ObservedNode:
         node = self.nodes[name]
@@ -232,9 +219,8 @@ class World:
             node=name,
             address=store_address(self.config.fullname, name, "pen-stores", "streams"),
             ready=self._is_store_there(name),
-            durability=store.durability,
-            has_pvc=self.have_volumes or store.volume is not None,
-            volume=store.volume,
+            durability=self.config.store.durability,
+            has_pvc=self.have_volumes,
             stateful_set=store_name(self.config.fullname, name),
             uid=store.uid,
             template_hash=store.template,
@@ -338,44 +324,27 @@ class World:
         named = {store.id for seen in self.schedules.values() for store in seen.schedule.stores}
         nodes = [self._node_seen(name) for name in self.nodes]
         stores = [self._store_seen(name) for name in self.stores]
-        decision = decide_stores(self.config, nodes, stores, named)
-        self.store_notices = decision.notices
-        for action in decision.actions:
+        for action in decide_stores(self.config, nodes, stores, named).actions:
             match action:
                 case ApplyNodeStore(node=node, document=document):
-                    self._apply_store(node, document)
-                case GrowVolume(name=claim, size=size):
-                    self.grown[claim] = size
+                    template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
+                    store = self.stores.setdefault(node, WorldStore(self._uid(), pod_uid=self._uid()))
+                    store.template = template
+                    store.pod_template = store.pod_template or template
                 case DeleteNodeStore(node=node):
                     if self.stores[node].held:
                         raise BrokenPromise(f"the store of {node} went with {sorted(self.stores[node].held)}")
                     del self.stores[node]
-        self._renew_stores(nodes, named, decision.replaced)
+        self._renew_stores(nodes, named)
 
-    def _apply_store(self, node: str, document: Mapping[str, Any]) -> None:
-        claims = document["spec"].get("volumeClaimTemplates", ())
-        volumes = [
-            Volume(one["spec"]["resources"]["requests"]["storage"], one["spec"].get("storageClassName"))
-            for one in claims
-        ]
-        if node not in self.stores:
-            self.stores[node] = WorldStore(self._uid(), pod_uid=self._uid(), volume=next(iter(volumes), None))
-        store = self.stores[node]
-        if [store.volume] != (volumes or [None]):
-            raise BrokenPromise(f"the API server refuses another volume for the store of {node}")
-        args = document["spec"]["template"]["spec"]["containers"][0]["args"]
-        store.durability = "Disk" if "always" in args else "Process"
-        store.template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
-        store.pod_template = store.pod_template or store.template
-
-    def _renew_stores(self, nodes: list[ObservedNode], named: set[str], replaced: Mapping[str, str]) -> None:
+    def _renew_stores(self, nodes: list[ObservedNode], named: set[str]) -> None:
         stores = [self._store_seen(name) for name in self.stores]
-        renewal = decide_renewal(nodes, stores, named, self.renewal, self.now_s, replaced)
+        renewal = decide_renewal(nodes, stores, named, self.renewal, self.now_s)
         self.renewal, self.notices = renewal.memory, renewal.notices
         if renewal.restart is None:
             return
         (store,) = (one for one in self.stores.values() if one.pod_uid == renewal.restart.uid)
-        if store.held and not (self.have_volumes or store.volume):
+        if store.held and not self.have_volumes:
             raise BrokenPromise(f"{renewal.restart.name} goes with {sorted(store.held)}")
         self.renewed.append(renewal.restart.name)
         store.pod_uid, store.pod_template = self._uid(), store.template
@@ -478,7 +447,6 @@ class World:
                     if place.home == name and before < place.fresh_since:
                         store.held.add(shard)
                 store.applied[schedule.operator] = schedule.version
-                store.kept[schedule.operator] = with_remote(schedule, seen.remote)
                 for shard in sorted(store.held & schedule.shards.keys()):
                     home = schedule.shards[shard].home
                     is_target_up = self.moves_go_on and self._is_store_there(home)
@@ -519,12 +487,6 @@ class World:
         pod.ready = False
         pod.ready_in = None
         self.deleted.append(name)
-
-    def delete_schedule(self, operator: str) -> None:
-        """kubectl delete schedule: what agents told in its status goes with it."""
-        del self.schedules[f"words.{operator}"]
-        for store in self.stores.values():
-            store.applied.pop(operator, None)
 
     def lose_pod(self, name: str) -> None:
         """Gone at once, as with its node."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_SPARK_WORKER,
     LABEL_COMPONENT,
     LABEL_NODE,
 )
-from penstock_operator.cluster.observing.observed import ObservedPod, Resize, Volume
+from penstock_operator.cluster.observing.observed import ObservedPod, Resize
 
 GIB = 1 << 30
 
@@ -96,9 +95,4 @@ class WorldStore:
     pod_template: str = ""
     held: set[str] = field(default_factory=set)
     applied: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, OperatorSchedule] = field(default_factory=dict)
-    """Operator -> its schedule as the agent saw it last: it lies beside the state."""
     generation: int = 1
-    durability: str = "Process"
-    volume: Volume | None = None
-    """As its StatefulSet claims it, which the API server lets nobody change."""

@@ -27,7 +27,6 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError
 from penstock.store.node_clock import SteadyClock
 from penstock.store.port import NodeStore
-from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
@@ -42,7 +41,6 @@ from penstock_operator.cluster.kubernetes_api.port import (
     KindUnknown,
 )
 from penstock_operator.cluster.kubernetes_api.watches import Watches
-from penstock_operator.cluster.observing.kept_schedules import KeptSchedules, OpenWire
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers
@@ -58,7 +56,6 @@ POD_NAME = "PENSTOCK_POD_NAME"
 _STORE_THREADS = 32
 _RETRY_S = 5.0
 _SAMPLES_WAIT_S = 0.5
-_WIRE_TIMEOUT_S = 2.0
 """An SLA does not wait longer for a store: what is missing holds."""
 _STORE_USER = "operator"
 
@@ -72,7 +69,6 @@ class Surroundings:
 
     cluster: ClusterApi
     open_store: OpenStoreClient
-    open_wire: OpenWire
     watch: Watch
     identity: str
     reporter: str
@@ -104,7 +100,6 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
     surroundings = Surroundings(
         cluster=cluster,
         open_store=_open_store,
-        open_wire=_open_wire,
         watch=_watch_by_kopf(config.namespace),
         identity=f"{reporter}_{uuid.uuid4()}",
         reporter=reporter,
@@ -118,10 +113,6 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
 def _open_store(address: str, topology_uid: str) -> NodeStore:
     """The password comes from the file that the environment names (`penstock.store.redis.connection`)."""
     return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid)
-
-
-def _open_wire(address: str) -> Wire:
-    return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S)
 
 
 def _watch_by_kopf(namespace: str) -> Watch:
@@ -203,7 +194,7 @@ class Replica:
         )
         reconciler = self.reconciler = Reconciler(
             FencedCluster(self._around.cluster, self.elector.may_act),
-            Readers(reader, samples, KeptSchedules(self._around.open_wire, threads)),
+            Readers(reader, samples),
             self._config,
             Leadership(term, self._around.reporter),
             Clocks(time.monotonic, time.time),

@@ -103,7 +103,6 @@ class Reconciler:
             self.mirror,
             self._picture,
             readers.stores,
-            readers.kept,
             self._applier,
             config,
             leadership,

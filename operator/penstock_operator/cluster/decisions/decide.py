@@ -30,10 +30,9 @@ from penstock_operator.cluster.decisions.actions import (
     ResizePod,
 )
 from penstock_operator.cluster.decisions.figures import look_at, with_sample
-from penstock_operator.cluster.decisions.identity import begun_operators, stage_identity, state_identity
+from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
-from penstock_operator.cluster.decisions.recovery import Recovery, recovery_of
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks, place_remote_tasks
 from penstock_operator.cluster.decisions.schedule_writing import write_schedule
@@ -56,9 +55,7 @@ STORES_PATIENCE_S = 20.0
 START_PATIENCE_S = 30.0
 """So long ready workers wait for the others before the first schedules."""
 AT_ONCE_S = 0.25
-"""When an operator has just become one without a task: its next record must not wait."""
-_PATIENCE_OF_SLEEP = 30.0
-"""After so many seconds without a task an operator is looked after each second."""
+"""While an operator is without a task: its next record must not wait."""
 SOON_S = 1.0
 LATER_S = 2.0
 
@@ -73,13 +70,7 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     state = state_identity(seen, seen.plan, observed.schedules)
     if state.problem:
         return _held(observed, memory, state.reason, state.problem, state.uid)
-    begun = begun_operators(seen, former_status(observed, memory.status))
-    found = recovery_of(observed, seen.plan, state.uid, begun)
-    if found.problem:
-        return _held(observed, memory, found.reason, found.problem, state.uid)
-    observed = replace(observed, schedules=found.schedules)
     turn = Turn(observed, memory, now_s, seen.topology, seen.plan, state)
-    _go_on_with(turn, found)
     _keep_plan(turn)
     _run_groups(turn)
     _keep_schedule_objects(turn)
@@ -99,8 +90,7 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         store_available=Finding(True, "StoresReady"),
         metrics_unavailable=Finding(False, "MetricsRead"),
         quota=quota_as_before(former),
-        state_uid=state_uid or str(former.get("stateUid") or ""),
-        begun=begun_operators(observed.topology, former),
+        state_uid=state_uid,
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
@@ -113,17 +103,6 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         next_look_s=LATER_S,
         leeway=SlaLeeway(held=message),
     )
-
-
-def _go_on_with(turn: Turn, found: Recovery) -> None:
-    """Rebuilt Schedules are written, whatever else is new in them. First ones wait for stores that may know
-    of earlier ones, for a while."""
-    turn.anew.extend(found.anew)
-    if found.told:
-        turn.events.append(Event("Warning", "ScheduleRebuilt", found.told))
-        turn.found.treatments.append(("ScheduleRebuilt", found.told))
-    if found.unheard and turn.since.lasts_s("unheard") < STORES_PATIENCE_S:
-        turn.found.unheard = found.unheard
 
 
 def _keep_plan(turn: Turn) -> None:
@@ -208,11 +187,6 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
     if some < len(turn.groups):
         turn.found.waits_for = "workers are starting"
         return False
-    if turn.found.unheard:
-        turn.found.waits_for = (
-            f"the stores of {', '.join(turn.found.unheard)} have yet to say whether they know the topology"
-        )
-        return False
     if unknown:
         turn.found.waits_for = f"workers have yet to tell the partitions of {', '.join(unknown)}"
         return False
@@ -242,8 +216,6 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
         if node is None:
             unplaced += 1
             last = size
-            continue
-        if turn.is_refused(entry.name):
             continue
         worker = WorkerPod(
             entry.name,
@@ -281,8 +253,6 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
 def _plan_schedules(turn: Turn, group: Group, hosts: Hosts) -> bool:
     """The group's schedules as they are to be; whether they change, or are about to."""
     wanted: list[Wish] = [turn.wishes[name] for name in turn.stages_of(group) if name in turn.wishes]
-    if turn.found.unheard:
-        wanted = [wish for wish in wanted if wish.operator in turn.schedules]
     planned = ScheduleChanges(turn.observed, turn.book, turn.settled, turn.tasks_per_worker, turn.since)
     changes = planned.of_group(wanted, hosts)
     turn.changes |= {change.operator: change for change in changes}
@@ -343,8 +313,7 @@ def _resize(turn: Turn) -> None:
         more = Size(max(0, wish - pod.cpu_request_millis), 0)
         if more.cpu_millis and turn.rooms.is_reserved:
             continue
-        if not turn.is_refused(pod.name):
-            turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
+        turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
 
 
 def _tidy(turn: Turn) -> None:
@@ -375,37 +344,16 @@ def _decision(turn: Turn) -> Decision:
     status = status_of(
         turn.observed, verdict_of(turn), look_at(turn.observed, turn.schedules, samples), turn.former
     )
-    next_look_s = _next_look_s(turn, str(status["phase"]))
     fingerprint = turn.backlog.fingerprint if turn.backlog is not None else None
     memory = Memory(turn.since.after, samples, status, fingerprint)
     # A resize that is refused must hold up nothing else: it comes last.
     actions = (*turn.actions, *turn.deletions, *turn.resizes)
     events = (*events_of(turn.former, status), *turn.events)
+    is_steady = status["phase"] in ("Running", "Finished", "Paused") and not actions
+    next_look_s = LATER_S if is_steady and not turn.settled.waits else SOON_S
+    if any(not s.tasks and not s.is_source for s in turn.schedules.values()) and not turn.is_finished:
+        next_look_s = AT_ONCE_S
     figures = schedule_figures(turn.observed, turn.found.begun)
     return Decision(
-        memory,
-        actions,
-        status,
-        events,
-        turn.found.need,
-        next_look_s,
-        figures,
-        leeway_for_slas(turn),
-        frozenset(turn.awaited),
+        memory, actions, status, events, turn.found.need, next_look_s, figures, leeway_for_slas(turn)
     )
-
-
-def _next_look_s(turn: Turn, phase: str) -> float:
-    """Soon while something is under way. An operator without a task is looked after at once, for its next
-    record must not wait; the longer none has come the less often, and where no source has a task and nothing
-    waits, none comes."""
-    is_at_work = bool(turn.actions or turn.deletions or turn.resizes or turn.settled.waits)
-    is_steady = phase in ("Running", "Finished", "Paused") and not is_at_work
-    look_s = LATER_S if is_steady else SOON_S
-    asleep = [s.operator for s in turn.schedules.values() if not s.tasks and not s.is_source]
-    is_fed = any(s.tasks for s in turn.schedules.values() if s.is_source)
-    is_empty = turn.backlog is not None and turn.backlog.is_empty
-    if turn.is_finished or not asleep or (is_empty and not is_fed):
-        return look_s
-    since_s = min(turn.since.lasts_s(f"asleep:{operator}") for operator in asleep)
-    return min(look_s, max(AT_ONCE_S, since_s / _PATIENCE_OF_SLEEP))

@@ -39,8 +39,7 @@ def write_schedule(
     state_uid: str,
     namespace: str,
 ) -> WriteSchedule:
-    """Write what the book has numbered over what was `seen`; None, or one that has no resourceVersion: there
-    is no such object."""
+    """Write what the book has numbered over what was `seen`; None: the first one."""
     return WriteSchedule(
         schedule_name(topology.metadata.name, schedule.operator),
         schedule,
@@ -52,5 +51,5 @@ def write_schedule(
             namespace,
             stage_identity(plan.stage(schedule.operator)),
         ),
-        (seen.resource_version or None) if seen is not None else None,
+        seen.resource_version if seen is not None else None,
     )

@@ -52,8 +52,6 @@ class Found:
     """Schedules are being written."""
     waits_for: str = ""
     spark_workers_wait_for: str = ""
-    unheard: tuple[str, ...] = ()
-    """Stores that have yet to say whether they know of earlier Schedules: no first ones are made."""
     begun: dict[str, int] = field(default_factory=dict)
     """Operator -> shards that a schedule written now gives another home."""
 
@@ -94,9 +92,6 @@ class Turn:
             observed, observed.schedules, None if self.code_missing else self.template, self.since
         )
         self.pods = {pod.name: pod for pod in observed.pods}
-        self._waiting = {one.name for one in observed.refused if one.waits}
-        self.awaited: set[str] = set()
-        """Pods that were to be made or resized, and were refused lately."""
         self.former = former_status(observed, memory.status)
         self.quota = quota_finding(
             observed, self.schedules.values(), memory_bytes(topology.spec.store_memory), self.former
@@ -131,12 +126,6 @@ class Turn:
         self.deletions: list[DeletePod | DeleteConfigMap] = []
         self.resizes: list[Action] = []
         self.events: list[Event] = []
-
-    def is_refused(self, pod: str) -> bool:
-        """Whether the API server refused the pod lately: it is wanted, and not tried now."""
-        if pod in self._waiting:
-            self.awaited.add(pod)
-        return pod in self._waiting
 
     # --- what is wanted -------------------------------------------------------------------------
 

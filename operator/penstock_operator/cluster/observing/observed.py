@@ -18,7 +18,6 @@ from penstock.api.topology import Topology
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
-from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
@@ -112,15 +111,6 @@ class ObservedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
-    """What a store's StatefulSet claims for it, which cannot be changed there. `size` as it is written;
-    `storage_class` None is the cluster's default one."""
-
-    size: str
-    storage_class: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class ObservedStore:
     """A node store: its StatefulSet, and its pod if there is one. `id` is the node's name.
 
@@ -144,8 +134,6 @@ class ObservedStore:
     """"" while there is no pod, or it is on its way out."""
     is_outdated: bool = False
     """Its pod is of an earlier template than its StatefulSet has now."""
-    volume: Volume | None = None
-    """None where its state is on an emptyDir."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +187,6 @@ class ObservedSchedule:
         return sum(count for nodes in self.remote.values() for _, count in nodes)
 
 
-KeptThere = Mapping[str, Kept]
-"""Operator -> what one store knows of its Schedule."""
-
-
 @dataclass(frozen=True, slots=True)
 class SlaMet:
     """The condition SLAMet of the LatencySLA `sla`."""
@@ -246,12 +230,11 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server refused to create or to resize the pod `name` (quota, admission): what it said. Until it
-    is tried again with success. While it `waits` it is not to be tried."""
+    """The API server refused to create the pod `name` (quota, admission): what it said. Until it is tried
+    again with success."""
 
     name: str
     message: str
-    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +267,3 @@ class Observed:
     sla: SlaControl = SlaControl()
     spark_workers: tuple[ObservedPod, ...] = ()
     """Pods of this topology for remote tasks; not among `pods`."""
-    kept: Mapping[str, KeptThere | None] = field(default_factory=dict)
-    """Store id -> what it knows of the Schedules that are not there, or that have not been compared yet;
-    None for a store that did not answer."""
