@@ -437,6 +437,22 @@ class DeletesWhatNeverWas(Telling):
         yield self.value.get()
 
 
+class DeletesWhatItDeclared(Telling):
+    """As Spark's own SimpleStatefulProcessor does."""
+
+    def init(self, handle: Any) -> None:
+        self.value = handle.getValueState("value", "n bigint")
+        self.gone = handle.getValueState("gone", "n bigint")
+        handle.deleteIfExists("gone")
+        self.list = handle.getListState("list", "n bigint")
+
+    def tell(self, key: Any, rows: Iterator[Row]) -> Iterator[Any]:
+        for row in rows:
+            self.value.update(((self.value.get() or (0,))[0] + row.n,))
+            self.list.appendValue((row.n,))
+        yield self.value.get(), [value for (value,) in self.list.get()]
+
+
 class Large(Telling):
     """10 MB under one key: one value, one list, one map."""
 

@@ -69,7 +69,7 @@ class Cursor:
         return entry, False
 
 
-class _Client:
+class StateClient:
     """One state variable: its place in every record and its bit among those that changed."""
 
     def __init__(self, cursor: Cursor, slot: int, name: str) -> None:
@@ -78,9 +78,19 @@ class _Client:
         self._bit = 1 << slot
         self._what = f"state {name!r}"
         self._name = name
+        self._is_deleted = False
+
+    def forbid(self) -> None:
+        """The variable is deleted: there is no key any more that it could be used for."""
+        self._is_deleted = True
+        self._cursor = Cursor()
 
     def _here(self) -> tuple[ShardState, Record]:
         shard, record = self._cursor.shard, self._cursor.record
+        if self._is_deleted:
+            raise StateMisuse(
+                f"{self._what} is used, and init() deleted it; take deleteIfExists({self._name!r}) out of init()"
+            )
         if shard is None or record is None:
             used = f" and is used in {self._cursor.doing}" if self._cursor.doing else ""
             raise StateMisuse(
@@ -89,7 +99,7 @@ class _Client:
         return shard, record
 
 
-class ValueClient(_Client):
+class ValueClient(StateClient):
     """As pyspark's ValueStateClient."""
 
     def __init__(self, cursor: Cursor, slot: int, name: str, shape: StateShape) -> None:
@@ -154,7 +164,7 @@ class PackedClient(ValueClient):
         self._set(None if packed is None else pack((packed,)))
 
 
-class _CellClient(_Client, Generic[CellT]):
+class _CellClient(StateClient, Generic[CellT]):
     """One whose place in a record holds a cell, once it is loaded."""
 
     _kind: type[CellT]

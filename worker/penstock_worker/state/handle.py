@@ -8,6 +8,8 @@ ours (`clients`, and `expiring` for those with a time to live). Neighbours:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
 
 from pyspark.sql.streaming.stateful_processor import (
     ListState,
@@ -26,6 +28,7 @@ from penstock_worker.state.clients import (
     ListClient,
     MapClient,
     PackedClient,
+    StateClient,
     TimerClient,
     ValueClient,
 )
@@ -35,6 +38,8 @@ from penstock_worker.values.spark_types import UnknownType, schema_of
 
 _VALUE_EXAMPLE = "value"
 _KEY_EXAMPLE = "key"
+
+ClientT = TypeVar("ClientT", bound=StateClient)
 
 
 def needs_time(call: str) -> str:
@@ -48,7 +53,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
     the names of those that are to go.
 
     `cursor` says which shard and key the state objects work on, `time_mode` is the operator's. `timers` is
-    None where that is without time.
+    None where that is without time. A variable that was declared and then deleted keeps its place, nameless.
     """
 
     def __init__(self, time_mode: str = NO_TIME) -> None:
@@ -56,6 +61,7 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         self.variables: list[Variable] = []
         self.timers: TimerClient | None = None
         self.deleted: list[str] = []
+        self._clients: dict[int, StateClient] = {}
         self._sealed = False
         if time_mode != NO_TIME:
             self.variables.append(Variable("", encoding.TIMERS, encoding.TIMERS, ()))
@@ -71,25 +77,27 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         shape = _shape(stateName, schema, _VALUE_EXAMPLE)
         if ttlDurationMs is None:
             slot, _ = self._declare(encoding.VALUE, stateName, None, shape)
-            return ValueState(ValueClient(self.cursor, slot, stateName, shape), stateName)
-        slot, prefix = self._declare(encoding.EXPIRING_VALUE, stateName, ttlDurationMs, shape)
-        client = ExpiringValueClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
-        return ValueState(client, stateName)
+            client = ValueClient(self.cursor, slot, stateName, shape)
+        else:
+            slot, prefix = self._declare(encoding.EXPIRING_VALUE, stateName, ttlDurationMs, shape)
+            client = ExpiringValueClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
+        return ValueState(self._kept(slot, client), stateName)
 
     def getPackedValue(self, stateName: str) -> PackedClient:
         """A value state of the schema "packed binary", of bytes that nobody looks at: for windows."""
         shape = _shape(stateName, "packed binary", _VALUE_EXAMPLE)
         slot, _ = self._declare(encoding.VALUE, stateName, None, shape)
-        return PackedClient(self.cursor, slot, stateName, shape)
+        return self._kept(slot, PackedClient(self.cursor, slot, stateName, shape))
 
     def getListState(self, stateName: str, schema: object, ttlDurationMs: int | None = None) -> ListState:
         shape = _shape(stateName, schema, _VALUE_EXAMPLE)
         if ttlDurationMs is None:
             slot, _ = self._declare(encoding.LIST, stateName, None, shape)
-            return ListState(ListClient(self.cursor, slot, stateName, shape), stateName)
-        slot, prefix = self._declare(encoding.EXPIRING_LIST, stateName, ttlDurationMs, shape)
-        client = ExpiringListClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
-        return ListState(client, stateName)
+            client = ListClient(self.cursor, slot, stateName, shape)
+        else:
+            slot, prefix = self._declare(encoding.EXPIRING_LIST, stateName, ttlDurationMs, shape)
+            client = ExpiringListClient(self.cursor, slot, stateName, shape, prefix, ttlDurationMs)
+        return ListState(self._kept(slot, client), stateName)
 
     def getMapState(
         self, stateName: str, userKeySchema: object, valueSchema: object, ttlDurationMs: int | None = None
@@ -98,10 +106,11 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         values = _shape(stateName, valueSchema, _VALUE_EXAMPLE)
         if ttlDurationMs is None:
             slot, _ = self._declare(encoding.MAP, stateName, None, keys, values)
-            return MapState(MapClient(self.cursor, slot, stateName, keys, values), stateName)
-        slot, prefix = self._declare(encoding.EXPIRING_MAP, stateName, ttlDurationMs, keys, values)
-        client = ExpiringMapClient(self.cursor, slot, stateName, keys, values, prefix, ttlDurationMs)
-        return MapState(client, stateName)
+            client = MapClient(self.cursor, slot, stateName, keys, values)
+        else:
+            slot, prefix = self._declare(encoding.EXPIRING_MAP, stateName, ttlDurationMs, keys, values)
+            client = ExpiringMapClient(self.cursor, slot, stateName, keys, values, prefix, ttlDurationMs)
+        return MapState(self._kept(slot, client), stateName)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         self._timed("registerTimer").register(expiryTimestampMs)
@@ -113,24 +122,25 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
         return iter(self._timed("listTimers").listed())
 
     def deleteIfExists(self, stateName: str) -> None:
-        """The state of a variable that earlier code had goes, in each shard before it is worked on."""
+        """The state of a variable goes, in each shard before it is worked on: of one that earlier code had,
+        or of one declared before this, which is then not to be used, as in Spark."""
         if self._sealed:
             raise StateMisuse(
                 f"deleteIfExists({stateName!r}) outside of init(); state is deleted in init() only"
             )
-        self._refuse_both(stateName, any(variable.name == stateName for variable in self.variables))
         self.deleted.append(stateName)
-
-    def _refuse_both(self, name: str, is_other: bool) -> None:
-        if is_other:
-            raise StateMisuse(
-                f"state {name!r} is declared and deleted: Spark deletes it in each micro-batch anew; give "
-                "what comes after it another name"
-            )
+        for slot, variable in enumerate(self.variables):
+            if variable.name == stateName:
+                self.variables[slot] = replace(variable, name="", schemas=(), ttl_ms=None)
+                self._clients[slot].forbid()
 
     def refuse_without_time(self, call: str) -> None:
         """Answer a call that needs a time mode, which the operator has not."""
         raise StateMisuse(needs_time(call))
+
+    def _kept(self, slot: int, client: ClientT) -> ClientT:
+        self._clients[slot] = client
+        return client
 
     def _timed(self, call: str) -> TimerClient:
         if self.timers is None:
@@ -147,7 +157,11 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
             raise StateMisuse(f"{name!r} is no name for a state variable; give it a text that is not empty")
         if any(variable.name == name for variable in self.variables):
             raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
-        self._refuse_both(name, name in self.deleted)
+        if name in self.deleted:
+            raise StateMisuse(
+                f"state {name!r} is declared after it was deleted: Spark empties it in each micro-batch; give "
+                "what comes after it another name"
+            )
         if ttl_ms is not None:
             self._check_ttl(name, ttl_ms)
         prefix = encoding.field_prefix(kind, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -86,13 +87,62 @@ def test_a_name_that_was_deleted_is_free_for_another_kind() -> None:
         assert variable.get() is None
 
 
-def test_what_is_declared_is_not_deleted_beside_it() -> None:
+def test_what_was_deleted_is_not_declared_after_it() -> None:
     def both(handle: TaskHandle) -> Any:
         handle.deleteIfExists("value")
         return handle.getValueState("value", "n long")
 
-    with pytest.raises(StateMisuse, match="state 'value' is declared and deleted"):
+    with pytest.raises(StateMisuse, match="state 'value' is declared after it was deleted"):
         OwnedState(both)
+
+
+def declared_and_deleted(handle: TaskHandle) -> Any:
+    """As Spark's own SimpleStatefulProcessor has it, with each kind and neighbours before and after."""
+    kept = handle.getValueState("kept", "text string")
+    gone = (
+        handle.getValueState("value", "text string"),
+        handle.getListState("list", "text string"),
+        handle.getMapState("map", "k string", "text string"),
+    )
+    for name in ("value", "list", "map"):
+        handle.deleteIfExists(name)
+    return kept, handle.getValueState("behind", "n long"), gone
+
+
+def test_what_is_declared_and_then_deleted_goes_and_its_neighbours_work() -> None:
+    owned = OwnedState(declared_and_deleted, after=full("x"))
+    owned.prefetch(("key 0",))
+    with owned.at("key 0") as (kept, behind, _):
+        assert kept.get() == ("x",)
+        behind.update((3,))
+    owned.commit()
+    assert len(owned.stored()) == 41
+    again = OwnedState(declared_and_deleted, after=owned)
+    again.prefetch(("key 0",))
+    with again.at("key 0") as (kept, behind, _):
+        assert (kept.get(), behind.get()) == (("x",), (3,))
+
+
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("value", lambda gone: gone[0].get()),
+        ("value", lambda gone: gone[0].exists()),
+        ("value", lambda gone: gone[0].update(("a",))),
+        ("value", lambda gone: gone[0].clear()),
+        ("list", lambda gone: list(gone[1].get())),
+        ("list", lambda gone: gone[1].appendValue(("a",))),
+        ("map", lambda gone: gone[2].getValue(("k",))),
+        ("map", lambda gone: gone[2].updateValue(("k",), ("a",))),
+    ],
+)
+def test_what_was_declared_and_deleted_is_refused_where_it_is_used(
+    name: str, use: Callable[[Any], object]
+) -> None:
+    owned = OwnedState(declared_and_deleted)
+    owned.prefetch(("key",))
+    with owned.at("key") as (_, _, gone), pytest.raises(StateMisuse, match=f"{name}.*init\\(\\) deleted it"):
+        use(gone)
 
 
 def test_state_is_deleted_in_init_only() -> None:

@@ -96,10 +96,10 @@ class Unshown(Count):
         import pandas as pd
         return self.made_of(pd.Series([1]), rows)
 
-class DeletesItsOwn(Count):
+class DeletesFirst(Count):
     def init(self, handle):
-        super().init(handle)
         handle.deleteIfExists("total")
+        super().init(handle)
 
 class BothWays(Count):
     def handleInputRows(self, key, rows, timerValues):
@@ -237,7 +237,7 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         ),
         ("BothWays", ["may take Rows or pandas DataFrames: it shows signs of both", "`form: Pandas`"]),
         ("Unshown", ["may take Rows or pandas DataFrames: it uses pandas, and does not show for what"]),
-        ("DeletesItsOwn", ["state 'total' is declared and deleted"]),
+        ("DeletesFirst", ["state 'total' is declared after it was deleted"]),
         ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
