@@ -11,6 +11,7 @@ import decimal
 from collections.abc import Iterator
 from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 from pyspark.sql.types import (
@@ -451,6 +452,11 @@ class DeletesWhatItDeclared(Telling):
             self.value.update(((self.value.get() or (0,))[0] + row.n,))
             self.list.appendValue((row.n,))
         yield self.value.get(), [value for (value,) in self.list.get()]
+        for use in (self.gone.exists, self.gone.get, self.gone.clear, lambda: self.gone.update((1,))):
+            try:
+                use()
+            except PySparkRuntimeError as error:
+                yield str(error).partition(":")[0]
 
 
 class Large(Telling):

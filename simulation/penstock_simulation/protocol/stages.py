@@ -57,7 +57,7 @@ class Runners:
         stage = self._topology.plan.stage(operator)
         head = cast("Processor", stage.head)
         return ProcessorRunner(
-            processor,  # type: ignore[arg-type]  # of a join it is what makes one
+            processor,
             head.input,
             head.key_columns,
             stage.out.schema,

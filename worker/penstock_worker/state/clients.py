@@ -8,9 +8,10 @@ Neighbours: `handle` makes them, `cache` and `cells` hold what they change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from operator import index
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -72,25 +73,28 @@ class Cursor:
 class StateClient:
     """One state variable: its place in every record and its bit among those that changed."""
 
+    _WORDS: ClassVar[Mapping[str, str]] = {}
+    """What Spark says a call was doing when it failed, by PySpark's name of the call."""
+
     def __init__(self, cursor: Cursor, slot: int, name: str) -> None:
         self._cursor = cursor
         self._slot = slot
         self._bit = 1 << slot
         self._what = f"state {name!r}"
         self._name = name
-        self._is_deleted = False
 
     def forbid(self) -> None:
-        """The variable is deleted: there is no key any more that it could be used for."""
-        self._is_deleted = True
-        self._cursor = Cursor()
+        """The variable is deleted: each call is an error from now on, which begins as Spark's does."""
+        for call, doing in self._WORDS.items():
+            setattr(self, call, partial(self._refuse, doing))
+
+    def _refuse(self, doing: str, *_: object) -> NoReturn:
+        raise StateMisuse(
+            f"Error {doing}: {self._what} was deleted in init(); take deleteIfExists({self._name!r}) out"
+        )
 
     def _here(self) -> tuple[ShardState, Record]:
         shard, record = self._cursor.shard, self._cursor.record
-        if self._is_deleted:
-            raise StateMisuse(
-                f"{self._what} is used, and init() deleted it; take deleteIfExists({self._name!r}) out of init()"
-            )
         if shard is None or record is None:
             used = f" and is used in {self._cursor.doing}" if self._cursor.doing else ""
             raise StateMisuse(
@@ -101,6 +105,13 @@ class StateClient:
 
 class ValueClient(StateClient):
     """As pyspark's ValueStateClient."""
+
+    _WORDS = {  # noqa: RUF012 - declared above
+        "exists": "checking value state exists",
+        "get": "getting value state",
+        "update": "updating value state",
+        "clear": "clearing value state",
+    }
 
     def __init__(self, cursor: Cursor, slot: int, name: str, shape: StateShape) -> None:
         super().__init__(cursor, slot, name)
@@ -186,6 +197,14 @@ class ListClient(_CellClient[ListCell]):
     """As pyspark's ListStateClient."""
 
     _kind = ListCell
+    _WORDS = {  # noqa: RUF012 - declared above
+        "exists": "checking value state exists",
+        "get": "getting list state",
+        "append_value": "updating value state",
+        "append_list": "updating value state",
+        "put": "updating value state",
+        "clear": "clearing value state",
+    }
 
     def __init__(self, cursor: Cursor, slot: int, name: str, shape: StateShape) -> None:
         super().__init__(cursor, slot, name)
@@ -230,6 +249,16 @@ class MapClient(_CellClient[MapCell]):
     """As pyspark's MapStateClient."""
 
     _kind = MapCell
+    _WORDS = {  # noqa: RUF012 - declared above
+        "exists": "checking map state exists",
+        "get_value": "getting value",
+        "contains_key": "checking if map state contains key",
+        "update_value": "updating map state value",
+        "get_key_value_pair": "getting map state",
+        "get_row": "getting map state",
+        "remove_key": "removing key from map state",
+        "clear": "clearing map state",
+    }
 
     def __init__(self, cursor: Cursor, slot: int, name: str, keys: StateShape, values: StateShape) -> None:
         super().__init__(cursor, slot, name)

@@ -159,8 +159,8 @@ class TaskHandle(StatefulProcessorHandle):  # type: ignore[misc]  # pyspark carr
             raise StateMisuse(f"state {name!r} is declared twice; give each variable a name of its own")
         if name in self.deleted:
             raise StateMisuse(
-                f"state {name!r} is declared after it was deleted: Spark empties it in each micro-batch; give "
-                "what comes after it another name"
+                f"state {name!r} is declared after it was deleted: Spark empties it in each micro-batch; "
+                "give what comes after it another name"
             )
         if ttl_ms is not None:
             self._check_ttl(name, ttl_ms)

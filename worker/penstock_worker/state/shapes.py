@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.types import Row
 
 from penstock.dataflow.schema import Schema
@@ -22,8 +23,9 @@ from penstock_worker.values.wire_values import Misfit, has_no_dict, nullable, sh
 Values = tuple[Any, ...]
 
 
-class StateMisuse(PermanentError):
-    """A call on a state variable cannot be carried out as it is; the message says what would be right."""
+class StateMisuse(PermanentError, PySparkRuntimeError):  # type: ignore[misc]  # pyspark carries no types here
+    """A call on a state variable cannot be carried out as it is; the message says what would be right. Code
+    that catches what Spark raises there catches this."""
 
 
 class StateUnreadable(PermanentError):

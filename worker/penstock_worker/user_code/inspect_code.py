@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
+from penstock_worker.user_code.processor_code import class_of, maker_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
@@ -160,7 +161,7 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
     except UserCodeMissing as missing:
         found.fault(str(missing))
         return found
-    is_processor = isinstance(code, type) and issubclass(code, StatefulProcessor)
+    processor = class_of(code)
     if named.role == "aggregate":
         _look_at_aggregator(target, code, found)
     elif named.code is not None and named.role == DATA_SOURCE:
@@ -169,11 +170,13 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
         if problem := not_foreach(target, code):
             found.fault(problem)
     elif named.role == "processor":
-        if is_processor:
-            _look_at_processor(named, code, found)
+        if processor is not None:
+            _look_at_processor(named, processor, maker_of(code), found)
         else:
-            found.fault(f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor")
-    elif is_processor:
+            found.fault(
+                f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor, nor an object of one"
+            )
+    elif processor is not None:
         found.fault(f"{target!r} is a StatefulProcessor; a map is a function, and a processor needs keyBy")
     elif not callable(code):
         found.fault(f"{target!r} is {type(code).__name__}, no function; a map takes a row and returns rows")
@@ -194,7 +197,9 @@ def _look_at_aggregator(target: str, aggregator: object, found: _Findings) -> No
         found.fault(f"{target!r} raised in __init__:\n{users_traceback(error)}")
 
 
-def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -> None:
+def _look_at_processor(
+    named: _Target, processor: type[Any], make: Callable[[], Any], found: _Findings
+) -> None:
     target = named.target
     missing = sorted(processor.__abstractmethods__)
     if missing:
@@ -204,7 +209,7 @@ def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -
         form_of(processor, named.form)
     except FormUnclear as unclear:
         found.fault(str(unclear))
-    _call(named, processor, found)
+    _call(named, make, found)
     handles_initial = processor.handleInitialState is not StatefulProcessor.handleInitialState
     if handles_initial and not named.has_initial:
         found.note(f"handleInitialState of {target!r} is never called: the operator has no initialState")
@@ -220,13 +225,13 @@ def _look_at_processor(named: _Target, processor: type[Any], found: _Findings) -
         )
 
 
-def _call(named: _Target, processor: type[Any], found: _Findings) -> None:
+def _call(named: _Target, make: Callable[[], Any], found: _Findings) -> None:
     """Make an instance and call its `init` and `close`, as a task does."""
     target = named.target
     handle = _NotingHandle(found.asked, named.time_mode)
     step = "__init__"
     try:
-        made = processor()
+        made = make()
         step = "init"
         made.init(handle)
         handle.seal()

@@ -29,6 +29,7 @@ from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.forms import WIRE, form_for
+from penstock_worker.user_code.processor_code import class_of, maker_of
 from penstock_worker.values.held import ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import RowMismatch, timer_key_reader
 from penstock_worker.values.wire_values import shown
@@ -130,6 +131,7 @@ def _foreign(frame: TracebackType) -> bool:
 class ProcessorRunner:
     """One instance of a StatefulProcessor and what it needs to run on rows. `init` has been called.
 
+    `processor` is a class or what makes an instance, or an object, of which this gets a copy.
     `input_schema`, `key_columns` (positions in it), `output_schema`, `form` ("" where the class says it) and
     `time_mode` are the operator's. Raises UserCodeError when construction or `init` raises, or the form is
     unclear.
@@ -137,7 +139,7 @@ class ProcessorRunner:
 
     def __init__(
         self,
-        processor_class: type[StatefulProcessor],
+        processor: type[StatefulProcessor] | StatefulProcessor,
         input_schema: Schema,
         key_columns: Sequence[int],
         output_schema: Schema,
@@ -149,7 +151,7 @@ class ProcessorRunner:
     ) -> None:
         self._operator = operator
         try:
-            form = form_of(processor_class, form)
+            form = form_of(class_of(processor) or processor, form)
             self._form = form_for(form, input_schema, key_columns, output_schema)
             self._initial_rows = (
                 form_for(form, initial.schema, initial.key_columns, output_schema).rows if initial else None
@@ -168,7 +170,9 @@ class ProcessorRunner:
         handle = TaskHandle(time_mode)
         self._cursor = handle.cursor
         self._timers = handle.timers
-        self._processor = self._call(processor_class, f"{processor_class.__name__}()")
+        is_object = isinstance(processor, StatefulProcessor)
+        made = f"a copy of {type(processor).__name__}" if is_object else f"{processor.__name__}()"
+        self._processor = self._call(maker_of(processor), made)
         self._call(partial(self._processor.init, handle), "init")
         handle.seal()
         self.variables: tuple[Variable, ...] = tuple(handle.variables)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 
 from penstock_worker.state.cache import SCAN_FIELDS
 from penstock_worker.state.encoding import PART_BYTES
@@ -124,24 +125,28 @@ def test_what_is_declared_and_then_deleted_goes_and_its_neighbours_work() -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "use"),
+    ("use", "words"),
     [
-        ("value", lambda gone: gone[0].get()),
-        ("value", lambda gone: gone[0].exists()),
-        ("value", lambda gone: gone[0].update(("a",))),
-        ("value", lambda gone: gone[0].clear()),
-        ("list", lambda gone: list(gone[1].get())),
-        ("list", lambda gone: gone[1].appendValue(("a",))),
-        ("map", lambda gone: gone[2].getValue(("k",))),
-        ("map", lambda gone: gone[2].updateValue(("k",), ("a",))),
+        (lambda gone: gone[0].exists(), "checking value state exists: state 'value'"),
+        (lambda gone: gone[0].get(), "getting value state: state 'value'"),
+        (lambda gone: gone[0].update(("a",)), "updating value state: state 'value'"),
+        (lambda gone: gone[0].clear(), "clearing value state: state 'value'"),
+        (lambda gone: list(gone[1].get()), "getting list state: state 'list'"),
+        (lambda gone: gone[1].appendValue(("a",)), "updating value state: state 'list'"),
+        (lambda gone: gone[2].getValue(("k",)), "getting value: state 'map'"),
+        (lambda gone: gone[2].updateValue(("k",), ("a",)), "updating map state value: state 'map'"),
+        (lambda gone: list(gone[2].keys()), "getting map state: state 'map'"),
     ],
 )
-def test_what_was_declared_and_deleted_is_refused_where_it_is_used(
-    name: str, use: Callable[[Any], object]
+def test_what_was_declared_and_deleted_is_refused_where_it_is_used_as_spark_does(
+    use: Callable[[Any], object], words: str
 ) -> None:
     owned = OwnedState(declared_and_deleted)
     owned.prefetch(("key",))
-    with owned.at("key") as (_, _, gone), pytest.raises(StateMisuse, match=f"{name}.*init\\(\\) deleted it"):
+    with (
+        owned.at("key") as (_, _, gone),
+        pytest.raises(PySparkRuntimeError, match=f"^Error {words} was deleted in init"),
+    ):
         use(gone)
 
 

@@ -130,6 +130,13 @@ class Clock:
     def listTimers(self):
         return 0
 
+class Scaled(Count):
+    def __init__(self, factor):
+        self.factor = factor
+
+TRIPLED = Scaled(3)
+LOCKED = Scaled(__import__("threading").Lock())
+
 class WithOld(Count):
     def init(self, handle):
         handle.deleteIfExists("old")
@@ -240,6 +247,8 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         ("DeletesFirst", ["state 'total' is declared after it was deleted"]),
         ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
+        ("Scaled", ["raised in __init__:", "missing 1 required positional argument: 'factor'"]),
+        ("LOCKED", ["raised in __init__:", "cannot pickle"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
         ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
         ("ReadsAtInit", [", init: state 'total' belongs to a key and is used in init"]),
@@ -258,6 +267,10 @@ def test_a_processor_that_cannot_run_is_refused_by_name(
     for message in messages:
         assert message in text
     assert text.count("not in Penstock yet") == sum("not in Penstock yet" in message for message in messages)
+
+
+def test_an_object_of_a_processor_has_no_faults(tmp_path: Path) -> None:
+    assert faults(tmp_path, "inspected_object", processor="TRIPLED") == {}
 
 
 @pytest.mark.parametrize("processor", ["Replacing", "Without", "AlsoOld"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class Count(StatefulProcessor):
         yield Row(word=key[0], total=total)
 
 
-def runner_of(processor: type, *, ddl: str = "word string, n long", key: int = 0) -> ProcessorRunner:
+def runner_of(processor: Any, *, ddl: str = "word string, n long", key: int = 0) -> ProcessorRunner:
     return ProcessorRunner(
         processor, parse_schema(ddl), [key], parse_schema("word string, total long"), "count"
     )
@@ -53,6 +54,28 @@ def state_for(runner: ProcessorRunner, load: Any = None) -> ShardState:
     scene = OwnedState(lambda handle: None).scene
     cache = StateCache(runner.variables, runner.key_types, load or scene.store.call)
     return cache.shard(OwnedShard(SHARD, scene.claims[SHARD]))
+
+
+class Added(Count):
+    def __init__(self, more: int) -> None:
+        self.more = [more]
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        self.more[0] += 1
+        yield Row(word=key[0], total=self.more[0])
+
+
+def test_each_task_works_with_a_copy_of_a_processor_that_is_an_object() -> None:
+    added = Added(40)
+    for _ in range(2):
+        runner = runner_of(added)
+        assert runner.run(state_for(runner), ("a",), [["a", 1]], 0) == [("a", 41)]
+    assert added.more == [40]
+
+
+def test_an_object_that_cannot_be_copied_is_refused_by_name() -> None:
+    with pytest.raises(UserCodeError, match="a copy of Added raised"):
+        runner_of(Added(threading.Lock()))  # type: ignore[arg-type]
 
 
 def test_a_processor_counts_over_batches() -> None:
