@@ -10,8 +10,13 @@ kind-down: ## Take the kind cluster away; what was built stays cached
 
 .PHONY: e2e
 e2e: setup-tests ## Run the end-to-end tests on a real kind cluster; KEEP=1 leaves it up afterwards
-	@e2e/run.sh $(PYTEST_ARGS)
+	@TIERS='e2e-together e2e-alone' e2e/run.sh $(PYTEST_ARGS)
 	@tools/tier.sh --summary e2e-together e2e-alone
+
+.PHONY: e2e-slow
+e2e-slow: setup-tests ## Run the slow lane of the end-to-end tests: those whose promise another one holds too
+	@TIERS=e2e-slow e2e/run.sh $(PYTEST_ARGS)
+	@tools/tier.sh --summary e2e-slow
 
 .PHONY: kind-demo
 kind-demo: setup texts kind-up ## Install Penstock into the kind cluster and watch it count the words of real text

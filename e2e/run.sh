@@ -4,6 +4,7 @@
 #
 #   KEEP=1 e2e/run.sh     keeps the cluster, and what is installed in it
 #   e2e/run.sh -k zipf    further words go to pytest
+#   TIERS=e2e-slow e2e/run.sh    runs their slow lane
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=e2e/cluster/common.sh
@@ -43,7 +44,7 @@ rm -rf artifacts/e2e
 prepared=yes
 step "chart installed" .venv/bin/python -m e2e.prepare
 failed=
-for tier in e2e-together e2e-alone; do
+for tier in ${TIERS:-e2e-together e2e-alone}; do
     code=0
     tools/tier.sh "$tier" "$@" || code=$?
     # Words for pytest may choose tests of the other tier alone.

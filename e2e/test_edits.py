@@ -45,19 +45,20 @@ def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
     word_count: Callable[..., WordCount],
 ) -> None:
     """Two workers of four tasks each have room for all six; of two each, only for four."""
-    counting = word_count("resized", lines=600, sizes=Sizes(task_cpu="250m", tasks=4))
-    before = uids(counting.wait_workers(2))
-    wait_tasks(counting, 6)
+    counting = word_count("resized", lines=100, sizes=Sizes(task_cpu="250m", tasks=4))
+    with counting.held_open():
+        before = uids(counting.wait_workers(2))
+        wait_tasks(counting, 6)
 
-    counting.edit({"workers": {"cores": {"max": "500m"}}})
-    wait_tasks(counting, 4)
-    wait_until("limits are 500m", lambda: cpu_limits(counting.workers()) == {"500m"}, EDIT_S)
+        counting.edit({"workers": {"cores": {"max": "500m"}}})
+        wait_tasks(counting, 4)
+        wait_until("limits are 500m", lambda: cpu_limits(counting.workers()) == {"500m"}, EDIT_S)
 
-    counting.edit({"workers": {"cores": {"max": "1"}}})
-    wait_tasks(counting, 6)
-    wait_until("limits are 1", lambda: cpu_limits(counting.workers()) == {"1"}, EDIT_S)
+        counting.edit({"workers": {"cores": {"max": "1"}}})
+        wait_tasks(counting, 6)
+        wait_until("limits are 1", lambda: cpu_limits(counting.workers()) == {"1"}, EDIT_S)
 
-    after = counting.workers()
+        after = counting.workers()
     assert uids(after) == before
     assert [restarts(pod) for pod in after] == [0, 0]
     counting.assert_exact()
@@ -66,9 +67,7 @@ def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
 def test_a_paused_topology_holds_and_goes_on_exactly_also_when_an_operator_gave_its_last_task_back(
     word_count: Callable[..., WordCount],
 ) -> None:
-    counting = word_count("paused", lines=800)
-    counting.wait_rows()
-    before = uids(counting.workers())
+    counting = word_count("paused", lines=100)
 
     def tasks() -> int:
         (schedule,) = [each for each in counting.schedules() if each["spec"]["operator"] == "count"]
@@ -83,34 +82,38 @@ def test_a_paused_topology_holds_and_goes_on_exactly_also_when_an_operator_gave_
         counting.edit({"paused": False})
         counting.wait_rows(more_than=held, seconds=EDIT_S)
 
-    held = pause()
-    assert counting.faults(complete=False) == []
-    assert uids(counting.workers()) == before
-    go_on(held)
+    with counting.held_open():
+        counting.wait_rows()
+        before = uids(counting.workers())
+        held = pause()
+        assert counting.faults(complete=False) == []
+        assert uids(counting.workers()) == before
+        go_on(held)
 
-    counting.edit_operator("count", {"tasks": {"min": 0, "max": 4, "initial": 2}})
-    held = pause()
-    wait_until("count has no task any more", lambda: tasks() == 0, IDLE_S, every_s=2)
-    assert len(counting.rows()) == held, "a topology that is paused put out rows within that minute"
-    go_on(held)
-    assert uids(counting.workers()) == before
+        counting.edit_operator("count", {"tasks": {"min": 0, "max": 4, "initial": 2}})
+        held = pause()
+        wait_until("count has no task any more", lambda: tasks() == 0, IDLE_S, every_s=2)
+        assert len(counting.rows()) == held, "a topology that is paused put out rows within that minute"
+        go_on(held)
+        assert uids(counting.workers()) == before
     counting.assert_exact()
 
 
 def test_other_pod_settings_roll_the_workers_one_by_one(word_count: Callable[..., WordCount]) -> None:
-    counting = word_count("rolled", lines=1900)
-    before = uids(counting.wait_workers(2))
-    counting.wait_rows()
+    counting = word_count("rolled", lines=200)
+    with counting.held_open():
+        before = uids(counting.wait_workers(2))
+        counting.wait_rows()
 
-    pod = counting.manifest["spec"]["pod"] | {"env": [{"name": "GREETING", "value": "hello"}]}
-    counting.edit({"pod": pod})
-    rolled = counting.cluster.wait_all(
-        "pods",
-        counting.worker_selector,
-        "two new workers, and no old one",
-        lambda pods: len(pods) == 2 and not uids(pods) & before,
-        ROLL_S,
-    )
+        pod = counting.manifest["spec"]["pod"] | {"env": [{"name": "GREETING", "value": "hello"}]}
+        counting.edit({"pod": pod})
+        rolled = counting.cluster.wait_all(
+            "pods",
+            counting.worker_selector,
+            "two new workers, and no old one",
+            lambda pods: len(pods) == 2 and not uids(pods) & before,
+            ROLL_S,
+        )
     assert all(
         {"name": "GREETING", "value": "hello"} in each["spec"]["containers"][0]["env"] for each in rolled
     )

@@ -75,6 +75,7 @@ def containers(counting: WordCount, installation: Installation) -> list[tuple[st
     return [*stores, *workers, (installation.leading_pod(), "operator")]
 
 
+@pytest.mark.slow(held_by="test_a_node_is_drained_and_used_again")
 @pytest.mark.parametrize("seed", [1])
 def test_shards_change_nodes_again_and_again_while_pods_are_killed_and_stopped(
     installation: Installation, word_count: Callable[..., WordCount], seed: int

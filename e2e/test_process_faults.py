@@ -19,18 +19,20 @@ LEASE_S = 15
 def test_a_worker_pod_is_deleted_and_then_the_others_processes_are_killed(
     cluster: Cluster, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("workers-die", lines=700)
-    counting.wait_rows()
-    victim, other = counting.workers()
-    kill_pod(cluster, victim["metadata"]["name"])
-    cluster.wait_all(
-        "pods",
-        counting.worker_selector,
-        "a worker comes in its place",
-        lambda pods: len(pods) == 2 and victim["metadata"]["uid"] not in [p["metadata"]["uid"] for p in pods],
-        BACK_S,
-    )
-    kill_container(cluster, other["metadata"]["name"], "worker")
+    counting = word_count("workers-die", lines=300)
+    with counting.held_open():
+        counting.wait_rows()
+        victim, other = counting.workers()
+        kill_pod(cluster, victim["metadata"]["name"])
+        gone = victim["metadata"]["uid"]
+        cluster.wait_all(
+            "pods",
+            counting.worker_selector,
+            "a worker comes in its place",
+            lambda pods: len(pods) == 2 and gone not in [pod["metadata"]["uid"] for pod in pods],
+            BACK_S,
+        )
+        kill_container(cluster, other["metadata"]["name"], "worker")
     counting.assert_exact()
 
 

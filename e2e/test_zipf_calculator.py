@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from e2e.harness.cluster import Cluster
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import FINISH_S, Running
@@ -33,6 +35,7 @@ def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_ma
     assert running.faults() == []
 
 
+@pytest.mark.slow(held_by="test_other_pod_settings_roll_the_workers_one_by_one")
 def test_a_change_of_the_code_in_a_config_map_rolls_the_workers(
     cluster: Cluster,
     shared: SharedFolder,

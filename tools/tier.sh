@@ -6,7 +6,8 @@
 #   tools/tier.sh --summary unit contract ...
 #
 # `slow` is the slow lane: those tests of all tiers that are marked so, and that no other tier takes.
-# The end-to-end tests need a cluster, and are two tiers: e2e-together, which run side by side, then e2e-alone.
+# The end-to-end tests need a cluster, and are two tiers: e2e-together, which run side by side, then e2e-alone;
+# `e2e-slow` is their slow lane, one by one.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly kept=artifacts/tiers
@@ -42,8 +43,9 @@ unset PYTHONDONTWRITEBYTECODE
 # Neighbours in a file share what they start, so each process gets a run of them.
 side_by_side=(--numprocesses=logical --maxprocesses=4 --dist=worksteal)
 case $tier in
-    e2e-together) choice=(e2e -m 'not alone' --numprocesses="$e2e_processes" --maxschedchunk=1) ;;
-    e2e-alone) choice=(e2e -m alone) ;;
+    e2e-together) choice=(e2e -m 'not alone and not slow' --numprocesses="$e2e_processes" --maxschedchunk=1) ;;
+    e2e-alone) choice=(e2e -m 'alone and not slow') ;;
+    e2e-slow) choice=(e2e -m slow) ;;
     slow) choice=(tests/simulation tests/integration -m slow "${side_by_side[@]}") ;;
     *) choice=("tests/$tier" -m 'not slow' "${side_by_side[@]}") ;;
 esac

@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import yaml
@@ -25,6 +27,7 @@ from e2e.harness.watching import Object, wait_until
 START_S = 90.0
 FINISH_S = 150.0
 GONE_S = 60.0
+GROW_EVERY_S = 0.2
 _TEXTS = ROOT / "examples/word-count/texts"
 
 
@@ -207,8 +210,6 @@ class Running:
 class WordCount(Running):
     """The example word-count over some real text."""
 
-    expected: Counter[str]
-
     @classmethod
     def made(
         cls,
@@ -234,7 +235,31 @@ class WordCount(Running):
         topology["spec"]["image"] = word_count_image()
         topology["spec"]["operators"][0]["source"]["files"]["ratePerSecond"] = lines_per_second
         topology["spec"]["operators"][2]["shards"] = 16
-        return cls(cluster, topology, folder, count_words(folder / "texts"))
+        return cls(cluster, topology, folder)
+
+    @property
+    def expected(self) -> Counter[str]:
+        """What a plain count of the texts as they are now comes to."""
+        return count_words(self.folder / "texts")
+
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Keep the input from ending: all texts grow, and a text that grew within a second has no end."""
+        ended = Event()
+
+        def grow() -> None:
+            while not ended.wait(GROW_EVERY_S):
+                for path in (self.folder / "texts").iterdir():
+                    with path.open("a", encoding="utf-8") as text:
+                        text.write("more\n")
+
+        thread = Thread(target=grow, name="texts that grow")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def faults(self, *, complete: bool = True) -> list[str]:
         return faults_in_totals(self.rows(), self.expected, "word", complete=complete)
