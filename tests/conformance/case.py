@@ -24,8 +24,8 @@ Told = list[list[str]]
 @dataclass(frozen=True)
 class Case:
     """`processor` works on rows of its group's input. `output` are its columns; `in_tester` whether TwsTester
-    does the same: it keeps what it is given, knows one key column only, says that an emptied map exists, and
-    lets nothing expire."""
+    does the same: it keeps what it is given, knows one key column only, says that an emptied map exists,
+    works with what was deleted, and lets nothing expire."""
 
     processor: type[StatefulProcessor]
     output: str

@@ -67,7 +67,7 @@ ROW_STATE = Group(
         Case(rows.IteratorsSideBySide, TOLD, FEW, in_tester=False),
         Case(rows.OneZero, TOLD, FEW, in_tester=False),
         Case(rows.DeletesWhatNeverWas, TOLD, FEW),
-        Case(rows.DeletesWhatItDeclared, TOLD, FEW),
+        Case(rows.DeletesWhatItDeclared, TOLD, FEW, in_tester=False),
         Case(rows.Large, TOLD, ONE_KEY),
         Case(rows.Ignores, "key string, n bigint, word string", FEW),
         Case(rows.Bursts, "key string, number bigint", FEW),

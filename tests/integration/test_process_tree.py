@@ -59,10 +59,7 @@ def settings(*values: str) -> tuple[str, ...]:
 
 def worker_tree(run: Run) -> list[psutil.Process]:
     """The main process first."""
-    eventually(lambda: run.worker("w0") is not None, "a worker that is ready")
-    row = run.worker("w0")
-    assert row is not None
-    return process_tree(row.pid)
+    return process_tree(run.ready_worker("w0").pid)
 
 
 def jvm(tree: list[psutil.Process]) -> psutil.Process:

@@ -146,9 +146,7 @@ def test_each_row_is_read_once_whatever_is_killed(tmp_path: Path, runs: list[Run
         if victim == "store":
             os.kill(run.store_pid(), signal.SIGKILL)
         elif victim == "worker":
-            row = run.worker("w0")
-            assert row is not None
-            for process in process_tree(row.pid):
+            for process in process_tree(run.ready_worker("w0").pid):
                 with suppress(psutil.NoSuchProcess):
                     process.kill()
         else:
@@ -219,6 +217,7 @@ def _assert_no_hole(keys: set[tuple[int, int]]) -> None:
         assert numbers == set(range(len(numbers)))
 
 
+@pytest.mark.slow(held_by="test_a_processor_that_raises_stops_the_run_and_nothing_is_lost")
 def test_a_source_that_raises_stops_the_run_with_file_and_line(tmp_path: Path, runs: list[Run]) -> None:
     (tmp_path / "broken.py").write_text(
         "from pyspark.sql.datasource import *\n"
@@ -250,6 +249,7 @@ spec:
     assert "ValueError: no more today" in told
 
 
+@pytest.mark.slow(held_by="test_a_crash_of_user_code_is_told_with_operator_shard_key_and_ending")
 def test_a_sink_that_crashes_its_process_stops_the_run_with_its_shard(
     tmp_path: Path, runs: list[Run]
 ) -> None:

@@ -67,9 +67,7 @@ def test_a_killed_worker_reads_on_and_writes_no_row_twice(
 ) -> None:
     run = started(tmp_path, runs)
     eventually(lambda: sum(1 for _ in read_rows(tmp_path / "out")) > 100, "some rows")
-    row = run.worker("w0")
-    assert row is not None
-    for process in process_tree(row.pid):
+    for process in process_tree(run.ready_worker("w0").pid):
         process.kill()
     assert run.finish() == 0, run.output
     assert run.summary["restarts"] == {"w0": 1}
@@ -77,6 +75,7 @@ def test_a_killed_worker_reads_on_and_writes_no_row_twice(
     assert found == orders
 
 
+@pytest.mark.slow(held_by="test_a_record_that_means_nothing_stops_the_run_with_its_place")
 def test_a_line_that_is_no_row_stops_the_run_with_its_place(
     tmp_path: Path, orders: list[dict[str, object]], runs: list[Run]
 ) -> None:

@@ -57,9 +57,7 @@ def started(folder: Path, runs: list[Run], broker: KafkaBroker, topic: str) -> R
 
 
 def kill_worker(run: Run) -> None:
-    row = run.worker("w0")
-    assert row is not None
-    for process in process_tree(row.pid):
+    for process in process_tree(run.ready_worker("w0").pid):
         process.kill()
 
 

@@ -49,6 +49,7 @@ def paced(lines_per_s: int) -> tuple[str, str]:
     return ("--set", f"lines.source.files.ratePerSecond={lines_per_s}")
 
 
+@pytest.mark.slow(held_by="test_killed_workers_lose_and_repeat_no_row")
 def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=1, files=5, lines=2_400)
     # Both workers read, so that records go on arriving for the one that is stopped.
@@ -76,6 +77,7 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
     assert run.summary["restarts"] == {"w0": 1, "w1": 2}
 
 
+@pytest.mark.slow(held_by="test_queries_1_and_2_give_what_sparks_batch_gives_while_tasks_are_killed")
 def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=2, files=3, lines=3_000)
     run = start(runs, folder, "--workers", "1", *paced(600))
@@ -106,6 +108,7 @@ def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path
     assert run.summary["restarts"] == {}
 
 
+@pytest.mark.slow(held_by="test_a_killed_store_loses_and_repeats_no_row")
 def test_a_killed_store_and_a_killed_run_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=3, files=3, lines=2_000)
     run = start(runs, folder, "--workers", "1", *paced(500))
@@ -139,6 +142,7 @@ def test_a_killed_store_and_a_killed_run_lose_nothing_and_count_nothing_twice(fo
     assert_counted_exactly_once(folder, expected)
 
 
+@pytest.mark.slow(held_by="test_after_an_interrupt_a_second_run_goes_on")
 def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=4, files=2, lines=2_000)
     first = start(runs, folder, "--workers", "1", *paced(300))

@@ -166,6 +166,18 @@ class Run:
                 return row
         return None
 
+    def ready_worker(self, name: str) -> WorkerRow:
+        """Its row, once there is one: a store that was just replaced has none for a moment."""
+        found: list[WorkerRow] = []
+
+        def is_there() -> bool:
+            row = self.worker(name)
+            found.extend([] if row is None else [row])
+            return row is not None
+
+        eventually(is_there, f"worker {name} is ready")
+        return found[-1]
+
     def tasks(self, operator: str) -> list[TaskRow]:
         """Rows of an operator's tasks whose processes live."""
         return [
