@@ -34,7 +34,7 @@ from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
-from penstock_worker.user_code.processor_code import class_of, maker_of
+from penstock_worker.user_code.processor_code import class_of, maker_of, needs_arguments
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
@@ -170,7 +170,12 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
         if problem := not_foreach(target, code):
             found.fault(problem)
     elif named.role == "processor":
-        if processor is not None:
+        if processor is not None and needs_arguments(code):
+            found.fault(
+                f"{target!r} takes arguments; make an object of it in the module, such as "
+                f"made = {processor.__name__}(...), and name that"
+            )
+        elif processor is not None:
             _look_at_processor(named, processor, maker_of(code), found)
         else:
             found.fault(

@@ -5,6 +5,7 @@ Neighbours: `running` makes what a task works with, `inspect_code` looks at it b
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -22,6 +23,19 @@ def class_of(code: object) -> type[StatefulProcessor] | None:
 def maker_of(code: Any) -> Callable[[], StatefulProcessor]:
     """What makes a task's own: the class, or a copy of the object, taken as Spark takes one."""
     return partial(_copied, code) if isinstance(code, StatefulProcessor) else code
+
+
+def needs_arguments(code: object) -> bool:
+    """Whether `code` is a class of which no instance can be made without arguments."""
+    if not isinstance(code, type):
+        return False
+    try:
+        inspect.signature(code).bind()
+    except TypeError:
+        return True
+    except ValueError:  # it shows no signature
+        return False
+    return False
 
 
 def _copied(processor: StatefulProcessor) -> StatefulProcessor:

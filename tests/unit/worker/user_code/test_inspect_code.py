@@ -247,7 +247,7 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         ("DeletesFirst", ["state 'total' is declared after it was deleted"]),
         ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
-        ("Scaled", ["raised in __init__:", "missing 1 required positional argument: 'factor'"]),
+        ("Scaled", ["takes arguments; make an object of it in the module, such as made = Scaled(...)"]),
         ("LOCKED", ["raised in __init__:", "cannot pickle"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
         ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
