@@ -80,21 +80,22 @@ def containers(counting: WordCount, installation: Installation) -> list[tuple[st
 def test_shards_change_nodes_again_and_again_while_pods_are_killed_and_stopped(
     installation: Installation, word_count: Callable[..., WordCount], seed: int
 ) -> None:
-    counting = word_count("moves-under-fire", lines=1000)
-    counting.wait_workers(2)
-    counting.wait_rows()
-    rng = random.Random(seed)
-    # Each once: one that was killed twice would stay away for longer, by kubelet's back-off.
-    for number, (pod, container) in enumerate(rng.sample(containers(counting, installation), ROUNDS)):
-        operator = rng.choice(("count", "count", "lines"))
-        edit = partial(send_to_the_other_node, counting, operator)
-        wait_until("the Schedule is edited", edit, MOVED_S)
-        time.sleep(rng.uniform(0, STRIKE_S_MAX))
-        if number % 2:
-            with frozen(counting.cluster, pod, container):
-                time.sleep(STOPPED_S)
-        else:
-            kill_container(counting.cluster, pod, container)
-        wait_moved(counting)
-        assert counting.faults(complete=False) == [], (pod, container)
+    counting = word_count("moves-under-fire", lines=200)
+    with counting.held_open():
+        counting.wait_workers(2)
+        counting.wait_rows()
+        rng = random.Random(seed)
+        # Each once: one that was killed twice would stay away for longer, by kubelet's back-off.
+        for number, (pod, container) in enumerate(rng.sample(containers(counting, installation), ROUNDS)):
+            operator = rng.choice(("count", "count", "lines"))
+            edit = partial(send_to_the_other_node, counting, operator)
+            wait_until("the Schedule is edited", edit, MOVED_S)
+            time.sleep(rng.uniform(0, STRIKE_S_MAX))
+            if number % 2:
+                with frozen(counting.cluster, pod, container):
+                    time.sleep(STOPPED_S)
+            else:
+                kill_container(counting.cluster, pod, container)
+            wait_moved(counting)
+            assert counting.faults(complete=False) == [], (pod, container)
     counting.assert_exact(EXACT_S)

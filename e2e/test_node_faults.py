@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -38,25 +39,26 @@ def test_a_node_stops_and_starts_again(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
     """Its shards wait; those of the other node go on."""
-    counting = word_count("node-stops", lines=700, sizes=Sizes(durability="Disk"))
-    counting.wait_workers(2)
-    counting.wait_rows()
-    before = shards(counting)
-    other, node = cluster.worker_nodes
-    (living,) = [pod for pod in counting.workers() if node_of(pod) == other]
-    stop_node(cluster, node)
-    try:
-        # Nobody on the node that stopped writes any more: these are the other one's.
-        counting.wait_rows(len(counting.rows()) + GOES_ON_ROWS)
-        cluster.wait_node(node, False, LOST_S)
-        condition = counting.wait_condition("StoreAvailable", "False", LOST_S)
-        assert node in condition["message"]
-        assert shards(counting) == before
-        (still,) = [pod for pod in counting.workers() if node_of(pod) == other]
-        assert ready(still)
-        assert (still["metadata"]["uid"], restarts(still)) == (living["metadata"]["uid"], 0)
-    finally:
-        start_node(cluster, node)
+    counting = word_count("node-stops", lines=200, sizes=Sizes(durability="Disk"))
+    with counting.held_open():
+        counting.wait_workers(2)
+        counting.wait_rows()
+        before = shards(counting)
+        other, node = cluster.worker_nodes
+        (living,) = [pod for pod in counting.workers() if node_of(pod) == other]
+        stop_node(cluster, node)
+        try:
+            # Nobody on the node that stopped writes any more: these are the other one's.
+            counting.wait_rows(len(counting.rows()) + GOES_ON_ROWS)
+            cluster.wait_node(node, False, LOST_S)
+            condition = counting.wait_condition("StoreAvailable", "False", LOST_S)
+            assert node in condition["message"]
+            assert shards(counting) == before
+            (still,) = [pod for pod in counting.workers() if node_of(pod) == other]
+            assert ready(still)
+            assert (still["metadata"]["uid"], restarts(still)) == (living["metadata"]["uid"], 0)
+        finally:
+            start_node(cluster, node)
     installation.wait_stores(AGAIN_S)
     counting.assert_exact(AGAIN_S)
 
@@ -64,27 +66,30 @@ def test_a_node_stops_and_starts_again(
 def test_a_node_is_drained_and_used_again(
     cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("drained", lines=1200)
-    counting.wait_workers(2)
-    counting.wait_rows()
+    counting = word_count("drained", lines=200)
     node, other = cluster.worker_nodes
-    with cordoned(cluster, node):
-        with cluster.recording("schedules", counting.selector) as states:
-            cluster.kubectl(
-                "drain",
-                node,
-                "--ignore-daemonsets",
-                "--delete-emptydir-data",
-                "--pod-selector=app.kubernetes.io/name=penstock",
-                f"--timeout={DRAIN_S}s",
-                seconds=DRAIN_S + 30,
-            )
-        assert max(shards_moving(state) for state in states) > 0
-        assert [shards_moving(each) for each in counting.schedules()] == [0] * len(counting.schedules())
-        assert homes(counting) == {other}
-        assert {node_of(pod) for pod in counting.workers()} == {other}
-        assert node not in {node_of(pod) for pod in cluster.all("pods", STORES)}
-        counting.assert_exact()
+    with ExitStack() as held:
+        held.enter_context(counting.held_open())
+        counting.wait_workers(2)
+        counting.wait_rows()
+        with cordoned(cluster, node):
+            with cluster.recording("schedules", counting.selector) as states:
+                cluster.kubectl(
+                    "drain",
+                    node,
+                    "--ignore-daemonsets",
+                    "--delete-emptydir-data",
+                    "--pod-selector=app.kubernetes.io/name=penstock",
+                    f"--timeout={DRAIN_S}s",
+                    seconds=DRAIN_S + 30,
+                )
+            assert max(shards_moving(state) for state in states) > 0
+            assert [shards_moving(each) for each in counting.schedules()] == [0] * len(counting.schedules())
+            assert homes(counting) == {other}
+            assert {node_of(pod) for pod in counting.workers()} == {other}
+            assert node not in {node_of(pod) for pod in cluster.all("pods", STORES)}
+            held.close()
+            counting.assert_exact()
     installation.wait_stores()
     again = word_count("used-again", lines=50)
     again.wait_rows()

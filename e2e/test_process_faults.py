@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import pytest
 
@@ -42,20 +43,22 @@ def test_totals_are_exact_though_a_store_and_leaders_and_agents_die_and_a_leader
 ) -> None:
     """One run of topologies of both modes is struck by all of them, one after the other."""
     both = [
-        word_count(f"struck-{mode.lower()}", lines=1700, sizes=Sizes(durability=mode))
+        word_count(f"struck-{mode.lower()}", lines=400, sizes=Sizes(durability=mode))
         for mode in ("Process", "Disk")
     ]
-    for counting in both:
-        counting.wait_workers(2)
-        counting.wait_rows()
+    with ExitStack() as held:
+        for counting in both:
+            held.enter_context(counting.held_open())
+            counting.wait_workers(2)
+            counting.wait_rows()
 
-    a_leader_stands_still_past_its_lease(cluster, installation, both[0])
-    nothing_is_counted_wrong(both)
-    a_node_store_is_killed(cluster, installation, both)
-    nothing_is_counted_wrong(both)
-    the_leader_is_killed(cluster, installation)
-    nothing_is_counted_wrong(both)
-    data_flows_on_without_operators_while_the_agents_are_killed(cluster, installation, both)
+        a_leader_stands_still_past_its_lease(cluster, installation, both[0])
+        nothing_is_counted_wrong(both)
+        a_node_store_is_killed(cluster, installation, both)
+        nothing_is_counted_wrong(both)
+        the_leader_is_killed(cluster, installation)
+        nothing_is_counted_wrong(both)
+        data_flows_on_without_operators_while_the_agents_are_killed(cluster, installation, both, held.close)
     for counting in both:
         counting.assert_exact()
 
@@ -111,7 +114,7 @@ def the_leader_is_killed(cluster: Cluster, installation: Installation) -> None:
 
 
 def data_flows_on_without_operators_while_the_agents_are_killed(
-    cluster: Cluster, installation: Installation, both: list[WordCount]
+    cluster: Cluster, installation: Installation, both: list[WordCount], let_input_end: Callable[[], None]
 ) -> None:
     deployment = f"deployment/{RELEASE}-operator"
     cluster.kubectl("scale", deployment, "--replicas=0")
@@ -119,6 +122,9 @@ def data_flows_on_without_operators_while_the_agents_are_killed(
     try:
         for pod in installation.stores():
             kill_container(cluster, pod, "agent")
+        for counting in both:
+            counting.wait_rows(len(counting.rows()))
+        let_input_end()
         for counting in both:
             wait_until("all totals are there", lambda one=counting: one.faults() == [], BACK_S, every_s=1)
     finally:

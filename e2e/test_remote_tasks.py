@@ -70,22 +70,23 @@ def wait_lent(counting: WordCount, than: Object | None = None) -> Object:
 def test_a_full_nodes_tasks_run_on_the_other_node_and_come_home(
     cluster: Cluster, word_count: Callable[..., WordCount]
 ) -> None:
-    counting = word_count("remote-tasks", lines=1500, sizes=SIZES)
-    (home,) = counting.wait_workers(1)
-    counting.wait_rows()
-    with filled(cluster, str(home["spec"]["nodeName"]), left_millis=TOO_LITTLE_MILLIS):
-        counting.edit_operator("count", {"tasks": {"min": 4, "max": 4}})
-        pod = wait_lent(counting)
-        assert pod["spec"]["nodeName"] != home["spec"]["nodeName"]
-        counting.wait_rows(more_than=counting.wait_rows())
+    counting = word_count("remote-tasks", lines=300, sizes=SIZES)
+    with counting.held_open():
+        (home,) = counting.wait_workers(1)
+        counting.wait_rows()
+        with filled(cluster, str(home["spec"]["nodeName"]), left_millis=TOO_LITTLE_MILLIS):
+            counting.edit_operator("count", {"tasks": {"min": 4, "max": 4}})
+            pod = wait_lent(counting)
+            assert pod["spec"]["nodeName"] != home["spec"]["nodeName"]
+            counting.wait_rows(more_than=counting.wait_rows())
 
-        kill_pod(cluster, pod["metadata"]["name"])
-        wait_lent(counting, than=pod)
-        assert counting.faults(complete=False) == []
-    wait_tasks(counting, remote=0, seconds=BACK_S)
-    cluster.wait_all(
-        "pods", spark_workers(counting), "no Spark worker is left", lambda pods: not pods, GONE_S
-    )
-    (after,) = counting.workers()
-    assert after["metadata"]["uid"] == home["metadata"]["uid"]
+            kill_pod(cluster, pod["metadata"]["name"])
+            wait_lent(counting, than=pod)
+            assert counting.faults(complete=False) == []
+        wait_tasks(counting, remote=0, seconds=BACK_S)
+        cluster.wait_all(
+            "pods", spark_workers(counting), "no Spark worker is left", lambda pods: not pods, GONE_S
+        )
+        (after,) = counting.workers()
+        assert after["metadata"]["uid"] == home["metadata"]["uid"]
     counting.assert_exact()
