@@ -48,6 +48,7 @@ def drawn(
         workload = Workload(make_partitions(rng, rows_max), initial)
         return workload, by_the_clock(initial=is_initial)
     if is_joined:
-        return make_joined(rng, rows_max, resting=is_resting), joined(join, resting=is_resting)
+        of_both = make_joined(rng, rows_max, resting=is_resting)
+        return of_both, joined(join, resting=of_both.rest is not None)
     windowed = make_windowed(rng, rows_max, resting=is_resting, initial=initial)
-    return windowed, by_event_time(initial=is_initial, resting=is_resting)
+    return windowed, by_event_time(initial=is_initial, resting=windowed.rest is not None)
