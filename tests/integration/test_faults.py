@@ -30,7 +30,7 @@ LIMIT_S = 270.0
         1,
         pytest.param(
             2,
-            marks=pytest.mark.slow(held_by="test_killed_workers_lose_nothing_and_count_nothing_twice"),
+            marks=pytest.mark.slow(held_by="test_killed_workers_lose_and_repeat_no_row"),
         ),
     ],
 )

@@ -90,7 +90,7 @@ def test_a_load_above_one_tasks_rate_scales_out_without_a_loss(folder: Path, run
     assert records[0]["brought"]["stuck"] == ""
 
 
-@pytest.mark.slow(held_by="test_killed_workers_lose_nothing_and_count_nothing_twice")
+@pytest.mark.slow(held_by="test_killed_workers_lose_and_repeat_no_row")
 def test_a_worker_killed_while_load_is_followed_costs_no_record(folder: Path, runs: list[Run]) -> None:
     arguments = ("--sla", str(folder / "sla.yaml"), "--workers", "2", "--set", "wait.tasks.initial=2")
     run = Run(folder / "topology.yaml", folder / "state", arguments)
