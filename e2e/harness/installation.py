@@ -28,6 +28,12 @@ SMALL_VALUES: Mapping[str, str] = {
     "store.size": "1Gi",
     "agent.cpu": "50m",
     "images.pullPolicy": "Never",
+    # Tests write Schedules where they ask what comes of it, as the kubeconfig's user.
+    "schedules.alsoWrittenBy": "{kubernetes-admin}",
+    # A test leaves nothing behind.
+    "uninstall.deleteTopologies": "true",
+    "store.keepVolumes": "false",
+    "crds.keep": "false",
 }
 PROCESS_VALUES: Mapping[str, str] = {"store.durability": "Process"}
 DISK_VALUES: Mapping[str, str] = {"store.durability": "Disk", "store.storageClassName": "standard"}

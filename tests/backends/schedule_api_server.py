@@ -21,6 +21,7 @@ from aiohttp import web
 T = TypeVar("T")
 
 _PATH = "/apis/penstock.dev/v1alpha1/namespaces/{namespace}/schedules"
+_TOPOLOGIES_PATH = "/apis/penstock.dev/v1alpha1/namespaces/{namespace}/topologies"
 
 Object = dict[str, Any]
 
@@ -39,6 +40,8 @@ class ScheduleApiServer:
         self._managed: dict[tuple[str, str], list[str]] = {}
         self._made = 0
         self.objects: dict[str, Object] = {}
+        self.topologies: list[Object] = []
+        """Topology objects that are there."""
         self.refuse_reports = False
         self.lists = 0
         self.watches = 0
@@ -120,6 +123,7 @@ class ScheduleApiServer:
         app = web.Application()
         app.router.add_get(_PATH, self._get)
         app.router.add_get(_PATH + "/{name}", self._get_one)
+        app.router.add_get(_TOPOLOGIES_PATH, self._get_topologies)
         app.router.add_patch(_PATH + "/{name}/status", self._patch)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
         await self._runner.setup()
@@ -165,6 +169,10 @@ class ScheduleApiServer:
         if first + limit < len(items):
             metadata["continue"] = str(first + limit)
         return web.json_response({"metadata": metadata, "items": items[first : first + limit]})
+
+    async def _get_topologies(self, _: web.Request) -> web.Response:
+        metadata = {"resourceVersion": str(self._version)}
+        return web.json_response({"metadata": metadata, "items": self.topologies})
 
     async def _get_one(self, request: web.Request) -> web.Response:
         item = self.objects.get(request.match_info["name"])

@@ -11,6 +11,7 @@ import redis
 
 from penstock.store.keys import Keys
 from penstock.store.port import Bounds
+from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.local.store.private_store import PrivateStore
 from scenes.store_scenario import SMALL
@@ -51,6 +52,10 @@ class RedisBackend:
         client = RedisStore(self._nodes[node].url, topology, bounds)
         self._clients.append(client)
         return client
+
+    def open_wire(self, node: str = "n1") -> Wire:
+        """A plain connection to a node that was opened before."""
+        return Wire(self._nodes[node].url, 5.0)
 
     def set_status(self, shard: str, status: str, node: str = "n1", topology: str = "t1") -> None:
         """Write "", "frozen" or "moved:STORE" into a record, which is a part of what a move does."""

@@ -145,6 +145,16 @@ def test_a_list_that_is_asked_for_is_made(backend: FeedBackend) -> None:
     tell(backend, story, before={"words-mid": spec()})
 
 
+def test_topologies_are_looked_for_with_a_list_that_is_asked_for(backend: FeedBackend) -> None:
+    async def story(watcher: Watcher, _: FeedApi) -> None:
+        first = await watcher.until(lambda s: s.listing)
+        assert first.living is None
+        watcher.feed.list_again()
+        assert (await watcher.until(lambda s: s.listing > first.listing)).living == frozenset()
+
+    tell(backend, story, before={"words-mid": spec()})
+
+
 def test_a_report_is_this_nodes_alone_and_comes_back(backend: FeedBackend) -> None:
     async def story(watcher: Watcher, api: FeedApi) -> None:
         snapshot = await watcher.until(lambda s: s.listing)

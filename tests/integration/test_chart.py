@@ -6,9 +6,11 @@ import base64
 import copy
 import hashlib
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ import yaml
 
 from house import ROOT
 from penstock.api.operator_config import parse_operator_config
+from penstock.api.topology import DURABILITY_IN_CLUSTER
 from worlds.kubernetes_forms import faults_of
 
 # Long enough to build Helm from its module, once on a machine; `make lint` has done so before.
@@ -27,12 +30,13 @@ NAMESPACE = "streams"
 OUR_GROUPS = ("penstock.dev", "monitoring.coreos.com")
 SETTINGS: dict[str, tuple[str, ...]] = {
     "defaults": (),
-    "disk": ("store.durability=Disk", "store.storageClassName=fast", "store.keepVolumes=true"),
+    "disk": ("store.storageClassName=fast", "uninstall.deleteTopologies=true"),
+    "process": ("store.durability=Process",),
+    "destroying": ("crds.keep=false", "store.keepVolumes=false", "uninstall.deleteTopologies=true"),
     "everything": (
         "metrics.serviceMonitor.enabled=true",
         "metrics.prometheusRule.enabled=true",
         "metrics.dashboard.enabled=true",
-        "crds.keep=true",
         "images.store.repository=redis",
         "images.pullSecrets={one,two}",
         "store.priorityClassName=stores",
@@ -50,8 +54,9 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "operator.replicas=1",
         "crds.enabled=false",
         "networkPolicy.enabled=false",
-        "uninstall.deleteTopologies=false",
+        "uninstall.enabled=false",
         "rbac.podsOfAllNamespaces=false",
+        "schedules.guarded=false",
     ),
 }
 Object = dict[str, Any]
@@ -144,7 +149,13 @@ def test_the_check_of_forms_finds_faults() -> None:
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_every_object_is_of_the_namespace_and_carries_the_recommended_labels(settings: str) -> None:
-    across = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    across = {
+        "CustomResourceDefinition",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    }
     for thing in objects(settings):
         metadata = thing["metadata"]
         assert metadata.get("namespace") == (None if thing["kind"] in across else NAMESPACE), metadata
@@ -177,7 +188,9 @@ def test_the_operator_understands_its_configuration(settings: str) -> None:
     config = parse_operator_config(text)
     assert (config.fullname, config.namespace) == ("penstock", NAMESPACE)
     assert config.images.operator == "penstock-operator:0.1.0"
-    assert config.store.durability == ("Disk" if settings == "disk" else "Process")
+    assert config.store.durability == ("Process" if settings == "process" else "Disk")
+    assert config.store.has_claim == (settings != "process")
+    assert config.store.keep_volumes == (settings != "destroying")
     assert config.cores_max == (7.5 if settings == "everything" else None)
     made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects(settings)}
     for kind, name in (
@@ -237,8 +250,37 @@ def test_the_operator_writes_into_the_status_of_schedules_and_reads_it_with_them
     assert verbs == {"patch"}
 
 
+def test_schedules_are_deleted_and_written_by_the_operator_and_the_garbage_collector_alone() -> None:
+    name = f"{NAMESPACE}-penstock-schedules"
+    policy = named("ValidatingAdmissionPolicy", name)["spec"]
+    (rule,) = policy["matchConstraints"]["resourceRules"]
+    # Not schedules/status: that is the agents'.
+    assert (rule["apiGroups"], rule["resources"]) == (["penstock.dev"], ["schedules"])
+    assert set(rule["operations"]) == {"CREATE", "UPDATE", "DELETE"}
+    assert policy["failurePolicy"] == "Fail"
+    ours = next(one for one in policy["variables"] if one["name"] == "isOurs")["expression"]
+    users = json.loads(ours.removeprefix("request.userInfo.username in "))
+    accounts = {user.removeprefix("system:serviceaccount:") for user in users}
+    assert accounts == {
+        f"{NAMESPACE}:penstock-operator",
+        f"{NAMESPACE}:penstock-uninstall",
+        "kube-system:generic-garbage-collector",
+        "kube-system:namespace-controller",
+        "system:kube-controller-manager",
+    }
+    binding = named("ValidatingAdmissionPolicyBinding", name)["spec"]
+    assert (binding["policyName"], binding["validationActions"]) == (name, ["Deny"])
+    where = binding["matchResources"]["namespaceSelector"]["matchLabels"]
+    assert where == {"kubernetes.io/metadata.name": NAMESPACE}
+    assert not objects("little", "ValidatingAdmissionPolicy")
+    told = parsed(render("schedules.alsoWrittenBy={system:serviceaccount:backup:velero}").stdout)
+    (policy,) = (one["spec"] for one in told if one["kind"] == "ValidatingAdmissionPolicy")
+    assert "system:serviceaccount:backup:velero" in policy["variables"][0]["expression"]
+
+
 def test_an_agent_reads_schedules_and_reports_on_them() -> None:
     assert rules("penstock-agent") == {
+        ("topologies", "list"),
         ("schedules", "get"),
         ("schedules", "list"),
         ("schedules", "watch"),
@@ -249,20 +291,62 @@ def test_an_agent_reads_schedules_and_reports_on_them() -> None:
 def test_the_hooks_account_is_there_for_the_hook_only() -> None:
     bound = [thing for thing in objects() if thing["metadata"]["name"].endswith("penstock-uninstall")]
     in_namespace = {"ServiceAccount", "Role", "RoleBinding", "Job"}
-    assert {thing["kind"] for thing in bound} == {*in_namespace, "ClusterRole", "ClusterRoleBinding"}
-    assert rules(f"{NAMESPACE}-penstock-uninstall", "ClusterRole") == {("topologies", "list")}
+    assert {thing["kind"] for thing in bound} == in_namespace
     for thing in bound:
         assert thing["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
     assert not [thing for thing in objects("little") if "uninstall" in thing["metadata"]["name"]]
-    (job,) = objects("disk", "Job")
-    assert "--keep-volumes" in job["spec"]["template"]["spec"]["containers"][0]["args"]
-    (job,) = objects("defaults", "Job")
-    assert "--keep-volumes" not in job["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert "--crds-go" in job["spec"]["template"]["spec"]["containers"][0]["args"]
-    kept = [
-        thing for thing in objects("everything") if thing["metadata"]["name"].endswith("penstock-uninstall")
-    ]
-    assert {thing["kind"] for thing in kept} == in_namespace
+
+
+def test_an_uninstall_destroys_what_it_is_asked_to_and_no_more() -> None:
+    def arguments(settings: str) -> set[str]:
+        (job,) = objects(settings, "Job")
+        told = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        return {one for one in told if one.startswith(("--keep", "--crds"))}
+
+    assert arguments("defaults") == {"--keep-topologies"}
+    assert arguments("disk") == {"--keep-volumes"}
+    assert arguments("destroying") == {"--crds-go"}
+
+    def may_delete(settings: str) -> set[str]:
+        granted = rules("penstock-uninstall", settings=settings)
+        return {resource for resource, verb in granted if verb == "delete"}
+
+    written, volumes = {"topologies", "latencyslas", "schedules"}, {"persistentvolumeclaims"}
+    assert not may_delete("defaults") & (written | volumes)
+    assert may_delete("disk") & (written | volumes) == written
+    assert may_delete("destroying") >= written | volumes
+    name = f"{NAMESPACE}-penstock-uninstall"
+    assert rules(name, "ClusterRole", "destroying") == {("topologies", "list")}
+
+
+def test_the_notes_say_what_keeps_state_and_what_destroys_it(tmp_path: Path) -> None:
+    """Helm shows them where there is a cluster: here they are rendered as a part of an object."""
+    chart = tmp_path / "penstock"
+    shutil.copytree(CHART, chart)
+    text = (chart / "templates/NOTES.txt").read_text(encoding="utf-8")
+    told = '{apiVersion: v1, kind: ConfigMap, data: {notes: {{ include "notes" . | quote }}}}'
+    (chart / "templates/notes.yaml").write_text(f'{{{{- define "notes" }}}}{text}{{{{ end }}}}\n{told}\n')
+
+    def notes(*settings: str) -> str:
+        sets = [part for setting in settings for part in ("--set", setting)]
+        only = ("--show-only", "templates/notes.yaml")
+        rendered = run_helm("template", "penstock", str(chart), "-n", NAMESPACE, *KUBERNETES, *only, *sets)
+        assert rendered.returncode == 0, rendered.stderr
+        (thing,) = parsed(rendered.stdout)
+        return " ".join(thing["data"]["notes"].split())
+
+    assert "on volumes of the cluster's default storage class" in notes()
+    assert "a release of the same name goes on with them" in notes()
+    assert "DELETES" not in notes()
+    assert "loses the state" in notes("store.durability=Process")
+    assert "DELETES the Topologies" in notes("uninstall.deleteTopologies=true")
+    assert "deletes the CRDs too" in notes("crds.keep=false")
+
+
+def test_the_default_install_runs_the_default_topology() -> None:
+    """What a Topology asks for that says nothing is what stores give that are installed with no values."""
+    config = parse_operator_config(named("ConfigMap", "penstock-operator")["data"]["config.yaml"])
+    assert config.store.durability == DURABILITY_IN_CLUSTER
 
 
 def test_passwords_are_random_and_the_stores_file_has_their_hashes() -> None:
@@ -317,9 +401,8 @@ def test_the_crds_are_those_of_the_repository_and_stay_when_they_are_to_be_kept(
         name = written["metadata"]["name"]
         rendered = named("CustomResourceDefinition", name)
         assert rendered["spec"] == written["spec"]
-        assert "annotations" not in rendered["metadata"]
-        kept = named("CustomResourceDefinition", name, "everything")["metadata"]["annotations"]
-        assert kept == {"helm.sh/resource-policy": "keep"}
+        assert rendered["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        assert "annotations" not in named("CustomResourceDefinition", name, "destroying")["metadata"]
     assert not objects("little", "CustomResourceDefinition")
 
 
@@ -335,7 +418,6 @@ def test_monitors_are_made_when_asked_for() -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("store.durability=Disk", "storageClassName"),
         ("store.durability=Replicated", "durability"),
         ("store.memroy=1Gi", "memroy"),
         ("operator.replicas=-1", "replicas"),

@@ -15,6 +15,7 @@ import pytest
 from backends.store_fixtures import RedisBackend
 from clocks.running import run
 from penstock.store.port import Bounds
+from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -57,14 +58,18 @@ class Stage:
     def __init__(self, nodes: RedisBackend) -> None:
         self.cluster = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
         self.nodes = nodes
-        self.world = OperatorWorld(self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()))
+        self.world = OperatorWorld(
+            self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()), nodes.open_wire
+        )
         self.port = 0
         self._changes = asyncio.Event()
         self.cluster.subscribe(lambda *_: self._changes.set())
 
     def replica(self, name: str) -> tuple[Replica, asyncio.Event]:
         self.port = free_port()
-        around = Surroundings(self.cluster, self.world.open_store, self._watch, f"{name}-start", name)
+        around = Surroundings(
+            self.cluster, self.world.open_store, self.world.open_wire, self._watch, f"{name}-start", name
+        )
         return Replica(operator_config(self.port), around), asyncio.Event()
 
     def _watch(self, reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
@@ -235,6 +240,31 @@ def test_a_store_of_an_outdated_template_is_replaced_once_no_schedule_names_it(n
     tell(nodes, story)
 
 
+def test_a_schedule_that_is_deleted_goes_on_where_its_state_is(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        cluster = stage.cluster
+        await cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        (before,) = (await cluster.list(SCHEDULES)).items
+        assert await cluster.delete(SCHEDULES, name_of(before), uid_of(before)) is None
+
+        async def is_back() -> bool:
+            there = (await cluster.list(SCHEDULES)).items
+            return bool(there) and there[0]["spec"]["version"] > before["spec"]["version"]
+
+        await stage.until(is_back)
+        (after,) = (await cluster.list(SCHEDULES)).items
+        assert [one["home"] for one in after["spec"]["shards"]] == [
+            one["home"] for one in before["spec"]["shards"]
+        ]
+        assert not any(one.get("freshSince") for one in after["spec"]["shards"])
+        assert uid_of(after) != uid_of(before)
+        assert {one["reason"] for one in (await cluster.list(EVENTS)).items} >= {"ScheduleRebuilt"}
+        await stage.until_phase("Running")
+
+    tell(nodes, story)
+
+
 def test_a_worker_that_is_deleted_is_made_again_and_scheduled_anew(nodes: RedisBackend) -> None:
     async def story(stage: Stage, _: Replica) -> None:
         await stage.cluster.create(TOPOLOGIES, topology())
@@ -319,6 +349,42 @@ def test_a_leader_that_finds_a_later_term_in_a_schedule_ends_as_one_that_lost_it
         edited["spec"]["operators"][0]["tasks"] = {"initial": 1}
         await stage.cluster.replace(TOPOLOGIES, edited)
         assert await running == EXIT_LEASE_LOST
+
+    try:
+        run(told())
+    finally:
+        nodes.empty()
+
+
+def test_a_leader_of_an_earlier_term_than_the_stores_have_seen_ends_and_is_followed_in_a_later_one(
+    nodes: RedisBackend,
+) -> None:
+    """An older state of the cluster was restored: Schedules and the Lease are of earlier days."""
+
+    async def told() -> None:
+        stage = Stage(nodes)
+        cluster = stage.cluster
+        replica, stop = stage.replica("one")
+        running = asyncio.create_task(replica.run(stop))
+        await cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        (before,) = (await cluster.list(SCHEDULES)).items
+        (home,) = {one["home"] for one in before["spec"]["shards"]}
+        memory = ScheduleMemory(nodes.open_wire(home))
+        memory.keep({name_of(before): {**before, "spec": {**before["spec"], "version": 40, "term": 9}}})
+        memory.close()
+        assert await cluster.delete(SCHEDULES, name_of(before), uid_of(before)) is None
+        assert await running == EXIT_LEASE_LOST
+        replica, stop = stage.replica("two")
+        running = asyncio.create_task(replica.run(stop))
+
+        async def is_back() -> bool:
+            there = (await cluster.list(SCHEDULES)).items
+            return bool(there) and (there[0]["spec"]["term"], there[0]["spec"]["version"]) == (10, 41)
+
+        await stage.until(is_back)
+        stop.set()
+        assert await running == EXIT_STOPPED
 
     try:
         run(told())

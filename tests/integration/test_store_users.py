@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +18,10 @@ from urllib.parse import quote
 import pytest
 import redis
 
+from clocks.running import run
 from house import ROOT
 from penstock.errors import PermanentError
+from penstock.schedule.rebuilding import Kept
 from penstock.store.keys import Keys
 from penstock.store.port import (
     Answer,
@@ -51,11 +54,16 @@ from penstock.store.port import (
     Wake,
 )
 from penstock.store.redis.calls import RedisCalls
-from penstock.store.redis.connection import PASSWORD_FILE
+from penstock.store.redis.connection import PASSWORD_FILE, Wire
 from penstock.store.redis.library import function_library
 from penstock.store.redis.store import RedisStore, load_functions
+from penstock_operator.agent.schedule_feed import seen_schedule
+from penstock_operator.agent.schedule_memory import ScheduleMemory
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
+from penstock_operator.cluster.observing.observed import KeptThere
 from penstock_operator.local.store.private_store import find_server
 from scenes.store_scenario import SMALL, Scene, incarnation, out
+from worlds.schedule_objects import UID, item
 
 pytestmark = pytest.mark.integration
 
@@ -250,6 +258,28 @@ def test_the_operator_reads_what_it_decides_by(login: Login) -> None:
     assert store.call(Outgoing(10)) == []
     assert store.call(ReadOutbox("src/0", "mid/0", 100)) == []
     assert store.call(Topologies()) == ["t1"]
+
+
+def test_the_operator_reads_what_agents_keep_of_schedules_and_the_versions_of_maps(login: Login) -> None:
+    scene_of(login)
+    memory = ScheduleMemory(Wire(login.use("agent"), 5.0))
+    memory.keep({"words-mid": item(3)})
+    memory.close()
+
+    def found(uid: str) -> KeptThere:
+        names = {"mid": "words-mid", "other": "words-other"}
+        with ThreadPoolExecutor(1) as threads:
+            reader = KeptSchedules(lambda address: Wire(login.use(address), 5.0), threads)
+            there = run(reader.read(uid, names, {"a": "operator"}))["a"]
+        assert there is not None
+        return there
+
+    kept = found(UID)
+    assert kept["mid"].schedule == seen_schedule(item(3)).schedule
+    assert (kept["mid"].published, kept["other"]) == (0, Kept())
+    published = found("t1")["mid"]
+    assert published.schedule is None, "it is of another state"
+    assert published.published > 0
 
 
 WRITES: tuple[Request[Any], ...] = (

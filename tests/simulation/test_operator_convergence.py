@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from penstock_operator.cluster.decisions.actions import CreatePod, DeletePod
-from penstock_operator.cluster.observing.observed import Observed
+from penstock_operator.cluster.observing.observed import Observed, Taint
 from worlds.cluster_world import World, manifest
 from worlds.sla_world import SlaWorld, latency_sla
 
@@ -38,8 +38,11 @@ happenings = st.one_of(
     st.tuples(st.just("new leader"), st.just(1)),
     st.tuples(st.just("blind"), pods),
     st.tuples(st.just("upgrade"), st.integers(1, 3)),
-    st.tuples(st.just("upgrade"), st.integers(1, 3)),
+    st.tuples(st.just("taint"), nodes),
+    st.tuples(st.just("untaint"), nodes),
+    st.tuples(st.just("delete schedule"), st.integers(0, 2)),
 )
+TAINTS = (Taint("karpenter.sh/disrupted", "", "NoSchedule"),)
 
 
 def happen(world: World, what: str, value: object) -> None:
@@ -50,6 +53,8 @@ def happen(world: World, what: str, value: object) -> None:
     elif what in ("delete pod", "lose pod", "crash", "blind"):
         if names and isinstance(value, int):
             _to_a_pod(world, what, names[value % len(names)])
+    elif what == "delete schedule" and isinstance(value, int):
+        _delete_schedules(world, value)
     else:
         _to_the_operator(world, what, value)
 
@@ -58,6 +63,8 @@ def _to_a_node(world: World, what: str, name: str) -> None:
     node = world.nodes[name]
     if what in ("cordon", "uncordon"):
         node.schedulable = what == "uncordon"
+    elif what in ("taint", "untaint"):
+        node.taints = TAINTS if what == "taint" else ()
     elif what == "lose node":
         world.lose_node(name)
     elif not node.ready:
@@ -100,6 +107,13 @@ def _to_the_operator(world: World, what: str, value: object) -> None:
             world.term += 1
         case "upgrade", int(number):
             world.upgrade(number)
+
+
+def _delete_schedules(world: World, number: int) -> None:
+    """One, or all, of those that have had any effect."""
+    for operator in ("lines", "count") if number == 2 else (("lines", "count")[number],):
+        if any(operator in store.kept for store in world.stores.values()):
+            world.delete_schedule(operator)
 
 
 LOADS = (20.0, 120.0, 300.0)
@@ -149,6 +163,7 @@ def heal(world: World) -> None:
         if not node.ready:
             world.return_node(name)
     world.nodes["node-a"].schedulable = True
+    world.nodes["node-a"].taints = ()
     world.edit(spec__paused=False)
 
 

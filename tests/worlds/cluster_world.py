@@ -21,6 +21,7 @@ from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
 from penstock.connectors.files import FilesSource
 from penstock.metrics.rows import HeldRow, WorkerRow
+from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace
 from penstock.schedule.remote import remote_of, with_remote
 from penstock.store.port import ShardCounters
@@ -35,10 +36,12 @@ from penstock_operator.cluster.decisions.actions import (
     DeleteNodeStore,
     DeletePod,
     Event,
+    GrowVolume,
     ResizePod,
     WriteSchedule,
 )
 from penstock_operator.cluster.decisions.decide import decide
+from penstock_operator.cluster.decisions.identity import state_identity
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,
@@ -54,8 +57,10 @@ from penstock_operator.cluster.observing.observed import (
     ObservedStore,
     ObservedTopology,
     StoreReading,
+    Volume,
 )
-from penstock_operator.cluster.stores.node_stores import decide_stores
+from penstock_operator.cluster.stores.node_stores import as_left, decide_stores
+from penstock_operator.cluster.stores.retained_homes import retained_homes
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from worlds.cluster_world_parts import GIB, WorldNode, WorldPod, WorldStore
 
@@ -168,6 +173,8 @@ class World:
         self.renewed: list[str] = []
         self.last: Decision | None = None
         self.config = CONFIG
+        self.topology_seen: ObservedTopology | None = None
+        """What its manifest means, where that is nothing."""
         self.agents_work = True
         self.moves_go_on = True
         """Shards that are to leave a store do."""
@@ -175,27 +182,43 @@ class World:
         self.have_volumes = False
         self.renewal = RenewalMemory()
         self.notices: tuple[tuple[str, Event], ...] = ()
+        self.store_notices: tuple[tuple[str, Event], ...] = ()
+        self.grown: dict[str, str] = {}
+        """Claim -> the size that it was asked to grow to."""
         self._numbers = 0
 
     # --- what is seen ---------------------------------------------------------------------------
 
     def observed(self) -> Observed:
+        topology = self.topology_seen or read_topology(self.document)
+        seen = tuple(self.schedules.values())
+        state_uid = state_identity(topology, topology.plan, seen).uid if topology.plan else topology.uid
         return Observed(
-            topology=read_topology(self.document),
+            topology=topology,
             config=self.config,
             term=self.term,
             wall_time="2026-01-01T00:00:00Z",
             pods=tuple(pod.observed() for pod in self.pods.values() if not pod.is_spark_worker),
             spark_workers=tuple(pod.observed() for pod in self.pods.values() if pod.is_spark_worker),
             schedules=tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
-            nodes=as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node),
+            nodes=as_cordoned(
+                as_left([self._node_seen(name) for name in self.nodes], self.config), self.renewal.node
+            ),
             stores=tuple(self._store_seen(name) for name in self.stores),
             readings={name: self._reading(name) for name in self.stores},
             config_maps=tuple(self.config_maps),
             disruption_budget_min=self.budget,
             code=self.code,
             needs=self.needs,
+            kept={name: self._kept(name, state_uid) for name in self.stores},
         )
+
+    def _kept(self, name: str, state_uid: str) -> dict[str, Kept] | None:
+        """What the store knows of all Schedules; None while it does not answer."""
+        if not self._is_store_there(name):
+            return None
+        kept = self.stores[name].kept.items()
+        return {operator: Kept(one, one.version) for operator, (uid, one) in kept if uid == state_uid}
 
     def _node_seen(self, name: str) -> ObservedNode:
         node = self.nodes[name]
@@ -210,6 +233,7 @@ class World:
             memory_requested_bytes=GIB * len(mine),
             pods=len(mine),
             labels=node.labels,
+            taints=node.taints,
         )
 
     def _store_seen(self, name: str) -> ObservedStore:
@@ -219,8 +243,9 @@ class World:
             node=name,
             address=store_address(self.config.fullname, name, "pen-stores", "streams"),
             ready=self._is_store_there(name),
-            durability=self.config.store.durability,
-            has_pvc=self.have_volumes,
+            durability=store.durability,
+            has_pvc=self.have_volumes or store.volume is not None,
+            volume=store.volume,
             stateful_set=store_name(self.config.fullname, name),
             uid=store.uid,
             template_hash=store.template,
@@ -314,6 +339,16 @@ class World:
         self.pass_second()
         return decision
 
+    def step_retained(self) -> None:
+        """No Topology is there, and the stores' loop looks after what it left."""
+        self.run_stores()
+        nodes = as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node)
+        stores = [self._store_seen(name) for name in self.stores]
+        seen = [self._schedule_seen(name) for name in sorted(self.schedules)]
+        for action in retained_homes(seen, (), nodes, stores, self.config, self.term):
+            self._apply(action)
+        self.pass_second()
+
     def run(self, seconds: int = 40, **how: Any) -> Decision:
         for _ in range(seconds):
             self.step(**how)
@@ -321,30 +356,56 @@ class World:
         return self.last
 
     def run_stores(self) -> None:
-        named = {store.id for seen in self.schedules.values() for store in seen.schedule.stores}
+        named = self._named()
         nodes = [self._node_seen(name) for name in self.nodes]
         stores = [self._store_seen(name) for name in self.stores]
-        for action in decide_stores(self.config, nodes, stores, named).actions:
+        decision = decide_stores(self.config, nodes, stores, named)
+        self.store_notices = decision.notices
+        for action in decision.actions:
             match action:
                 case ApplyNodeStore(node=node, document=document):
-                    template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
-                    store = self.stores.setdefault(node, WorldStore(self._uid(), pod_uid=self._uid()))
-                    store.template = template
-                    store.pod_template = store.pod_template or template
+                    self._apply_store(node, document)
+                case GrowVolume(name=claim, size=size):
+                    self.grown[claim] = size
                 case DeleteNodeStore(node=node):
                     if self.stores[node].held:
                         raise BrokenPromise(f"the store of {node} went with {sorted(self.stores[node].held)}")
                     del self.stores[node]
-        self._renew_stores(nodes, named)
+        self._renew_stores(nodes, named, decision.replaced)
 
-    def _renew_stores(self, nodes: list[ObservedNode], named: set[str]) -> None:
+    def _named(self) -> set[str] | None:
+        """Stores that a Schedule names; None while one is missing that has been there."""
+        begun = (self.document.get("status") or {}).get("begun", ())
+        if any(f"words.{operator}" not in self.schedules for operator in begun):
+            return None
+        return {store.id for seen in self.schedules.values() for store in seen.schedule.stores}
+
+    def _apply_store(self, node: str, document: Mapping[str, Any]) -> None:
+        claims = document["spec"].get("volumeClaimTemplates", ())
+        volumes = [
+            Volume(one["spec"]["resources"]["requests"]["storage"], one["spec"].get("storageClassName"))
+            for one in claims
+        ]
+        if node not in self.stores:
+            self.stores[node] = WorldStore(self._uid(), pod_uid=self._uid(), volume=next(iter(volumes), None))
+        store = self.stores[node]
+        if [store.volume] != (volumes or [None]):
+            raise BrokenPromise(f"the API server refuses another volume for the store of {node}")
+        args = document["spec"]["template"]["spec"]["containers"][0]["args"]
+        store.durability = "Disk" if "always" in args else "Process"
+        store.template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
+        store.pod_template = store.pod_template or store.template
+
+    def _renew_stores(
+        self, nodes: list[ObservedNode], named: set[str] | None, replaced: Mapping[str, str]
+    ) -> None:
         stores = [self._store_seen(name) for name in self.stores]
-        renewal = decide_renewal(nodes, stores, named, self.renewal, self.now_s)
+        renewal = decide_renewal(nodes, stores, named, self.renewal, self.now_s, replaced)
         self.renewal, self.notices = renewal.memory, renewal.notices
         if renewal.restart is None:
             return
         (store,) = (one for one in self.stores.values() if one.pod_uid == renewal.restart.uid)
-        if store.held and not self.have_volumes:
+        if store.held and not (self.have_volumes or store.volume):
             raise BrokenPromise(f"{renewal.restart.name} goes with {sorted(store.held)}")
         self.renewed.append(renewal.restart.name)
         store.pod_uid, store.pod_template = self._uid(), store.template
@@ -411,6 +472,9 @@ class World:
             owner_uid=owners[0]["uid"] if owners else "",
             identity=metadata["annotations"][ANNOTATION_IDENTITY],
             store_memory_bytes=action.document["spec"]["storeMemoryBytes"],
+            topology=action.document["spec"]["topology"],
+            durability=action.document["spec"].get("durability"),
+            metadata=metadata,
         )
         return True
 
@@ -447,6 +511,7 @@ class World:
                     if place.home == name and before < place.fresh_since:
                         store.held.add(shard)
                 store.applied[schedule.operator] = schedule.version
+                store.kept[schedule.operator] = (seen.topology_uid, with_remote(schedule, seen.remote))
                 for shard in sorted(store.held & schedule.shards.keys()):
                     home = schedule.shards[shard].home
                     is_target_up = self.moves_go_on and self._is_store_there(home)
@@ -487,6 +552,12 @@ class World:
         pod.ready = False
         pod.ready_in = None
         self.deleted.append(name)
+
+    def delete_schedule(self, operator: str) -> None:
+        """kubectl delete schedule: what agents told in its status goes with it."""
+        self.schedules.pop(f"words.{operator}", None)
+        for store in self.stores.values():
+            store.applied.pop(operator, None)
 
     def lose_pod(self, name: str) -> None:
         """Gone at once, as with its node."""

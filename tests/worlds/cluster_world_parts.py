@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.schedule.record import OperatorSchedule
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_SPARK_WORKER,
     LABEL_COMPONENT,
     LABEL_NODE,
 )
-from penstock_operator.cluster.observing.observed import ObservedPod, Resize
+from penstock_operator.cluster.observing.observed import ObservedPod, Resize, Taint, Volume
 
 GIB = 1 << 30
 
@@ -81,6 +82,7 @@ class WorldNode:
     ready: bool = True
     schedulable: bool = True
     labels: dict[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass
@@ -95,4 +97,9 @@ class WorldStore:
     pod_template: str = ""
     held: set[str] = field(default_factory=set)
     applied: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, tuple[str, OperatorSchedule]] = field(default_factory=dict)
+    """Operator -> uid of the state, and its schedule as the agent saw it last: it lies beside the state."""
     generation: int = 1
+    durability: str = "Process"
+    volume: Volume | None = None
+    """As its StatefulSet claims it, which the API server lets nobody change."""

@@ -23,6 +23,8 @@ from penstock.metrics.rows import (
 )
 from penstock.store.port import Create, NodeStore, OpenStore, PutMetrics
 from penstock.store.publishing import to_publish
+from penstock.store.redis.connection import Wire
+from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.kubernetes_api.names import LABEL_NODE, store_address
 from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
@@ -79,10 +81,11 @@ def topology(name: str = "words", records_per_second: int = 100, **spec: Any) ->
 
 @dataclass
 class OperatorWorld:
-    """`stores` opens a client of a node's store: (node, topology uid)."""
+    """`stores` opens a client of a node's store: (node, topology uid); `wires` a plain connection to one."""
 
     cluster: MemoryCluster
     stores: Callable[[str, str], NodeStore]
+    wires: Callable[[str], Wire]
     lazy_kubelets: bool = False
     """While they are, new pods stay as they are."""
     _uids: dict[str, str] = field(default_factory=dict)
@@ -95,8 +98,10 @@ class OperatorWorld:
 
     def open_store(self, address: str, topology_uid: str) -> NodeStore:
         """As the operator opens one, by its address in the cluster."""
-        node = next(n for n in NODE_NAMES if address == store_address("pen", n, "pen-stores", NAMESPACE))
-        return self.stores(node, topology_uid)
+        return self.stores(_node_at(address), topology_uid)
+
+    def open_wire(self, address: str) -> Wire:
+        return self.wires(_node_at(address))
 
     def _changed(self, kind: Kind, change: str, thing: Object) -> None:
         if kind == STATEFUL_SETS and change == "ADDED":
@@ -149,6 +154,9 @@ class OperatorWorld:
                 if home.home == place.id and home.fresh_since > applied.get(place.node, 0):
                     store.call(Create(shard, source=schedule.is_source))
             store.call(to_publish(schedule))
+            memory = ScheduleMemory(self.wires(place.node))
+            memory.keep({name_of(thing): thing})
+            memory.close()
             self._report(place.node, store, thing)
             told = {"node": place.node, "version": schedule.version, "generation": 1}
             status = {"metadata": {"name": name_of(thing)}, "status": {"applied": [told]}}
@@ -164,6 +172,10 @@ class OperatorWorld:
             tasks = {one.name: one.tasks for one in schedule.executors if one.worker == worker.name}
             row = WorkerRow(worker.name, worker.uid, 0, 1, "ready", "", now_us, tasks, ("numbers",))
             store.call(PutMetrics(((worker_row_name(worker.name), pack(row)),)))
+
+
+def _node_at(address: str) -> str:
+    return next(n for n in NODE_NAMES if address == store_address("pen", n, "pen-stores", NAMESPACE))
 
 
 def _node(name: str) -> Object:

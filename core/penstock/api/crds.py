@@ -29,6 +29,9 @@ class _Kind:
     plural: str
     short_names: tuple[str, ...]
     columns: tuple[Column, ...]
+    categories: tuple[str, ...] = ("penstock",)
+    """`kubectl get penstock` shows what is in it, and `kubectl delete penstock --all` deletes it: what users
+    write, and no more."""
 
 
 def _column(name: str, type_: str, path: str, wide: bool = False) -> Column:
@@ -92,6 +95,7 @@ _KINDS = (
             _column("Term", "integer", ".spec.term", wide=True),
             _AGE,
         ),
+        categories=(),
     ),
 )
 
@@ -117,7 +121,7 @@ def crd(kind: str) -> dict[str, Any]:
                 "plural": found.plural,
                 "singular": kind.lower(),
                 "shortNames": list(found.short_names),
-                "categories": ["penstock"],
+                **({"categories": list(found.categories)} if found.categories else {}),
             },
             "scope": "Namespaced",
             "versions": [

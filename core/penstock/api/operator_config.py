@@ -45,9 +45,15 @@ class StoreConfig(Document):
     """The node stores: one StatefulSet for each node."""
 
     durability: Literal["Process", "Disk"]
-    """What a store survives at most. Disk needs storageClassName."""
+    """What a store survives at most. Disk needs a volume."""
+    volume: Literal["Claim", "EmptyDir"] | None = None
+    """Where the append-only file lives; None: on a claim with durability Disk, or where storageClassName is
+    given, else in an emptyDir."""
     storage_class_name: ObjectName | None = None
-    """Without it the append-only file lives in an emptyDir."""
+    """Of the claim; without it the cluster's default one."""
+    keep_volumes: bool = True
+    """A claim outlives its StatefulSet, whoever deletes that: the operator deletes both, where nobody needs
+    the store any more."""
     size: StorageSize = "10Gi"
     """Of the volume, or the limit of the emptyDir."""
     memory: StoreMemory = "1Gi"
@@ -65,10 +71,17 @@ class StoreConfig(Document):
     local_service: ObjectName
 
     @model_validator(mode="after")
-    def _disk_has_a_class(self) -> Self:
-        if self.durability == "Disk" and self.storage_class_name is None:
-            raise ValueError("durability Disk needs a storageClassName; give one, or durability Process")
+    def _disk_has_a_volume(self) -> Self:
+        if self.durability == "Disk" and not self.has_claim:
+            raise ValueError("durability Disk needs volume Claim; give that, or durability Process")
         return self
+
+    @property
+    def has_claim(self) -> bool:
+        """Whether a store's state is on a volume of its own, which outlives its pod."""
+        if self.volume is None:
+            return self.durability == "Disk" or self.storage_class_name is not None
+        return self.volume == "Claim"
 
 
 class WorkerConfig(Document):

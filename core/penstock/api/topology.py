@@ -405,6 +405,8 @@ class TopologyStatus(Document):
     phase: Literal["Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed"] | None = None
     state_uid: Annotated[str, StringConstraints(max_length=128)] | None = None
     """The uid that the state goes by: this object's, or with Retain that of the first one of its name."""
+    begun: Annotated[tuple[Name, ...], atomic_list(2 * OPERATORS_MAX)] = ()
+    """Operators that have had a Schedule: none of theirs is ever begun anew."""
     conditions: Conditions = ()
     workers_desired: Annotated[int, Field(ge=0)] | None = None
     workers_ready: Annotated[int, Field(ge=0)] | None = None

@@ -1,7 +1,7 @@
 """The kind `dataSource`: a Python data source of PySpark's, as a source or a sink.
 
 The class is the user's, a `pyspark.sql.datasource.DataSource`, and stays as it is. The worker's
-`sources.data_source` reads and `sinks.data_source` writes through it; decision 0039 says what it promises.
+`sources.data_source` reads and `sinks.data_source` writes through it; decision 0040 says what it promises.
 """
 
 from __future__ import annotations

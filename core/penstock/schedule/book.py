@@ -34,12 +34,14 @@ class ScheduleBook:
     """`schedules` is operator -> schedule as it stands, without its remote tasks, which are in `remote`.
     `applied` is operator -> store id -> version that the store works by; {} where there is one store, which
     makes all shards at once. `version_before` is the last that stores have seen of operators that have no
-    schedule here: first ones go on from it."""
+    schedule here: first ones go on from it. `seen_by_stores` is operator -> the newest that any store has
+    seen, where a schedule was made again from what stores know: the next one is newer."""
 
     schedules: Mapping[str, OperatorSchedule]
     remote: Remote = field(default_factory=dict)
     applied: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     version_before: int = 0
+    seen_by_stores: Mapping[str, int] = field(default_factory=dict)
 
     def is_current(self, change: OperatorSchedule) -> bool:
         """Whether `change` was worked out from the schedule that stands, or from none where none does."""
@@ -98,6 +100,7 @@ class ScheduleBook:
                 f"{old.version if old is not None else 'none'} stands"
             )
         before = old.version if old is not None else self.version_before
+        before = max(before, self.seen_by_stores.get(change.operator, 0))
         # Its own term, also where a later one stands: who leads no more is refused by it, and learns of it.
         new = replace(change, version=before + 1, term=change.term if term is None else term)
         return with_births(old, new, self.applied.get(change.operator, {}))

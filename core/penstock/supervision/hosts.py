@@ -107,7 +107,7 @@ def _placed(
 
 def _handover(worker: Worker) -> tuple[str, str]:
     if worker.is_cordoned:
-        return f"worker {worker.name} leaves node {worker.node}, which is cordoned", "Evacuating"
+        return f"worker {worker.name} leaves node {worker.node}, which is cordoned or tainted", "Evacuating"
     if worker.lacks_cores:
         return f"worker {worker.name} leaves node {worker.node}, which does not give it its cores", "NoCores"
     return f"worker {worker.name} is replaced: what it was made from has changed", "RollingTemplate"

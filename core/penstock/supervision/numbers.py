@@ -95,7 +95,7 @@ def workers_to_end(
 
 def why_it_must_go(worker: Worker) -> str:
     if worker.is_cordoned:
-        return f"node {worker.node} is cordoned"
+        return f"node {worker.node} is cordoned or tainted"
     if worker.lacks_cores:
         return f"node {worker.node} does not give it its cores"
     return "what it was made from has changed"

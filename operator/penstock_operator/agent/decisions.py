@@ -136,10 +136,12 @@ def wants_fsync(snapshot: Snapshot, durability: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
-    """Which topologies have no Schedule any more. `missed` is uid -> the listing that missed it first."""
+    """Which topologies have no Schedule any more. `missed` is uid -> the listing that missed it first;
+    `spared` are those whose Topology is there."""
 
     missed: Mapping[str, int]
     retract: tuple[str, ...]
+    spared: frozenset[str] = frozenset()
 
     @property
     def must_list(self) -> bool:
@@ -151,7 +153,8 @@ NOBODY_GOES = Farewell({}, ())
 
 
 def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str, int]) -> Farewell:
-    """A topology is gone when a complete list lacks it that was begun after it was first missed.
+    """A topology is gone when a complete list lacks it that was begun after it was first missed, and its
+    Topology is not there either: Schedules alone, deleted by whomever, are rebuilt from what stores hold.
 
     So neither a watch that lost its way nor one odd answer takes away anybody's state; nor do two, if a list
     between them has it, whether anybody looked at that one or not.
@@ -159,9 +162,13 @@ def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str,
     if not snapshot.listing or snapshot.topology_uids is None:
         return NOBODY_GOES
     listed_at = snapshot.listed_at
+    absent = [uid for uid in in_store if uid not in snapshot.topology_uids]
+    spared = frozenset(absent) & (snapshot.living or frozenset())
     now = {
         uid: max(missed.get(uid, snapshot.listing), listed_at.get(uid, 0) + 1)
-        for uid in in_store
-        if uid not in snapshot.topology_uids
+        for uid in absent
+        if uid not in spared
     }
-    return Farewell(now, tuple(sorted(uid for uid, listing in now.items() if snapshot.listing > listing)))
+    is_known = snapshot.living is not None
+    gone = [uid for uid, listing in now.items() if is_known and snapshot.listing > listing]
+    return Farewell(now, tuple(sorted(gone)), spared)

@@ -55,6 +55,7 @@ class KubernetesFeed:
     def __init__(self, client: ApiClient, namespace: str, relist_s: float = RELIST_S) -> None:
         self._api = KubernetesJson(client, FeedAway)
         self._path = f"/apis/{API_VERSION}/namespaces/{namespace}/schedules"
+        self._topologies_path = f"/apis/{API_VERSION}/namespaces/{namespace}/topologies"
         self._relist_s = relist_s
         self._cache = ScheduleCache()
         self._list_now = asyncio.Event()
@@ -69,8 +70,9 @@ class KubernetesFeed:
         pause_s = _AWAY_S_MIN
         while True:
             try:
+                somebody_is_missed = self._list_now.is_set()
                 self._list_now.clear()
-                version = await self._list(changed)
+                version = await self._list(changed, with_topologies=somebody_is_missed)
                 pause_s = _AWAY_S_MIN
                 await self._watch(version, changed)
             except (FeedAway, PermanentError) as error:
@@ -105,22 +107,33 @@ class KubernetesFeed:
                 raise _error("report to", status, answer)
         raise FeedAway(f"Schedule {seen.name} changes too often to write into it")
 
-    async def _list(self, changed: Callable[[Snapshot], None]) -> str:
+    async def _list(self, changed: Callable[[Snapshot], None], *, with_topologies: bool) -> str:
+        items, version = await self._all(self._path)
+        topologies: list[Object] | None = None
+        if with_topologies:
+            try:
+                topologies, _ = await self._all(self._topologies_path)
+            except (FeedAway, PermanentError) as error:
+                # nobody is taken for gone then; what there is to do goes on
+                _LOG.warning("%s", error)
+        changed(self._cache.listed(items, topologies))
+        return version
+
+    async def _all(self, path: str) -> tuple[list[Object], str]:
+        """All objects, and the resourceVersion of that moment."""
         items: list[Object] = []
         query = {"limit": str(_PAGE)}
         version = ""
         while True:
-            status, answer = await self._api.ask("GET", self._path, query)
+            status, answer = await self._api.ask("GET", path, query)
             if status != 200:
                 raise _error("list", status, answer)
             items.extend(answer["items"])
             version = version or str(answer["metadata"]["resourceVersion"])
             following = answer["metadata"].get("continue")
             if not following:
-                break
+                return items, version
             query["continue"] = following
-        changed(self._cache.listed(items))
-        return version
 
     async def _watch(self, version: str, changed: Callable[[Snapshot], None]) -> None:
         """Follow the changes from `version` on. Raises _ListAgain when it is time, FeedAway."""

@@ -7,7 +7,7 @@ parsed here, once; `ScheduleCache` makes the `Snapshot`s that everything else in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -48,7 +48,9 @@ class Snapshot:
     `listing` counts the complete lists that were had: 0 before the first, when `schedules` are what an
     earlier agent remembered. `topology_uids` are those of all objects, also of such as cannot be read;
     None when an object does not tell its own: then nothing may be concluded from a uid's absence.
-    `listed_at` is topology uid -> the newest complete list that had it, of the last two.
+    `listed_at` is topology uid -> the newest complete list that had it, of the last two. `living` are the
+    uids that states of Topologies go by that were there with the newest complete list; None when these were
+    not listed with it: then nobody may be taken for gone.
     """
 
     schedules: Mapping[str, SeenSchedule]
@@ -57,6 +59,7 @@ class Snapshot:
     faults: Mapping[str, str]
     """Object -> why it cannot be read."""
     listed_at: Mapping[str, int] = field(default_factory=dict)
+    living: frozenset[str] | None = None
     objects: Mapping[str, Object] = field(default_factory=dict, compare=False)
     """As they came, by name; for who keeps them for a later agent."""
 
@@ -81,7 +84,7 @@ class ScheduleFeed(Protocol):
         """
 
     def list_again(self) -> None:
-        """Make a complete list soon, whatever the watch says."""
+        """Make a complete list soon, whatever the watch says, and one of the Topologies with it."""
 
     async def close(self) -> None: ...
 
@@ -96,6 +99,7 @@ class ScheduleCache:
         self._faults: dict[str, str] = {}
         self._listing = 0
         self._listed_at: dict[str, int] = {}
+        self._living: frozenset[str] | None = None
 
     def recall(self, objects: Iterable[Object]) -> Snapshot:
         """Begin with what an earlier agent remembered."""
@@ -103,8 +107,10 @@ class ScheduleCache:
             self._take(item)
         return self.snapshot()
 
-    def listed(self, objects: Iterable[Object]) -> Snapshot:
-        """A complete list takes the place of everything."""
+    def listed(self, objects: Iterable[Object], topologies: Iterable[Object] | None = None) -> Snapshot:
+        """A complete list takes the place of everything. `topologies` are all of them, listed after it was
+        begun, or None."""
+        self._living = None if topologies is None else frozenset(uid for t in topologies for uid in _uids(t))
         told = {item["metadata"]["name"]: item for item in objects}
         for name in self._objects.keys() - told.keys():
             self._forget(name)
@@ -134,6 +140,7 @@ class ScheduleCache:
             self._listing,
             dict(self._faults),
             self._listed_at,
+            self._living,
             dict(self._objects),
         )
 
@@ -182,6 +189,13 @@ def _is_past(item: Object, seen: SeenSchedule) -> bool:
 
 def _applied(item: Object) -> dict[str, AppliedPlace]:
     return {place.node: place for place in applied_of(item)}
+
+
+def _uids(topology: Object) -> Iterator[str]:
+    """What a Topology's state may go by: its own uid, or that of an earlier one which it goes on from."""
+    yield str(topology["metadata"].get("uid"))
+    if state_uid := (topology.get("status") or {}).get("stateUid"):
+        yield str(state_uid)
 
 
 def _topology_uid(item: Object) -> str | None:

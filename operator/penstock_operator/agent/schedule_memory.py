@@ -1,14 +1,16 @@
-"""The Schedules as this node's store remembers them, for an agent that starts while the API server is away.
+"""The Schedules as this node's store remembers them: for an agent that starts while the API server is away,
+and for the operator where one is gone.
 
-They lie beside the state that they are about, so whoever loses the one loses the other. What is kept may be
-old, which does no harm: versions only grow, nothing is born or retracted by it. Neighbour: `store_side` reads
-it once, and writes what has changed.
+They lie beside the state that they are about, so whoever loses the one loses the other. One that the API
+server has no more stays as long as its state does, and a newer one is not written over by an older. What is
+kept may be old, which does no harm: versions only grow, nothing is born or retracted by it. Neighbours:
+`store_turns` reads it once, and writes what has changed; the operator's `kept_schedules` reads it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.store.keys import SCHEDULES
@@ -39,11 +41,14 @@ class ScheduleMemory:
         """All objects that are kept."""
         return [json.loads(text) for text in self._known().values()]
 
-    def keep(self, objects: Mapping[str, Object]) -> None:
-        """Keep exactly these."""
+    def keep(self, objects: Mapping[str, Object], alive: Collection[str] | None = None) -> None:
+        """Keep these, and what is kept of other names while its state's uid is in `alive` (None: all)."""
         known = self._known()
         self._texts = {name: self._with_text(name, item) for name, item in objects.items()}
         wanted = {name.encode(): text for name, (_, text) in self._texts.items()}
+        for name, text in known.items():
+            if wanted.get(name) != text and self._stays(text, wanted.get(name), alive):
+                wanted[name] = text
         changed = [part for name, text in wanted.items() if known.get(name) != text for part in (name, text)]
         gone = [name for name in known if name not in wanted]
         if changed:
@@ -55,6 +60,15 @@ class ScheduleMemory:
     def _with_text(self, name: str, item: Object) -> tuple[Object, bytes]:
         before = self._texts.get(name)
         return before if before is not None and before[0] is item else (item, _text(item))
+
+    def _stays(self, kept: bytes, wanted: bytes | None, alive: Collection[str] | None) -> bool:
+        """Whether what is kept under a name stays there: it is newer than what is to be kept there."""
+        spec = json.loads(kept).get("spec") or {}
+        uid = spec.get("topologyUid")
+        if wanted is None:
+            return alive is None or uid in alive
+        new = json.loads(wanted).get("spec") or {}
+        return bool(uid == new.get("topologyUid") and _version(spec) > _version(new))
 
     def forget(self) -> None:
         """What the store keeps has to be read again."""
@@ -74,6 +88,11 @@ class ScheduleMemory:
             error = translate(str(reply))
             raise StoreUnreachable(str(error)) if isinstance(error, ServerError) else error
         return reply
+
+
+def _version(spec: Mapping[str, Any]) -> int:
+    version = spec.get("version")
+    return version if isinstance(version, int) else 0
 
 
 def _text(item: Object) -> bytes:

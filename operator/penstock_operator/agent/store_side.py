@@ -129,7 +129,7 @@ class StoreSide:
             farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
             self._missed = farewell.missed
             if snapshot.listing and snapshot.topology_uids is not None:
-                alive = frozenset({*topologies, *snapshot.topology_uids, *farewell.missed})
+                alive = frozenset({*topologies, *snapshot.topology_uids, *farewell.missed, *farewell.spared})
                 self._keep_connections(alive)
         gone = tuple(uid for uid in farewell.retract if self._retract(uid))
         for uid in self._topologies.keys() - topologies.keys():

@@ -92,7 +92,7 @@ class StoreTurns:
         if turn.alive is not None:
             self._deliveries.end(self._deliveries.all().keys() - turn.alive)
         if snapshot.listing:
-            self._memory.keep(snapshot.objects)
+            self._memory.keep(snapshot.objects, turn.alive)
         self.turned_at_s = self._clock_s()
         return turn
 

@@ -55,6 +55,9 @@ def agent() -> None:
 @click.option("--namespace", envvar="PENSTOCK_NAMESPACE", required=True)
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=45.0, show_default=True)
 @click.option("--keep-volumes", is_flag=True, help="Leave the stores' volumes and retained Schedules.")
+@click.option(
+    "--keep-topologies", is_flag=True, help="End all that runs; leave Topologies, Schedules and volumes."
+)
 @click.option("--crds-go", is_flag=True, help="Refuse while other namespaces have Topologies.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Instead of the pod's service account.")
 def uninstall(
@@ -62,6 +65,7 @@ def uninstall(
     namespace: str,
     timeout_s: float,
     keep_volumes: bool,
+    keep_topologies: bool,
     crds_go: bool,
     kubeconfig: str | None,
 ) -> None:
@@ -76,11 +80,12 @@ def uninstall(
         cluster = await connect(namespace, kubeconfig)
         try:
             if crds_go:
-                await check_others(cluster)
+                await check_others(cluster, keep_topologies=keep_topologies)
             return await run_uninstall(
                 cluster,
                 fullname,
                 keep_volumes=keep_volumes,
+                keep_topologies=keep_topologies,
                 timeout_s=timeout_s,
                 clock_s=time.monotonic,
                 sleep=asyncio.sleep,

@@ -27,12 +27,13 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError, PermanentError, RetryError
 from penstock.store.node_clock import SteadyClock
 from penstock.store.port import NodeStore
+from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.fenced import FencedCluster
-from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost
+from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost, TermBehind
 from penstock_operator.cluster.kubernetes_api.port import (
     LATENCY_SLAS,
     SCHEDULES,
@@ -41,6 +42,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     KindUnknown,
 )
 from penstock_operator.cluster.kubernetes_api.watches import Watches
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules, OpenWire
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers
@@ -56,6 +58,7 @@ POD_NAME = "PENSTOCK_POD_NAME"
 _STORE_THREADS = 32
 _RETRY_S = 5.0
 _SAMPLES_WAIT_S = 0.5
+_WIRE_TIMEOUT_S = 2.0
 """An SLA does not wait longer for a store: what is missing holds."""
 _STORE_USER = "operator"
 
@@ -69,6 +72,7 @@ class Surroundings:
 
     cluster: ClusterApi
     open_store: OpenStoreClient
+    open_wire: OpenWire
     watch: Watch
     identity: str
     reporter: str
@@ -100,6 +104,7 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
     surroundings = Surroundings(
         cluster=cluster,
         open_store=_open_store,
+        open_wire=_open_wire,
         watch=_watch_by_kopf(config.namespace),
         identity=f"{reporter}_{uuid.uuid4()}",
         reporter=reporter,
@@ -113,6 +118,10 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
 def _open_store(address: str, topology_uid: str) -> NodeStore:
     """The password comes from the file that the environment names (`penstock.store.redis.connection`)."""
     return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid)
+
+
+def _open_wire(address: str) -> Wire:
+    return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S)
 
 
 def _watch_by_kopf(namespace: str) -> Watch:
@@ -154,6 +163,9 @@ class Replica:
         try:
             await asyncio.wait({leading, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if leading.done():
+                for one in _leaves(leading.exception()):
+                    if isinstance(one, TermBehind):
+                        self.elector.saw_term(one.term)
                 return _code_of(leading.exception())
             _LOG.info("told to stop")
             return EXIT_STOPPED
@@ -194,7 +206,7 @@ class Replica:
         )
         reconciler = self.reconciler = Reconciler(
             FencedCluster(self._around.cluster, self.elector.may_act),
-            Readers(reader, samples),
+            Readers(reader, samples, KeptSchedules(self._around.open_wire, threads)),
             self._config,
             Leadership(term, self._around.reporter),
             Clocks(time.monotonic, time.time),

@@ -103,6 +103,7 @@ class Reconciler:
             self.mirror,
             self._picture,
             readers.stores,
+            readers.kept,
             self._applier,
             config,
             leadership,

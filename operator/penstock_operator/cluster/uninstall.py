@@ -65,6 +65,14 @@ class _Made:
 
 
 @dataclass(frozen=True, slots=True)
+class _Kept:
+    """What stays: the stores' volumes and retained Schedules; all that users wrote and where its state is."""
+
+    volumes: bool
+    topologies: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Uninstalled:
     """`deleted` and `ending` are "KIND NAME", each once: what was deleted, and what of it is still there."""
 
@@ -72,13 +80,20 @@ class Uninstalled:
     ending: tuple[str, ...]
 
 
-async def check_others(cluster: ClusterApi) -> None:
-    """Raises OthersWouldGo when other namespaces have Topologies, which would go with the CRDs."""
+async def check_others(cluster: ClusterApi, *, keep_topologies: bool = False) -> None:
+    """Raises OthersWouldGo when other namespaces have Topologies, which would go with the CRDs, or this one
+    has, and they are to stay."""
     try:
         listing = await cluster.list(TOPOLOGIES, everywhere=True)
     except KindUnknown:
         return
-    others = sorted({str(thing["metadata"]["namespace"]) for thing in listing.items} - {cluster.namespace})
+    there = {str(thing["metadata"]["namespace"]) for thing in listing.items}
+    if keep_topologies and cluster.namespace in there:
+        raise OthersWouldGo(
+            "this release's CRDs would take the Topologies of this namespace along, which are to stay: "
+            "upgrade it with crds.keep=true, or with uninstall.deleteTopologies=true to destroy them"
+        )
+    others = sorted(there - {cluster.namespace})
     if others:
         raise OthersWouldGo(
             f"there are Topologies in other namespaces ({', '.join(others)}), and this release's CRDs would "
@@ -91,6 +106,7 @@ async def run_uninstall(
     fullname: str,
     *,
     keep_volumes: bool,
+    keep_topologies: bool = False,
     timeout_s: float,
     clock_s: Callable[[], float],
     sleep: Sleep,
@@ -98,9 +114,12 @@ async def run_uninstall(
     """Delete what the operator of release `fullname` made, and wait at most `timeout_s` until it is gone.
 
     With `keep_volumes` the stores' volumes stay, and so do Schedules without an owner: those of retained
-    topologies. Raises ClusterUnreachable when the time is over and the API server never answered, NotAllowed.
+    topologies. With `keep_topologies` all that runs ends, and what a later release goes on from stays:
+    Topologies, LatencySLAs, Schedules and volumes. Raises ClusterUnreachable when the time is over and the
+    API server never answered, NotAllowed.
     """
     deadline_s = clock_s() + timeout_s
+    kept = _Kept(keep_volumes or keep_topologies, keep_topologies)
     deleted: dict[str, None] = {}
     ending: list[str] = []
     answered = False
@@ -108,10 +127,10 @@ async def run_uninstall(
         try:
             ending = await _delete_named(cluster, DEPLOYMENTS, f"{fullname}-operator", deleted)
             ending += [_title(PODS, pod) for pod in (await cluster.list(PODS, _component("operator"))).items]
-            if not ending and keep_volumes:
+            if not ending and kept.volumes:
                 ending = await _let_go_of_claims(cluster)
             if not ending:
-                ending = await _sweep(cluster, keep_volumes, deleted)
+                ending = await _sweep(cluster, kept, deleted)
                 ending += await _delete_named(cluster, LEASES, f"{fullname}-operator", deleted)
             answered = True
         except ClusterUnreachable:
@@ -133,15 +152,14 @@ def _component(name: str) -> dict[str, str]:
 _STORE = _component(COMPONENT_STORE)
 
 
-def _made(keep_volumes: bool) -> tuple[_Made, ...]:
+def _made(kept: _Kept) -> tuple[_Made, ...]:
     """In this order: owners before what they own, so that nobody makes it anew."""
     ours = {LABEL_NAME: "penstock", LABEL_MANAGED_BY: MANAGER}
-    store_grace_s = None if keep_volumes else _POD_GRACE_S
-    claims = () if keep_volumes else (_Made(VOLUME_CLAIMS, _STORE),)
+    store_grace_s = None if kept.volumes else _POD_GRACE_S
+    claims = () if kept.volumes else (_Made(VOLUME_CLAIMS, _STORE),)
+    written = () if kept.topologies else (TOPOLOGIES, LATENCY_SLAS, SCHEDULES)
     return (
-        _Made(TOPOLOGIES, {}),
-        _Made(LATENCY_SLAS, {}),
-        _Made(SCHEDULES, {}),
+        *(_Made(kind, {}) for kind in written),
         _Made(DISRUPTION_BUDGETS, ours),
         _Made(CONFIG_MAPS, ours),
         _Made(PODS, _component(COMPONENT_SPARK_WORKER), _POD_GRACE_S),
@@ -163,16 +181,16 @@ async def _let_go_of_claims(cluster: ClusterApi) -> list[str]:
     return [_title(VOLUME_CLAIMS, claim) for claim in claims if claim["metadata"].get("ownerReferences")]
 
 
-async def _sweep(cluster: ClusterApi, keep_volumes: bool, deleted: dict[str, None]) -> list[str]:
+async def _sweep(cluster: ClusterApi, kept: _Kept, deleted: dict[str, None]) -> list[str]:
     """Delete what is there and not yet ending; answers what was there."""
     found: list[str] = []
-    for made in _made(keep_volumes):
+    for made in _made(kept):
         try:
             listing = await cluster.list(made.kind, made.labels)
         except KindUnknown:
             continue  # CRDs that are gone took their objects with them
         for thing in listing.items:
-            if keep_volumes and made.kind == SCHEDULES and not thing["metadata"].get("ownerReferences"):
+            if kept.volumes and made.kind == SCHEDULES and not thing["metadata"].get("ownerReferences"):
                 continue
             found.append(_title(made.kind, thing))
             await _delete(cluster, made, thing, deleted)

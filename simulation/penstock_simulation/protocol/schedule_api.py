@@ -165,7 +165,7 @@ class SimulatedFeed:
         if not is_behind:
             self._seen = len(api.history)
             self._listed_nothing = False
-            listed = self._cache.listed(api.objects())
+            listed = self._cache.listed(api.objects(), ())
             if api.faults is not NO_FAULTS:
                 return listed
             self._lists_when_calm += 1
@@ -176,7 +176,7 @@ class SimulatedFeed:
             return None
         if rng.random() < _EMPTY_LIST:
             self._listed_nothing = self._must_list = True
-            return self._cache.listed([])
+            return self._cache.listed([], ())
         first = api.first
         self._seen = first + int(rng.random() * (len(api.history) - first + 1))
-        return self._cache.listed(api.objects(self._seen))
+        return self._cache.listed(api.objects(self._seen), ())

@@ -51,6 +51,7 @@ _MODELS: Mapping[Kind, type[Document]] = {
 }
 _GRACE_S = 30
 _FIXED_SCHEDULE_FIELDS = ("operator", "topology", "topologyUid")
+_FIXED_STATEFUL_SET_FIELDS = ("selector", "serviceName", "volumeClaimTemplates")
 _GROWING_SCHEDULE_FIELDS = ("term", "version")
 
 
@@ -351,6 +352,12 @@ def _admit(kind: Kind, held: Object | None, thing: Object) -> None:
             _MODELS[kind].model_validate(thing.get("spec"), by_alias=True, by_name=False)
         except ValidationError as error:
             raise ObjectInvalid(f"the Kubernetes API does not take this {kind.kind}: {error}") from error
+    if kind == STATEFUL_SETS and held is not None:
+        for name in _FIXED_STATEFUL_SET_FIELDS:
+            if held["spec"].get(name) != thing["spec"].get(name):
+                raise ObjectInvalid(
+                    f"the Kubernetes API does not take this StatefulSet: spec: {name} cannot be updated"
+                )
     if kind == SCHEDULES and held is not None:
         before, after = held["spec"], thing["spec"]
         for name in _GROWING_SCHEDULE_FIELDS:

@@ -21,6 +21,8 @@ class MemoryApi:
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
+        self.topologies: list[dict[str, Any]] = []
+        """Topology objects that are there."""
         self.is_away = False
         self._watches: set[asyncio.Event] = set()
         self._made = 0
@@ -63,7 +65,7 @@ class MemoryFeed:
     def __init__(self, api: MemoryApi) -> None:
         self._api = api
         self._cache = ScheduleCache()
-        self._relist = asyncio.Event()
+        self._is_asked = False
         self._woken: asyncio.Event | None = None
 
     async def run(self, changed: Callable[[Snapshot], None]) -> None:
@@ -71,7 +73,10 @@ class MemoryFeed:
         try:
             while True:
                 if not self._api.is_away:
-                    changed(self._cache.listed(copy.deepcopy(list(self._api.objects.values()))))
+                    objects = copy.deepcopy(list(self._api.objects.values()))
+                    topologies = copy.deepcopy(self._api.topologies) if self._is_asked else None
+                    self._is_asked = False
+                    changed(self._cache.listed(objects, topologies))
                 await woken.wait()
                 woken.clear()
         finally:
@@ -86,6 +91,7 @@ class MemoryFeed:
             self._api.tell()
 
     def list_again(self) -> None:
+        self._is_asked = True
         if self._woken is not None:
             self._woken.set()
 

@@ -2,7 +2,7 @@
 
 A batch is one entry of the outbox: nothing of it can change any more, and neither can which entries came
 before it. A sink's position is how many batches of a shard are written, so who writes an entry again gives it
-the same number (decision 0039). Neighbours: `foreach` and `data_source` hand batches to user code.
+the same number (decision 0040). Neighbours: `foreach` and `data_source` hand batches to user code.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A Python data source of PySpark's as a source: one shard reads its ranges of offsets, one after the other.
 
 A range is planned, then committed as what is to be read, then read; what follows a kill is the same range
-again, of which what was committed is passed over and compared (decision 0039). The user's `commit` is called
+again, of which what was committed is passed over and compared (decision 0040). The user's `commit` is called
 when a position behind a range is committed. Neighbours: `offset_ranges` is the user's reader,
 `range_position` what is committed.
 """

@@ -1,9 +1,9 @@
 """Carries out what was decided: actions in their order, against the cluster's port.
 
 The first one that is refused ends the turn: what follows may rest on it, and the next turn sees why. Only a
-pod that the API server does not let in (quota, admission) holds up nothing else: it is remembered until it is
-let in. What the API server answers goes into the mirror at once. Neighbours: `actions` says what there is to
-do, `reconcile` calls, `topology_status` writes the status.
+pod that the API server does not let in or resize (quota, admission), and what is done to one node's store,
+hold up nothing else: they are remembered. What the API server answers goes into the mirror at once.
+Neighbours: `actions` says what there is to do, `reconcile` calls, `topology_status` writes the status.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from penstock_operator.cluster.decisions.actions import (
     DeleteConfigMap,
     DeleteNodeStore,
     DeletePod,
+    GrowVolume,
     ResizePod,
     WriteSchedule,
 )
@@ -35,6 +36,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     PODS,
     SCHEDULES,
     STATEFUL_SETS,
+    VOLUME_CLAIMS,
     ClusterApi,
     Kind,
     NotAllowed,
@@ -42,23 +44,30 @@ from penstock_operator.cluster.kubernetes_api.port import (
     ObjectInvalid,
     Refusal,
     Why,
+    name_of,
     uid_of,
 )
+from penstock_operator.cluster.kubernetes_api.quantities import whole
+from penstock_operator.cluster.manifests.node_store import claim_name
 from penstock_operator.cluster.observing.observe import WORKER_CONTAINER
 from penstock_operator.cluster.observing.observed import Refused
 
 _LOG = logging.getLogger(__name__)
 
+_OF_A_STORE = (ApplyNodeStore, DeleteNodeStore, GrowVolume)
+"""What one store needs is nothing to the others."""
+_BY_ITSELF = (CreatePod, ResizePod, *_OF_A_STORE)
+"""One that is refused holds up nothing else."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`done` actions were carried out. `stopped` says at which one the turn ended and why, "" when all were.
-    `refused` and `created` are pods that were not let in, and that were."""
+    `refused` are actions that held up no other, by the names of their objects."""
 
     done: int
     stopped: str = ""
     refused: tuple[Refused, ...] = ()
-    created: tuple[str, ...] = ()
 
 
 class Applier:
@@ -73,27 +82,27 @@ class Applier:
     async def carry_out(self, actions: Sequence[Action]) -> Outcome:
         """Raises LeaseLost, and the cluster's errors."""
         refused: list[Refused] = []
-        created: list[str] = []
         for done, action in enumerate(actions):
             name = type(action).__name__
             try:
                 stop = await self._do(action)
             except (NotAllowed, ObjectInvalid) as error:
                 self._metrics.acted(name, "refused")
-                if not isinstance(action, CreatePod):
+                if not isinstance(action, _BY_ITSELF):
                     raise
-                _LOG.warning("pod %s is not let in: %s", action.name, error)
+                _LOG.warning("%s %s is refused: %s", name, action.name, error)
                 refused.append(Refused(action.name, str(error)))
                 continue
             if stop is not None:
                 self._metrics.acted(name, str(stop.why))
+                if isinstance(action, _OF_A_STORE):
+                    _LOG.info("%s %s: %s (%s)", name, action.name, stop.why, stop.message)
+                    continue
                 stopped = f"{name} {action.name}: {stop.why} ({stop.message})"
                 _LOG.info("the turn ends at %s", stopped)
-                return Outcome(done, stopped, tuple(refused), tuple(created))
+                return Outcome(done, stopped, tuple(refused))
             self._metrics.acted(name, "done")
-            if isinstance(action, CreatePod):
-                created.append(action.name)
-        return Outcome(len(actions), "", tuple(refused), tuple(created))
+        return Outcome(len(actions), "", tuple(refused))
 
     async def _do(self, action: Action) -> Refusal | None:
         match action:
@@ -118,14 +127,38 @@ class Applier:
             case DeleteConfigMap(name=name):
                 held = self._mirror.get(CONFIG_MAPS, name)
                 return None if held is None else await self._delete(CONFIG_MAPS, name, uid_of(held))
+            case GrowVolume(name=name, size=size):
+                await self._grow(name, size)
             case DeleteNodeStore(name=name, node=node, uid=uid, reason=reason):
-                # Its claim for a volume goes after it, as its retention policy says.
                 _LOG.info("the store of node %s is removed: %s", node, reason)
-                return await self._delete(STATEFUL_SETS, name, uid)
+                return await self._delete(STATEFUL_SETS, name, uid) or await self._delete_claim(name)
         return None
 
     async def _apply(self, kind: Kind, document: Object) -> None:
         self._mirror.put(kind, await self._cluster.apply(kind, document))
+
+    async def _delete_claim(self, stateful_set: str) -> Refusal | None:
+        """Nothing is on its volume any more, and another store of this name is to begin with an empty one. It
+        goes once the pod has let go of it."""
+        claim = await self._cluster.get(VOLUME_CLAIMS, claim_name(stateful_set))
+        if claim is None:
+            return None
+        refusal = await self._cluster.delete(VOLUME_CLAIMS, name_of(claim), uid_of(claim))
+        return None if refusal is None or refusal.why is Why.GONE else refusal
+
+    async def _grow(self, claim: str, size: str) -> None:
+        """The claim's size is asked for by us from now on, and nothing else of it."""
+        there = await self._cluster.get(VOLUME_CLAIMS, claim)
+        if there is None or whole(there["spec"]["resources"]["requests"]["storage"]) >= whole(size):
+            return
+        _LOG.info("the volume of claim %s grows to %s", claim, size)
+        wanted = {
+            "apiVersion": VOLUME_CLAIMS.api_version,
+            "kind": VOLUME_CLAIMS.kind,
+            "metadata": {"name": claim},
+            "spec": {"resources": {"requests": {"storage": size}}},
+        }
+        await self._cluster.apply(VOLUME_CLAIMS, wanted)
 
     async def _create_pod(self, name: str, document: Object) -> Refusal | None:
         made = await self._cluster.create(PODS, document)

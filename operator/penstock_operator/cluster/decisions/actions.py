@@ -107,6 +107,16 @@ class DeleteNodeStore:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class GrowVolume:
+    """Ask for `size` in the claim `name`, which StatefulSet `stateful_set` made for its store, if it has
+    less. Refused where the storage class does not let volumes grow."""
+
+    name: str
+    stateful_set: str
+    size: str
+
+
 Action = (
     ApplyConfigMap
     | DeleteConfigMap
@@ -118,6 +128,7 @@ Action = (
     | WriteSchedule
     | ApplyNodeStore
     | DeleteNodeStore
+    | GrowVolume
 )
 
 
@@ -145,10 +156,15 @@ class Decision:
     next_look_s: float = 5.0
     schedules: tuple[ScheduleFigures, ...] = ()
     leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
+    awaited: frozenset[str] = frozenset()
+    """Pods that were refused lately: what they need is left out now, and wanted still."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoresDecision:
-    """Which StatefulSets to write and to remove."""
+    """Which StatefulSets to write and to remove. `replaced` are nodes whose store has to be made anew, once
+    nobody needs it, with the reason. `notices` are (StatefulSet, event), as long as they hold."""
 
-    actions: tuple[ApplyNodeStore | DeleteNodeStore, ...] = ()
+    actions: tuple[ApplyNodeStore | DeleteNodeStore | GrowVolume, ...] = ()
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    notices: tuple[tuple[str, Event], ...] = ()

@@ -18,6 +18,7 @@ from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Wish
 from penstock.supervision.hosts import Group, Hosts, choose_hosts, grouped
 from penstock.supervision.numbers import MakeWorker, workers_to_end, workers_to_make
+from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
@@ -30,15 +31,21 @@ from penstock_operator.cluster.decisions.actions import (
     ResizePod,
 )
 from penstock_operator.cluster.decisions.figures import look_at, with_sample
-from penstock_operator.cluster.decisions.identity import stage_identity, state_identity
+from penstock_operator.cluster.decisions.identity import begun_operators, stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
 from penstock_operator.cluster.decisions.quota import quota_as_before
+from penstock_operator.cluster.decisions.recovery import Recovery, recovery_of
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks, place_remote_tasks
 from penstock_operator.cluster.decisions.schedule_writing import write_schedule
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
 from penstock_operator.cluster.decisions.turn import Turn
+from penstock_operator.cluster.decisions.unrun import (
+    off_leaving_nodes,
+    placement_without_topology,
+    rehomed_schedules,
+)
 from penstock_operator.cluster.decisions.verdict import verdict_of
 from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, plan_name, worker_name
 from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
@@ -55,7 +62,9 @@ STORES_PATIENCE_S = 20.0
 START_PATIENCE_S = 30.0
 """So long ready workers wait for the others before the first schedules."""
 AT_ONCE_S = 0.25
-"""While an operator is without a task: its next record must not wait."""
+"""When an operator has just become one without a task: its next record must not wait."""
+_PATIENCE_OF_SLEEP = 30.0
+"""After so many seconds without a task an operator is looked after each second."""
 SOON_S = 1.0
 LATER_S = 2.0
 
@@ -64,13 +73,22 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     """What to do now. `now_s` is of a monotonic clock."""
     seen = observed.topology
     if seen.topology is None or seen.plan is None:
-        return _held(observed, memory, "InvalidManifest", "; ".join(seen.faults) or "it cannot be read")
+        told = "; ".join(seen.faults) or "it cannot be read"
+        return _held_off_leaving_nodes(observed, memory, now_s, "InvalidManifest", told)
     if seen.is_deleting:
         return _held(observed, memory, "Deleting", "the Topology is being deleted")
     state = state_identity(seen, seen.plan, observed.schedules)
+    if state.reason == "RetainedStateDiffers":
+        return _held_off_leaving_nodes(observed, memory, now_s, state.reason, state.problem, state.uid)
     if state.problem:
         return _held(observed, memory, state.reason, state.problem, state.uid)
+    begun = begun_operators(seen, former_status(observed, memory.status))
+    found = recovery_of(observed, seen.plan, state.uid, begun)
+    if found.problem:
+        return _held(observed, memory, found.reason, found.problem, state.uid)
+    observed = replace(observed, schedules=found.schedules)
     turn = Turn(observed, memory, now_s, seen.topology, seen.plan, state)
+    _go_on_with(turn, found)
     _keep_plan(turn)
     _run_groups(turn)
     _keep_schedule_objects(turn)
@@ -90,7 +108,8 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         store_available=Finding(True, "StoresReady"),
         metrics_unavailable=Finding(False, "MetricsRead"),
         quota=quota_as_before(former),
-        state_uid=state_uid,
+        state_uid=state_uid or str(former.get("stateUid") or ""),
+        begun=begun_operators(observed.topology, former),
         workers_ready=sum(pod.ready for pod in observed.pods),
         workers_desired=len(observed.pods),
     )
@@ -103,6 +122,29 @@ def _held(observed: Observed, memory: Memory, reason: str, message: str, state_u
         next_look_s=LATER_S,
         leeway=SlaLeeway(held=message),
     )
+
+
+def _held_off_leaving_nodes(
+    observed: Observed, memory: Memory, now_s: float, reason: str, message: str, state_uid: str = ""
+) -> Decision:
+    """As `_held`, but that nodes which are drained do not wait for it."""
+    held = _held(observed, memory, reason, message, state_uid)
+    since = SinceWhen(memory.since_s, now_s)
+    actions = off_leaving_nodes(
+        observed, placement_without_topology(observed.config, observed.schedules), since
+    )
+    return replace(held, actions=actions, memory=replace(held.memory, since_s=since.after))
+
+
+def _go_on_with(turn: Turn, found: Recovery) -> None:
+    """Rebuilt Schedules are written, whatever else is new in them. First ones wait for stores that may know
+    of earlier ones, for a while."""
+    turn.anew.extend(found.anew)
+    if found.told:
+        turn.events.append(Event("Warning", "ScheduleRebuilt", found.told))
+        turn.found.treatments.append(("ScheduleRebuilt", found.told))
+    if found.unheard and turn.since.lasts_s("unheard") < STORES_PATIENCE_S:
+        turn.found.unheard = found.unheard
 
 
 def _keep_plan(turn: Turn) -> None:
@@ -124,6 +166,9 @@ def _run_groups(turn: Turn) -> None:
     by_operator = {group.operator: group for group in turn.groups}
     if turn.is_finished:
         _end_all(turn, "all input is worked off")
+    if (turn.is_finished or turn.code_missing) and not turn.observed.pods:
+        _rehome(turn)
+    if turn.is_finished:
         return
     may_start = _may_start(turn, members)
     for operator, workers in members.items():
@@ -135,6 +180,13 @@ def _run_groups(turn: Turn) -> None:
     ]
     for worker in strangers:
         _delete(turn, worker, "it belongs to no part of the topology any more")
+
+
+def _rehome(turn: Turn) -> None:
+    """Nobody runs it, and nobody is made to: its shards leave nodes that go by themselves."""
+    if turn.settled.may_change:
+        seen = turn.observed
+        turn.changes |= rehomed_schedules(turn.book, turn.settled, seen.nodes, seen.stores, turn.rules)
 
 
 def _named_by_operator(turn: Turn) -> dict[str, set[str]]:
@@ -187,6 +239,11 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
     if some < len(turn.groups):
         turn.found.waits_for = "workers are starting"
         return False
+    if turn.found.unheard:
+        turn.found.waits_for = (
+            f"the stores of {', '.join(turn.found.unheard)} have yet to say whether they know the topology"
+        )
+        return False
     if unknown:
         turn.found.waits_for = f"workers have yet to tell the partitions of {', '.join(unknown)}"
         return False
@@ -199,7 +256,8 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
 def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
     """Create what is missing where there is room; whether something had none."""
     if not pods or turn.code_missing:
-        return False
+        # Without its code none can be made: one that must go leaves its work to the others.
+        return turn.code_missing
     awaiting = turn.rooms.nodes_without_ready_store()
     if not turn.observed.pods and awaiting and turn.since.lasts_s("stores") < STORES_PATIENCE_S:
         turn.found.waits_for = f"the stores of {', '.join(awaiting)} are starting"
@@ -216,6 +274,8 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
         if node is None:
             unplaced += 1
             last = size
+            continue
+        if turn.is_refused(entry.name):
             continue
         worker = WorkerPod(
             entry.name,
@@ -253,6 +313,8 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
 def _plan_schedules(turn: Turn, group: Group, hosts: Hosts) -> bool:
     """The group's schedules as they are to be; whether they change, or are about to."""
     wanted: list[Wish] = [turn.wishes[name] for name in turn.stages_of(group) if name in turn.wishes]
+    if turn.found.unheard:
+        wanted = [wish for wish in wanted if wish.operator in turn.schedules]
     planned = ScheduleChanges(turn.observed, turn.book, turn.settled, turn.tasks_per_worker, turn.since)
     changes = planned.of_group(wanted, hosts)
     turn.changes |= {change.operator: change for change in changes}
@@ -313,7 +375,8 @@ def _resize(turn: Turn) -> None:
         more = Size(max(0, wish - pod.cpu_request_millis), 0)
         if more.cpu_millis and turn.rooms.is_reserved:
             continue
-        turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
+        if not turn.is_refused(pod.name):
+            turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))
 
 
 def _tidy(turn: Turn) -> None:
@@ -344,16 +407,37 @@ def _decision(turn: Turn) -> Decision:
     status = status_of(
         turn.observed, verdict_of(turn), look_at(turn.observed, turn.schedules, samples), turn.former
     )
+    next_look_s = _next_look_s(turn, str(status["phase"]))
     fingerprint = turn.backlog.fingerprint if turn.backlog is not None else None
     memory = Memory(turn.since.after, samples, status, fingerprint)
     # A resize that is refused must hold up nothing else: it comes last.
     actions = (*turn.actions, *turn.deletions, *turn.resizes)
     events = (*events_of(turn.former, status), *turn.events)
-    is_steady = status["phase"] in ("Running", "Finished", "Paused") and not actions
-    next_look_s = LATER_S if is_steady and not turn.settled.waits else SOON_S
-    if any(not s.tasks and not s.is_source for s in turn.schedules.values()) and not turn.is_finished:
-        next_look_s = AT_ONCE_S
     figures = schedule_figures(turn.observed, turn.found.begun)
     return Decision(
-        memory, actions, status, events, turn.found.need, next_look_s, figures, leeway_for_slas(turn)
+        memory,
+        actions,
+        status,
+        events,
+        turn.found.need,
+        next_look_s,
+        figures,
+        leeway_for_slas(turn),
+        frozenset(turn.awaited),
     )
+
+
+def _next_look_s(turn: Turn, phase: str) -> float:
+    """Soon while something is under way. An operator without a task is looked after at once, for its next
+    record must not wait; the longer none has come the less often, and where no source has a task and nothing
+    waits, none comes."""
+    is_at_work = bool(turn.actions or turn.deletions or turn.resizes or turn.settled.waits)
+    is_steady = phase in ("Running", "Finished", "Paused") and not is_at_work
+    look_s = LATER_S if is_steady else SOON_S
+    asleep = [s.operator for s in turn.schedules.values() if not s.tasks and not s.is_source]
+    is_fed = any(s.tasks for s in turn.schedules.values() if s.is_source)
+    is_empty = turn.backlog is not None and turn.backlog.is_empty
+    if turn.is_finished or not asleep or (is_empty and not is_fed):
+        return look_s
+    since_s = min(turn.since.lasts_s(f"asleep:{operator}") for operator in asleep)
+    return min(look_s, max(AT_ONCE_S, since_s / _PATIENCE_OF_SLEEP))

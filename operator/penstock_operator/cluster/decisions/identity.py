@@ -7,8 +7,9 @@ their uid, if its operators are the same in everything that state, inboxes and p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.dataflow.identity import stage_digest
 from penstock.dataflow.plan import Plan, Stage
@@ -44,15 +45,31 @@ def state_identity(
     if len(uids) > 1:
         told = "its Schedules are of two topologies; delete those that should not be there"
         return StateIdentity(topology.uid, told, "RetainedStateDiffers")
-    uid = next(iter(uids), topology.uid)
+    uid = next(iter(uids), _uid_before(topology) or topology.uid)
     problems = _differences(plan, schedules) if uid != topology.uid else []
     if problems:
         told = (
             f"the state that was retained is of another topology: {'; '.join(problems)}. "
-            "Apply that topology again, or delete its Schedules, and with them its state"
+            "Apply that topology again, or discard the state: annotate its Schedules with "
+            "penstock.dev/discard-state=true and delete them"
         )
         return StateIdentity(uid, told, "RetainedStateDiffers")
     return StateIdentity(uid)
+
+
+def begun_operators(topology: ObservedTopology, former: Mapping[str, Any]) -> tuple[str, ...]:
+    """Operators that have had a Schedule, as the Topology's status has it, or that which was decided last:
+    what is read back may be older. One of an earlier Topology of this name does not count."""
+    status = topology.manifest.get("status") or {}
+    uids = {topology.uid, status.get("stateUid")}
+    told = [status, former if former.get("stateUid") in uids else {}]
+    return tuple(sorted({str(name) for one in told for name in one.get("begun") or ()}))
+
+
+def _uid_before(topology: ObservedTopology) -> str:
+    """What its state went by while it had Schedules; "" when it has had none."""
+    status = topology.manifest.get("status") or {}
+    return str(status.get("stateUid") or "") if status.get("begun") else ""
 
 
 def _differences(plan: Plan, schedules: Sequence[ObservedSchedule]) -> list[str]:

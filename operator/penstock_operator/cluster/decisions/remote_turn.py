@@ -77,9 +77,11 @@ def _tell(turn: Turn, scene: RemoteScene, remote: Remote) -> None:
 
 def _carry_out(turn: Turn, plan: SparkWorkerPlan) -> None:
     for new in plan.make:
-        _make(turn, new)
+        if not turn.is_refused(new.name):
+            _make(turn, new)
     for pod, request_millis in plan.resize:
-        turn.resizes.append(ResizePod(pod.name, pod.uid, request_millis, turn.limit_millis))
+        if not turn.is_refused(pod.name):
+            turn.resizes.append(ResizePod(pod.name, pod.uid, request_millis, turn.limit_millis))
     for pod, why in plan.remove:
         turn.deletions.append(DeletePod(pod.name, pod.uid, why))
         told = f"Spark worker {pod.name} is removed: {why}"

@@ -47,6 +47,8 @@ class Verdict:
     state_uid: str = ""
     workers_desired: int = 0
     workers_ready: int = 0
+    begun: tuple[str, ...] = ()
+    """Operators that have a Schedule, or have had one."""
     tasks_wanted: Mapping[str, int] = field(default_factory=dict)
     shards_moving: Mapping[str, int] = field(default_factory=dict)
 
@@ -73,6 +75,8 @@ def status_of(
     }
     if verdict.state_uid:
         status["stateUid"] = verdict.state_uid
+    if verdict.begun:
+        status["begun"] = list(verdict.begun)
     if plan is not None:
         ready = sum(entry["tasksReady"] for entry in operators)
         status["tasks"] = f"{ready}/{sum(entry['tasksDesired'] for entry in operators)}"

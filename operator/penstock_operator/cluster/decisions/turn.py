@@ -52,6 +52,8 @@ class Found:
     """Schedules are being written."""
     waits_for: str = ""
     spark_workers_wait_for: str = ""
+    unheard: tuple[str, ...] = ()
+    """Stores that have yet to say whether they know of earlier Schedules: no first ones are made."""
     begun: dict[str, int] = field(default_factory=dict)
     """Operator -> shards that a schedule written now gives another home."""
 
@@ -88,10 +90,23 @@ class Turn:
         )
         self.template = template_hash(topology, self.image, observed.code, state.uid)
         self.settled: Settling = settling_of(observed, self.since)
+        self.rules = PlacementRules(
+            topology.spec.pod,
+            {**self.config.store.node_selector, **self.config.worker.node_selector},
+            self.config.worker.tolerations,
+            plan.durability,
+        )
         self.workers = judge_workers(
-            observed, observed.schedules, None if self.code_missing else self.template, self.since
+            observed,
+            observed.schedules,
+            None if self.code_missing else self.template,
+            self.since,
+            self.rules,
         )
         self.pods = {pod.name: pod for pod in observed.pods}
+        self._waiting = {one.name for one in observed.refused if one.waits}
+        self.awaited: set[str] = set()
+        """Pods that were to be made or resized, and were refused lately."""
         self.former = former_status(observed, memory.status)
         self.quota = quota_finding(
             observed, self.schedules.values(), memory_bytes(topology.spec.store_memory), self.former
@@ -109,12 +124,6 @@ class Turn:
         self.limit_millis = cpu_millis(topology.spec.workers.cores.max)
         self.tasks_per_worker = max(1, self.limit_millis // self.task_cpu_millis)
         self.memory_bytes = memory_bytes(topology.spec.workers.memory)
-        self.rules = PlacementRules(
-            topology.spec.pod,
-            {**self.config.store.node_selector, **self.config.worker.node_selector},
-            self.config.worker.tolerations,
-            plan.durability,
-        )
         self.rooms = self._rooms()
         self.groups = self._groups()
         self.found = Found()
@@ -126,6 +135,12 @@ class Turn:
         self.deletions: list[DeletePod | DeleteConfigMap] = []
         self.resizes: list[Action] = []
         self.events: list[Event] = []
+
+    def is_refused(self, pod: str) -> bool:
+        """Whether the API server refused the pod lately: it is wanted, and not tried now."""
+        if pod in self._waiting:
+            self.awaited.add(pod)
+        return pod in self._waiting
 
     # --- what is wanted -------------------------------------------------------------------------
 

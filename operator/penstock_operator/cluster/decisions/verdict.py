@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from penstock.store.failure_names import failures_of
 from penstock.supervision.worker import Worker, WorkerState
+from penstock_operator.cluster.decisions.identity import begun_operators
 from penstock_operator.cluster.decisions.status import Finding, Verdict
 from penstock_operator.cluster.decisions.turn import Turn
 
@@ -28,6 +29,7 @@ def verdict_of(turn: Turn) -> Verdict:
         metrics_unavailable=_metrics_finding(turn),
         quota=turn.quota,
         state_uid=turn.state.uid,
+        begun=tuple(sorted({*begun_operators(turn.observed.topology, turn.former), *turn.schedules})),
         workers_desired=sum(group.workers_wanted for group in turn.groups),
         workers_ready=sum(
             worker.state is WorkerState.READY and not worker.is_leaving for worker in turn.workers

@@ -30,6 +30,15 @@ class LeaseLost(PenstockError):
     """This process leads no more and must end: what it knows may be old."""
 
 
+class TermBehind(LeaseLost):
+    """There has been a later `term` than this leader's, which the Lease does not show: an older state of the
+    cluster was restored. Whoever leads next has to begin above it."""
+
+    def __init__(self, message: str, term: int) -> None:
+        super().__init__(message)
+        self.term = term
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
     """`duration_s`: how long others wait for a silent leader. `renew_deadline_s`: when a leader that could
@@ -142,15 +151,26 @@ class Elector:
                         f"the Lease {self._name} could not be renewed in time: {error}"
                     ) from error
 
+    def saw_term(self, term: int) -> None:
+        """There has been this term: the next one is later."""
+        self._seen_term = max(self._seen_term, term)
+
     async def release(self) -> None:
-        """Give the Lease away: the next candidate need not wait. Nothing happens if it is not held."""
+        """Give the Lease away: the next candidate need not wait, and begins above all terms that were seen.
+        Nothing happens if it is not held."""
         if self._term is None:
             return
+        self.saw_term(self._term)
         self._term = None
         lease = await self._cluster.get(LEASES, self._name)
         if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
             free = copy.deepcopy(lease)
-            free["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": self._now_text()}
+            free["spec"] |= {
+                "holderIdentity": "",
+                "leaseDurationSeconds": 1,
+                "leaseTransitions": self._seen_term,
+                "renewTime": self._now_text(),
+            }
             await self._cluster.replace(LEASES, free)
 
     # --- inside

@@ -3,14 +3,17 @@
 A watch may die without a word or miss a deletion, so every kind is listed anew now and then (`relisted`); an
 answer to a write of our own goes in at once (`put`), so that the next decision sees it. Which of two is newer
 is told by resourceVersion. What no decision looks at is left out, so that a node's heartbeat is no change.
+A look at one topology among a thousand costs as much as one among ten: objects are found by whose they are,
+and who keeps what follows from them asks what has changed. An object that was put in is never altered.
 Neighbours: `watches` (kopf) and `reconcile` feed it, `observe` reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from penstock_operator.cluster.kubernetes_api.names import LABEL_TOPOLOGY, label_value
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
@@ -42,6 +45,7 @@ Changed = Callable[[Kind, Object], None]
 """Called with the kind and the object (for a deletion: as it was last known)."""
 
 _DELETIONS_REMEMBERED_MAX = 10_000
+_CHANGES_REMEMBERED_MAX = 20_000
 _NODE_CONDITIONS = {"Ready"}
 _OWN_FIGURES = {"shardsMoving", "tasksReady"}
 """Of a Schedule's status: the rest of it is the agents'."""
@@ -55,16 +59,39 @@ class Mirror:
         self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in WATCHED}
         self._deleted: dict[tuple[Kind, str], int] = {}
         self._listed: set[Kind] = set()
-        self.revision = 0
-        """One more at each change of anything."""
+        self._sorted: dict[Kind, tuple[Object, ...]] = {}
+        """What `all` answers, until something of the kind changes."""
+        self._groups: dict[Kind, dict[str, dict[str, Object]]] = {kind: {} for kind in WATCHED}
+        """Kind -> whose it is (`_owner`) -> by name."""
+        self._changes: list[tuple[Kind, str]] = []
+        self._changes_from = 0
 
     def is_complete(self) -> bool:
         """Whether every kind was listed once."""
         return self._listed.issuperset(WATCHED)
 
-    def all(self, kind: Kind) -> Iterator[Object]:
+    @property
+    def revision(self) -> int:
+        """One more at each change of anything."""
+        return self._changes_from + len(self._changes)
+
+    def changes_since(self, revision: int) -> Sequence[tuple[Kind, str]] | None:
+        """(kind, name) of all that has changed since then; None when that is too long ago to be told."""
+        if revision < self._changes_from:
+            return None
+        return self._changes[revision - self._changes_from :]
+
+    def all(self, kind: Kind) -> tuple[Object, ...]:
         """In the order of names."""
-        held = self._objects[kind]
+        found = self._sorted.get(kind)
+        if found is None:
+            held = self._objects[kind]
+            found = self._sorted[kind] = tuple(held[name] for name in sorted(held))
+        return found
+
+    def of(self, kind: Kind, topology: str) -> Iterator[Object]:
+        """Those of `all` that are a topology's: by their label, Schedules by what they say."""
+        held = self._groups[kind].get(topology if kind == SCHEDULES else label_value(topology), {})
         return (held[name] for name in sorted(held))
 
     def get(self, kind: Kind, name: str) -> Object | None:
@@ -79,8 +106,10 @@ class Mirror:
         if known is not None and version < _version(known):
             return
         kept = _trimmed(kind, thing)
+        self._take_out(kind, known)
         self._objects[kind][name] = kept
-        self.revision += 1
+        self._groups[kind].setdefault(_owner(kind, kept), {})[name] = kept
+        self._note(kind, name)
         if known is None or _essence(kind, known) != _essence(kind, kept):
             self._changed(kind, kept)
 
@@ -107,10 +136,34 @@ class Mirror:
         if len(self._deleted) >= _DELETIONS_REMEMBERED_MAX:
             del self._deleted[next(iter(self._deleted))]
         self._deleted[kind, name] = version
-        self.revision += 1
         known = self._objects[kind].pop(name, None)
+        self._take_out(kind, known)
+        self._note(kind, name)
         if known is not None:
             self._changed(kind, known)
+
+    def _take_out(self, kind: Kind, known: Object | None) -> None:
+        if known is None:
+            return
+        owner, groups = _owner(kind, known), self._groups[kind]
+        del groups[owner][name_of(known)]
+        if not groups[owner]:
+            del groups[owner]
+
+    def _note(self, kind: Kind, name: str) -> None:
+        self._sorted.pop(kind, None)
+        if len(self._changes) >= _CHANGES_REMEMBERED_MAX:
+            dropped = len(self._changes) // 2
+            del self._changes[:dropped]
+            self._changes_from += dropped
+        self._changes.append((kind, name))
+
+
+def _owner(kind: Kind, thing: Object) -> str:
+    """Which topology an object is of; "" for none."""
+    if kind == SCHEDULES:
+        return str((thing.get("spec") or {}).get("topology", ""))
+    return str((thing["metadata"].get("labels") or {}).get(LABEL_TOPOLOGY, ""))
 
 
 def _version(thing: Object) -> int:

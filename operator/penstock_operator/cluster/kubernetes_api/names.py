@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from functools import lru_cache
 
 LABEL_TOPOLOGY = "penstock.dev/topology"
 LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
@@ -45,6 +46,7 @@ def fitted(name: str, length_max: int) -> str:
     return f"{plain[: length_max - _HASH_LENGTH - 1].rstrip('-')}-{short_hash(name)}".lstrip("-")
 
 
+@lru_cache(maxsize=1 << 16)
 def label_value(text: str) -> str:
     """`text` as a label's value: itself if it is one, else fitted."""
     if len(text) <= LABEL_VALUE_LENGTH_MAX and re.fullmatch(

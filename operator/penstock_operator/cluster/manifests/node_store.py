@@ -60,8 +60,9 @@ def node_store(node: str, hostname: str, config: OperatorConfig) -> dict[str, An
         "updateStrategy": {"type": "OnDelete"},
         "template": template,
     }
-    if config.store.storage_class_name is not None:
-        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    if config.store.has_claim:
+        when_deleted = "Retain" if config.store.keep_volumes else "Delete"
+        spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": when_deleted, "whenScaled": "Retain"}
         spec["volumeClaimTemplates"] = [_claim(config, labels)]
     return {
         "apiVersion": "apps/v1",
@@ -203,7 +204,7 @@ def _volumes(config: OperatorConfig) -> list[Part]:
             },
         },
     ]
-    if config.store.storage_class_name is None:
+    if not config.store.has_claim:
         volumes.append({"name": _DATA, "emptyDir": {"sizeLimit": config.store.size}})
     return volumes
 
@@ -216,14 +217,20 @@ def _secret(name: str, secret: str, key: str) -> Part:
     }
 
 
+def claim_name(stateful_set: str) -> str:
+    """The claim that a store's StatefulSet makes for its only pod."""
+    return f"{_DATA}-{stateful_set}-0"
+
+
 def _claim(config: OperatorConfig, labels: dict[str, str]) -> Part:
+    named = config.store.storage_class_name
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": _DATA, "labels": labels},
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": config.store.storage_class_name,
+            **({"storageClassName": named} if named is not None else {}),
             "resources": {"requests": {"storage": config.store.size}},
         },
     }

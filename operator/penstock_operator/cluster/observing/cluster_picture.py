@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError
+from penstock.manifest.faults import InvalidManifest
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -27,9 +28,9 @@ from penstock_operator.cluster.kubernetes_api.port import (
     uid_of,
     version_of,
 )
+from penstock_operator.cluster.observing.node_requests import NodeRequests
 from penstock_operator.cluster.observing.observe import (
     Request,
-    bound_where_pinned,
     is_of,
     is_spark_worker,
     is_store,
@@ -63,16 +64,6 @@ class TopologyLook:
     """(resourceVersion and name, data) of the ConfigMap with the code."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Rooms:
-    """What the namespace's pods take of each node, at one revision of the mirror; and the worker pods that
-    are pinned to a node and not bound yet, as if they were."""
-
-    revision: int
-    bound: Mapping[str, tuple[Request, ...]]
-    pinned: tuple[Object, ...]
-
-
 class ClusterPicture:
     """Of one namespace, and of what pods of the others take of its nodes."""
 
@@ -82,7 +73,11 @@ class ClusterPicture:
         self._config = config
         self._schedules: dict[str, ObservedSchedule] = {}
         self._foreign: dict[str, tuple[Request, ...]] = {}
-        self._rooms = _Rooms(-1, {}, ())
+        self._requests = NodeRequests(mirror)
+        self._nodes: dict[str, tuple[Object, tuple[Request, ...], ObservedNode]] = {}
+        """Name -> (object, requests, what follows), for those whose requests are the same ones."""
+        self._stores: dict[str, tuple[Object, Object | None, ObservedStore]] = {}
+        """Name -> (StatefulSet, its pod, what follows)."""
 
     async def foreign_forever(self) -> None:
         """What pods of other namespaces take of the nodes. Without the right to see them it stays unknown:
@@ -133,15 +128,21 @@ class ClusterPicture:
 
     def _pods_of(self, topology: str, is_one: Callable[[Object], bool]) -> tuple[ObservedPod, ...]:
         nodes = [name_of(node) for node in self._mirror.all(NODES)]
-        pods = (pod for pod in self._mirror.all(PODS) if is_one(pod) and is_of(pod, topology))
+        pods = (pod for pod in self._mirror.of(PODS, topology) if is_one(pod))
         return tuple(observe_pod(pod, nodes) for pod in pods)
 
+    def schedules(self) -> tuple[ObservedSchedule, ...]:
+        """All that can be read."""
+        found = []
+        for one in self._mirror.all(SCHEDULES):
+            try:
+                found.append(self._schedule(one))
+            except InvalidManifest as fault:
+                _LOG.debug("Schedule %s cannot be read: %s", name_of(one), fault)
+        return tuple(found)
+
     def schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
-        return tuple(
-            self._schedule(one)
-            for one in self._mirror.all(SCHEDULES)
-            if one["spec"].get("topology") == topology
-        )
+        return tuple(self._schedule(one) for one in self._mirror.of(SCHEDULES, topology))
 
     def topology_uids(self) -> set[str]:
         """Whose states the Schedules name; what was read of those that are gone is forgotten."""
@@ -160,37 +161,35 @@ class ClusterPicture:
 
     def nodes(self, topology: str) -> tuple[ObservedNode, ...]:
         """With what is requested on each; worker pods of other topologies count where they are pinned to."""
-        rooms = self._rooms_now()
-        others = requests_by_node(pod for pod in rooms.pinned if not is_of(pod, topology))
-        return tuple(
-            observe_node(
-                node,
-                (*rooms.bound.get(name, ()), *others.get(name, ()), *self._foreign.get(name, ())),
-            )
-            for node in self._mirror.all(NODES)
-            for name in (name_of(node),)
-        )
+        others = requests_by_node(pod for pod in self._requests.pinned() if not is_of(pod, topology))
+        found = tuple(self._node(node, others.get(name_of(node), ())) for node in self._mirror.all(NODES))
+        if len(self._nodes) > 2 * len(found):
+            self._nodes.clear()
+        return found
 
-    def _rooms_now(self) -> _Rooms:
-        if self._rooms.revision != self._mirror.revision:
-            pods = list(self._mirror.all(PODS))
-            nodes = [name_of(node) for node in self._mirror.all(NODES)]
-            ours = (pod for pod in pods if is_worker(pod) or is_spark_worker(pod))
-            pinned = (pod for pod in ours if not pod["spec"].get("nodeName"))
-            self._rooms = _Rooms(
-                self._mirror.revision,
-                requests_by_node(pods),
-                tuple(bound_where_pinned(pod, nodes) for pod in pinned),
-            )
-        return self._rooms
+    def _node(self, node: Object, pinned: tuple[Request, ...]) -> ObservedNode:
+        name = name_of(node)
+        requests = (*self._requests.on(name), *pinned, *self._foreign.get(name, ()))
+        known = self._nodes.get(name)
+        if known is None or known[0] is not node or known[1] != requests:
+            known = self._nodes[name] = (node, requests, observe_node(node, requests))
+        return known[2]
 
     def stores(self) -> tuple[ObservedStore, ...]:
-        nodes = [name_of(node) for node in self._mirror.all(NODES)]
-        return tuple(
-            observe_store(one, self._mirror.get(PODS, f"{name_of(one)}-0"), nodes, self._config)
-            for one in self._mirror.all(STATEFUL_SETS)
-            if is_store(one)
-        )
+        found = tuple(self._store(one) for one in self._mirror.all(STATEFUL_SETS) if is_store(one))
+        if len(self._stores) > 2 * len(found):
+            self._stores.clear()
+        return found
+
+    def _store(self, stateful_set: Object) -> ObservedStore:
+        name = name_of(stateful_set)
+        pod = self._mirror.get(PODS, f"{name}-0")
+        known = self._stores.get(name)
+        if known is None or known[0] is not stateful_set or known[1] is not pod:
+            nodes = [name_of(node) for node in self._mirror.all(NODES)]
+            seen = observe_store(stateful_set, pod, nodes, self._config)
+            known = self._stores[name] = (stateful_set, pod, seen)
+        return known[2]
 
 
 def code_map(look: TopologyLook) -> str | None:

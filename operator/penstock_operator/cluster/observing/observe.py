@@ -39,6 +39,7 @@ from penstock_operator.cluster.observing.observed import (
     ObservedTopology,
     Resize,
     Taint,
+    Volume,
 )
 
 WORKER_CONTAINER = "worker"
@@ -196,7 +197,7 @@ def observe_store(
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     told = _agent_settings(spec)
     node = told.get(_NODE) or _node_of(_labels(stateful_set).get(LABEL_NODE, ""), nodes)
-    has_pvc = bool(spec.get("volumeClaimTemplates"))
+    volume = _volume(spec)
     status = (pod or {}).get("status") or {}
     reason, message = _trouble(status, next(iter(status.get("containerStatuses") or ()), {}))
     is_leaving = pod is not None and "deletionTimestamp" in pod["metadata"]
@@ -206,7 +207,7 @@ def observe_store(
         address=store_address(config.fullname, node, config.store.headless_service, config.namespace),
         ready=pod is not None and not is_leaving and _condition(status, "Ready").get("status") == "True",
         durability=told.get(_DURABILITY, "Process"),
-        has_pvc=has_pvc,
+        has_pvc=volume is not None,
         stateful_set=name_of(stateful_set),
         uid=uid_of(stateful_set),
         template_hash=str((metadata.get("annotations") or {}).get(ANNOTATION_TEMPLATE, "")),
@@ -214,6 +215,7 @@ def observe_store(
         message="" if not reason else f"{reason}: {message}" if message else reason,
         pod_uid="" if pod is None or is_leaving else uid_of(pod),
         is_outdated=pod is not None and not is_leaving and _is_outdated(stateful_set, pod),
+        volume=volume,
     )
 
 
@@ -235,6 +237,9 @@ def observe_schedule(schedule: Object) -> ObservedSchedule:
         is_deleting="deletionTimestamp" in metadata,
         identity=str((metadata.get("annotations") or {}).get(ANNOTATION_IDENTITY, "")),
         store_memory_bytes=owner.store_memory_bytes,
+        topology=owner.topology,
+        durability=owner.durability,
+        metadata=metadata,
     )
 
 
@@ -267,6 +272,13 @@ def _is_outdated(stateful_set: Object, pod: Object) -> bool:
         return False
     newest, own = status.get("updateRevision"), _labels(pod).get(_REVISION)
     return bool(newest and own and newest != own)
+
+
+def _volume(stateful_set: Mapping[str, Any]) -> Volume | None:
+    for claim in stateful_set.get("volumeClaimTemplates") or ():
+        spec = claim["spec"]
+        return Volume(str(spec["resources"]["requests"]["storage"]), spec.get("storageClassName"))
+    return None
 
 
 def _agent_settings(stateful_set: Mapping[str, Any]) -> dict[str, str]:

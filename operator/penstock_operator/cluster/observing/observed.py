@@ -18,6 +18,7 @@ from penstock.api.topology import Topology
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
+from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
@@ -111,6 +112,15 @@ class ObservedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Volume:
+    """What a store's StatefulSet claims for it, which cannot be changed there. `size` as it is written;
+    `storage_class` None is the cluster's default one."""
+
+    size: str
+    storage_class: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ObservedStore:
     """A node store: its StatefulSet, and its pod if there is one. `id` is the node's name.
 
@@ -134,6 +144,8 @@ class ObservedStore:
     """"" while there is no pod, or it is on its way out."""
     is_outdated: bool = False
     """Its pod is of an earlier template than its StatefulSet has now."""
+    volume: Volume | None = None
+    """None where its state is on an emptyDir."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +193,20 @@ class ObservedSchedule:
     store_memory_bytes: int | None = None
     """Its spec.storeMemoryBytes."""
     remote: Remote = field(default_factory=dict)
+    seen_by_stores: int = 0
+    """The newest version that a store has seen, of one that was made again from what stores know."""
+    topology: str = ""
+    durability: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """As it came."""
 
     @property
     def remote_tasks(self) -> int:
         return sum(count for nodes in self.remote.values() for _, count in nodes)
+
+
+KeptThere = Mapping[str, Kept]
+"""Operator -> what one store knows of its Schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +252,12 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server refused to create the pod `name` (quota, admission): what it said. Until it is tried
-    again with success."""
+    """The API server refused to create or to resize the pod `name` (quota, admission): what it said. Until it
+    is tried again with success. While it `waits` it is not to be tried."""
 
     name: str
     message: str
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,3 +290,6 @@ class Observed:
     sla: SlaControl = SlaControl()
     spark_workers: tuple[ObservedPod, ...] = ()
     """Pods of this topology for remote tasks; not among `pods`."""
+    kept: Mapping[str, KeptThere | None] = field(default_factory=dict)
+    """Store id -> what it knows of the Schedules that are not there, or that have not been compared yet;
+    None for a store that did not answer."""

@@ -1,19 +1,32 @@
 """Which nodes have a store: one StatefulSet for each schedulable node that fits the selector.
 
 A node that is cordoned or gone loses its store only when no Schedule names it any more: until then it holds
-state. Neighbours: `manifests.node_store` builds the object.
+state. Neighbours: `manifests.node_store` builds the object, `store_volumes` says what can become of a volume.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.pod_settings import PodSettings
-from penstock_operator.cluster.decisions.actions import ApplyNodeStore, DeleteNodeStore, StoresDecision
+from penstock_operator.cluster.decisions.actions import (
+    ApplyNodeStore,
+    DeleteNodeStore,
+    Event,
+    GrowVolume,
+    StoresDecision,
+)
 from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_TEMPLATE
 from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.observing.observed import ObservedNode, ObservedStore
+from penstock_operator.cluster.stores.store_volumes import (
+    as_it_may_be,
+    grown_volume,
+    kept_volume,
+    why_another_volume,
+)
 from penstock_operator.cluster.workers.node_room import PlacementRules
 
 
@@ -26,27 +39,44 @@ def decide_stores(
     """`named` are the ids of all stores that any Schedule of the namespace names; None while the Schedules
     could not be listed completely: then none is removed.
 
-    A store that exists stays on a node that is not ready, and one whose volume differs from what is
-    configured now stays as it is as long as it is named.
+    A store that exists stays on a node that is not ready. One whose volume is another than what is
+    configured now keeps it as long as it is named: what else is configured reaches it all the same.
     """
     existing = {store.node: store for store in stores}
     by_name = {node.name: node for node in nodes}
-    actions: list[ApplyNodeStore | DeleteNodeStore] = []
+    actions: list[ApplyNodeStore | DeleteNodeStore | GrowVolume] = []
+    notices: list[tuple[str, Event]] = []
+    replaced: dict[str, str] = {}
     for name in sorted(by_name.keys() | existing.keys()):
         node, store = by_name.get(name), existing.get(name)
         if store is not None and store.is_deleting:
             continue
-        if store is not None and (reason := _out_of_place(node, store, config)):
+        other = why_another_volume(store, config) if store is not None else ""
+        if store is not None and (reason := _out_of_place(node, store, config) or other):
             if named is not None and store.id not in named:
                 actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
-            continue
+                continue
+            if reason != other:
+                continue
+            replaced[name] = other
         if node is None or (store is None and not _is_wanted(node, config)):
             continue
-        document = node_store(name, node.hostname or name, config)
+        document = node_store(name, node.hostname or name, as_it_may_be(store, config))
         metadata: Mapping[str, str] = document["metadata"]["annotations"]
         if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:
             actions.append(ApplyNodeStore(document["metadata"]["name"], name, document))
-    return StoresDecision(tuple(actions))
+        if store is not None and not other:
+            if grown := grown_volume(store, config):
+                actions.append(grown)
+            elif told := kept_volume(store, config):
+                notices.append((store.stateful_set, told))
+    return StoresDecision(tuple(actions), replaced, tuple(notices))
+
+
+def as_left(nodes: Sequence[ObservedNode], config: OperatorConfig) -> tuple[ObservedNode, ...]:
+    """The nodes as topologies are to see them: one whose store has to leave takes no worker either."""
+    rules = _rules(config)
+    return tuple(replace(one, schedulable=False) if rules.sends_away(one) else one for one in nodes)
 
 
 def _is_wanted(node: ObservedNode, config: OperatorConfig) -> bool:
@@ -59,9 +89,6 @@ def _out_of_place(node: ObservedNode | None, store: ObservedStore, config: Opera
         return f"node {store.node} is gone"
     if misfit := _misfit(node, config):
         return f"node {store.node} {misfit}"
-    has_pvc = config.store.storage_class_name is not None
-    if store.has_pvc != has_pvc:
-        return f"its volume is {'none' if has_pvc else 'a claim'}, which is not what is configured now"
     return ""
 
 
@@ -76,8 +103,11 @@ def _misfit(node: ObservedNode, config: OperatorConfig) -> str:
         labels=node.labels,
         taints=tuple(taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")),
     )
-    rules = PlacementRules(
+    anything = ObservedStore(node.name, node.name, "", True, "Disk", True, "", "")
+    return _rules(config).refuses(ready, anything)
+
+
+def _rules(config: OperatorConfig) -> PlacementRules:
+    return PlacementRules(
         PodSettings(), config.store.node_selector, config.store.tolerations, config.store.durability
     )
-    anything = ObservedStore(node.name, node.name, "", True, "Disk", True, "", "")
-    return rules.refuses(ready, anything)

@@ -5,6 +5,7 @@ node whose turn it is counts as cordoned for placement: the topologies take thei
 drain. Once no Schedule names its store, the pod goes, and comes back of the new template. A store that nobody
 can take the shards of is started anew in place if its state is on a volume: its shards wait for a moment and
 nothing is lost. Without a volume its state would go with the pod, so it stays as it is, and an event says so.
+A store that is to have another volume has its shards moved off in the same way, and is then made anew.
 Pure. Neighbours: `node_stores` decides which stores there are, `decide` sees the node as cordoned.
 """
 
@@ -18,6 +19,9 @@ from penstock_operator.cluster.observing.observed import ObservedNode, ObservedS
 
 PATIENCE_S = 300.0
 """So long the topologies have to take their shards elsewhere."""
+
+
+NOTHING_REPLACED: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,16 @@ def decide_renewal(
     named: Collection[str] | None,
     memory: RenewalMemory,
     now_s: float,
+    replaced: Mapping[str, str] = NOTHING_REPLACED,
 ) -> Renewal:
-    """`named` are the ids of all stores that any Schedule names, None while that is not known."""
+    """`named` are the ids of all stores that any Schedule names, None while that is not known. `replaced` is
+    node -> why its store is to be made anew: that is done elsewhere, once nobody names it."""
     able = {node.name for node in nodes if node.ready and node.schedulable}
-    outdated = {store.node: store for store in stores if store.is_outdated and not store.is_deleting}
+    outdated = {
+        store.node: store
+        for store in stores
+        if (store.is_outdated or store.node in replaced) and not store.is_deleting
+    }
     begun_s = {uid: at for uid, at in memory.begun_s.items() if uid in {s.pod_uid for s in outdated.values()}}
     is_one_away = any(not store.ready and not store.is_outdated and store.node in able for store in stores)
     if named is None or (is_one_away and memory.node not in outdated):
@@ -57,12 +67,19 @@ def decide_renewal(
         store = outdated[name]
         if name not in {node.name for node in nodes if node.ready}:
             continue
+        if store.id not in named and name in replaced:
+            return Renewal(RenewalMemory(name, begun_s), notices=tuple(notices))
         if store.id not in named:
             return Renewal(RenewalMemory(name, begun_s), _restart(store, "no shard is there", is_one_away))
         since_s = begun_s.setdefault(store.pod_uid, now_s)
         can_leave = any(other.ready and other.node in able - {name} for other in stores)
         if can_leave and store.ready and now_s - since_s < PATIENCE_S:
             return Renewal(RenewalMemory(name, begun_s), notices=tuple(notices))
+        if name in replaced:
+            told = f"{replaced[name]}; it stays as it is: no other node takes its shards"
+            notices.append((store.stateful_set, Event("Warning", "StoreVolumeKept", told)))
+        if not store.is_outdated:
+            continue
         if store.has_pvc:
             told = f"store pod {store.stateful_set}-0 is started anew: its shards wait until it is back"
             event = Event("Normal", "StoreRestarted", told)

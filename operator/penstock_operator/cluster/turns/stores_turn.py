@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.api.operator_config import OperatorConfig
 from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.events import event_object
-from penstock_operator.cluster.decisions.actions import Event, StoresDecision
+from penstock_operator.cluster.decisions.actions import Event, WriteSchedule
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
     SCHEDULES,
     STATEFUL_SETS,
+    TOPOLOGIES,
     ClusterApi,
-    Object,
+    name_of,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
+from penstock_operator.cluster.stores.named_stores import named_stores
 from penstock_operator.cluster.stores.node_stores import decide_stores
-from penstock_operator.cluster.stores.store_renewal import RenewalMemory, decide_renewal
+from penstock_operator.cluster.stores.retained_homes import retained_homes
+from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
+from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 
 _LOG = logging.getLogger(__name__)
@@ -53,7 +57,8 @@ class StoresTurns:
         self._clocks = clocks
         self._wake_topologies = wake_topologies
         self._renewal = RenewalMemory()
-        self._told: dict[str, Event] = {}
+        self._tries = StoreTries()
+        self._told: set[tuple[str, Event]] = set()
 
     @property
     def renewing(self) -> str:
@@ -62,25 +67,27 @@ class StoresTurns:
 
     async def turn(self) -> float:
         """One look at the stores and what follows; seconds to the next one."""
-        named = self._named()
-        decision: StoresDecision = decide_stores(
-            self._config,
-            self._picture.nodes(""),
-            self._picture.stores(),
-            named if self._mirror.is_complete() else None,
-        )
-        await self._applier.carry_out(decision.actions)
-        await self._renew(named if self._mirror.is_complete() else None)
+        named, now_s = self._named(), self._clocks.monotonic_s()
+        decision = decide_stores(self._config, self._picture.nodes(""), self._picture.stores(), named)
+        due = self._tries.due(decision.actions, now_s)
+        outcome = await self._applier.carry_out(due)
+        self._tries.tried(due, {one.name: one.message for one in outcome.refused}, now_s)
+        renewed = await self._renew(named, decision.replaced)
+        await self._applier.carry_out(self._retained())
+        await self._tell({*decision.notices, *self._tries.notices, *renewed})
         return math.inf
 
-    async def _renew(self, named: set[str] | None) -> None:
-        """Bring stores to their newest template, one after the other."""
+    async def _renew(
+        self, named: set[str] | None, replaced: Mapping[str, str]
+    ) -> tuple[tuple[str, Event], ...]:
+        """Bring stores to their newest template, one after the other; what people are to be told."""
         renewal = decide_renewal(
             self._picture.nodes(""),
             self._picture.stores(),
             named,
             self._renewal,
             self._clocks.monotonic_s(),
+            replaced,
         )
         if renewal.memory.node != self._renewal.node:
             _LOG.info("the store that is being renewed is %s", renewal.memory.node or "none")
@@ -88,22 +95,36 @@ class StoresTurns:
         self._renewal = renewal.memory
         if renewal.restart is not None:
             await self._applier.carry_out([renewal.restart])
-        for name, event in renewal.notices:
+        return renewal.notices
+
+    def _retained(self) -> tuple[WriteSchedule, ...]:
+        """Homes for what no Topology looks after, off nodes that go. An absent Topology is known of by a
+        complete list alone."""
+        if not self._mirror.is_complete():
+            return ()
+        return retained_homes(
+            self._picture.schedules(),
+            {name_of(one) for one in self._mirror.all(TOPOLOGIES)},
+            as_cordoned(self._picture.nodes(""), self._renewal.node),
+            self._picture.stores(),
+            self._config,
+            self._leadership.term,
+        )
+
+    async def _tell(self, notices: set[tuple[str, Event]]) -> None:
+        """An event on the StatefulSet, once for as long as it holds."""
+        for name, event in sorted(notices - self._told, key=lambda notice: notice[0]):
             held = self._mirror.get(STATEFUL_SETS, name)
-            if held is not None and self._told.get(name) != event:
-                _LOG.info("%s", event.message)
-                regarding = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **held}
-                told = event_object(event, regarding, self._clocks.now(), self._leadership.reporter)
-                await self._cluster.create(EVENTS, told)
-        self._told = dict(renewal.notices)
+            if held is None:
+                continue
+            _LOG.info("%s: %s", name, event.message)
+            regarding = {"apiVersion": STATEFUL_SETS.api_version, "kind": STATEFUL_SETS.kind, **held}
+            told = event_object(event, regarding, self._clocks.now(), self._leadership.reporter)
+            await self._cluster.create(EVENTS, told)
+        self._told = notices
 
-    def _named(self) -> set[str]:
-        """Stores that a Schedule names."""
-        return {store for one in self._mirror.all(SCHEDULES) for store in _stores_named(one)}
-
-
-def _stores_named(schedule: Object) -> set[str]:
-    spec = schedule["spec"]
-    return {str(one["id"]) for one in spec.get("stores") or ()} | {
-        str(one["home"]) for one in spec.get("shards") or ()
-    }
+    def _named(self) -> set[str] | None:
+        """Stores that a Schedule names; None while that is not known."""
+        if not self._mirror.is_complete():
+            return None
+        return named_stores(self._mirror.all(SCHEDULES), self._mirror.all(TOPOLOGIES))

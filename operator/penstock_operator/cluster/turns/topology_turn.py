@@ -19,8 +19,10 @@ from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import Decision, Event
 from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.identity import state_identity
+from penstock_operator.cluster.decisions.recovery import newer_in_stores
+from penstock_operator.cluster.kubernetes_api.lease import TermBehind
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
-from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name
+from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, schedule_name
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
@@ -30,8 +32,10 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
-from penstock_operator.cluster.observing.observe import disruption_budget_min, is_of
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
+from penstock_operator.cluster.observing.observe import disruption_budget_min
 from penstock_operator.cluster.observing.observed import (
+    KeptThere,
     Need,
     Observed,
     ObservedSchedule,
@@ -40,8 +44,12 @@ from penstock_operator.cluster.observing.observed import (
     StoreReading,
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
+from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
+
+_STOPS_AT_ONCE = 5
+"""So many turns in a row may end early and be followed by another one at once."""
 
 
 class TopologyTurns:
@@ -55,6 +63,7 @@ class TopologyTurns:
         mirror: Mirror,
         picture: ClusterPicture,
         reader: StoreReader,
+        kept: KeptSchedules,
         applier: Applier,
         config: OperatorConfig,
         leadership: Leadership,
@@ -70,6 +79,7 @@ class TopologyTurns:
         self._mirror = mirror
         self._picture = picture
         self._reader = reader
+        self._kept = kept
         self._applier = applier
         self._config = config
         self._leadership = leadership
@@ -88,8 +98,10 @@ class TopologyTurns:
         topology = self._picture.parse(work.look, manifest)
         code = await self._picture.code(work.look)
         readings = await self._read(topology)
+        kept = await self._read_kept(work, topology)
+        self._check_term(kept)
         # From here to the writes nothing is awaited: one picture.
-        observed = self._observe(work, topology, code, readings)
+        observed = replace(self._observe(work, topology, code, readings), kept=kept)
         decision = decide(observed, work.memory, self._clocks.monotonic_s())
         await self._carry_out(work, manifest, decision)
         return decision.next_look_s
@@ -109,12 +121,17 @@ class TopologyTurns:
             await status.write(manifest, told.status, told.events)
             raise
         work.refusal = ""
-        refused = {one.name: one for one in outcome.refused}
-        if outcome.stopped or refused.keys() - work.refused.keys():
+        is_news = work.tries.tried(
+            outcome.refused,
+            decision.awaited,
+            int(manifest["metadata"].get("generation", 0)),
+            self._clocks.monotonic_s(),
+            is_complete=not outcome.stopped,
+        )
+        work.stops = work.stops + 1 if outcome.stopped else 0
+        # What another writer changed is looked at anew at once; if that does not help, in its time.
+        if is_news or 0 < work.stops <= _STOPS_AT_ONCE:
             work.wake.set()
-        # One that was not tried again is not wanted any more, unless the turn has not come to it.
-        kept = work.refused if outcome.stopped else {}
-        work.refused = {name: why for name, why in (kept | refused).items() if name not in outcome.created}
         await status.write(manifest, decision.status, decision.events)
         if not outcome.stopped:
             await schedules.write(decision.schedules)
@@ -145,6 +162,37 @@ class TopologyTurns:
                 self._metrics.unread(store)
         return readings
 
+    def _check_term(self, kept: Mapping[str, KeptThere | None]) -> None:
+        """Stores take nothing of an earlier term than they have seen."""
+        schedules = (one.schedule for there in kept.values() if there is not None for one in there.values())
+        latest = max((schedule.term for schedule in schedules if schedule is not None), default=0)
+        if latest > self._leadership.term:
+            told = f"a store has seen term {latest}, a later one than {self._leadership.term}"
+            raise TermBehind(told, latest)
+
+    async def _read_kept(self, work: Work, topology: ObservedTopology) -> dict[str, KeptThere | None]:
+        """What the stores know of Schedules that are not there; and, once, of those that are: they may be
+        older than what the stores work by, where an older state of the cluster was restored."""
+        if topology.plan is None or topology.is_deleting:
+            return {}
+        seen = {one.schedule.operator: one for one in self._picture.schedules_of(topology.name)}
+        missing = [s.operator for s in topology.plan.stages if s.operator not in seen]
+        unknown = [one for one in seen.values() if one.uid not in work.compared]
+        uid = _state_uid(topology, tuple(seen.values()))
+        everywhere = {store.id: store.address for store in self._picture.stores() if store.ready}
+        if not missing:
+            if not unknown:
+                return {}
+            homes = {store.id for one in unknown for store in one.schedule.stores}
+            names = {one.schedule.operator: one.name for one in unknown}
+            kept = await self._kept.read(uid, names, {i: a for i, a in everywhere.items() if i in homes})
+            if not newer_in_stores(unknown, kept):
+                if homes == {store for store, there in kept.items() if there is not None}:
+                    work.compared |= {one.uid for one in unknown}
+                return {}
+        names = {s.operator: schedule_name(topology.name, s.operator) for s in topology.plan.stages}
+        return await self._kept.read(uid, names, everywhere)
+
     def _observe(
         self,
         work: Work,
@@ -161,14 +209,14 @@ class TopologyTurns:
             wall_time=self._clocks.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             pods=self._picture.workers_of(name),
             schedules=self._picture.schedules_of(name),
-            nodes=as_cordoned(self._picture.nodes(name), self._renewing()),
+            nodes=as_cordoned(as_left(self._picture.nodes(name), self._config), self._renewing()),
             stores=self._picture.stores(),
             readings=readings,
-            config_maps=tuple(name_of(one) for one in self._mirror.all(CONFIG_MAPS) if is_of(one, name)),
+            config_maps=tuple(name_of(one) for one in self._mirror.of(CONFIG_MAPS, name)),
             disruption_budget_min=disruption_budget_min(budget),
             code=code,
             needs=self._needs_beside(name),
-            refused=tuple(work.refused.values()),
+            refused=work.tries.seen(topology.generation, self._clocks.monotonic_s()),
             sla=self._control(name),
             spark_workers=self._picture.spark_workers_of(name),
         )

@@ -15,9 +15,11 @@ from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.observing.cluster_picture import TopologyLook
-from penstock_operator.cluster.observing.observed import Need, Refused
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
+from penstock_operator.cluster.observing.observed import Need
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
+from penstock_operator.cluster.turns.pod_tries import PodTries
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Readers:
 
     stores: StoreReader
     samples: StoreReader
+    kept: KeptSchedules
+    """What stores know of Schedules."""
 
 
 @dataclass(slots=True)
@@ -61,7 +65,11 @@ class Work:
     status: StatusWriter | None = None
     schedules: ScheduleStatusWriter | None = None
     look: TopologyLook = field(default_factory=TopologyLook)
-    refused: dict[str, Refused] = field(default_factory=dict)
+    tries: PodTries = field(default_factory=PodTries)
+    stops: int = 0
+    """Turns in a row that ended early, because another writer came first."""
+    compared: set[str] = field(default_factory=set)
+    """Uids of Schedules that no store knows in a newer version, as was asked once."""
     need: Need | None = None
     phase: str = "Pending"
     refusal: str = ""

@@ -15,6 +15,7 @@ from penstock_operator.cluster.observing.observed import Need, ObservedNode, Obs
 
 _MIB = 1 << 20
 _EFFECTS_THAT_REFUSE = ("NoSchedule", "NoExecute")
+_OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _CORDON = "node.kubernetes.io/unschedulable"
 
 
@@ -49,6 +50,18 @@ class PlacementRules:
         if self.durability == "Disk" and store.durability != "Disk":
             return "has a store of durability Process"
         return "" if store.ready else f"has no store that is ready{_because(store.message)}"
+
+    def sends_away(self, node: ObservedNode) -> str:
+        """Why a worker that is on `node` has to leave it, or "": it is cordoned, or tainted by who is about
+        to take it away. A taint that a node's kubelet or cloud sets comes and goes with its state."""
+        if not node.schedulable:
+            return "is cordoned"
+        tolerations = (*self.tolerations, *self.pod.tolerations)
+        for taint in node.taints:
+            is_final = taint.effect in _EFFECTS_THAT_REFUSE and not taint.key.startswith(_OWN_TAINTS)
+            if is_final and not _is_tolerated(taint, tolerations):
+                return f"has the taint {taint.key}"
+        return ""
 
     def misfit(self, node: ObservedNode) -> str:
         """Why a worker may not be on `node` even when all is ready there, or ""."""

@@ -21,6 +21,7 @@ from penstock_operator.cluster.observing.observed import (
     ObservedSchedule,
     Resize,
 )
+from penstock_operator.cluster.workers.node_room import PlacementRules
 
 DEFERRED_GRACE_S = 30.0
 """A node that has not the cores that a pod asks for may have them once another one has left."""
@@ -34,14 +35,16 @@ def judge_workers(
     schedules: Sequence[ObservedSchedule],
     template_hash: str | None,
     since: SinceWhen,
+    rules: PlacementRules | None = None,
 ) -> tuple[Worker, ...]:
     """All workers, in the order of their numbers. `template_hash` None: it is not known now, every pod is
-    current."""
+    current. `rules` say which taints a worker stays with; None: with any."""
     pods = {pod.name: pod for pod in observed.pods}
     places = _places(schedules)
     held = holdings((seen.schedule for seen in schedules), _remote(schedules))
     within_reach = _nodes_within_reach(observed)
-    cordoned = {node.name for node in observed.nodes if not node.schedulable}
+    leaving = {n.name: rules.sends_away(n) if rules is not None else "" for n in observed.nodes}
+    cordoned = {node.name for node in observed.nodes if not node.schedulable or leaving[node.name]}
     workers = []
     for name in sorted(
         pods.keys() | places.keys(), key=lambda name: (name.rpartition("-w")[0], worker_index(name))

@@ -48,9 +48,14 @@ def test_a_configuration_is_read_with_its_defaults() -> None:
     assert config.metrics_ports.worker == 9090
 
 
-def test_a_store_on_disk_needs_a_storage_class() -> None:
-    assert faults_of(CONFIG.replace("  storageClassName: standard\n", "")) == [
-        "store: durability Disk needs a storageClassName; give one, or durability Process"
+def test_a_store_on_disk_has_a_volume_of_the_named_class_or_of_the_default_one() -> None:
+    plain = CONFIG.replace("  storageClassName: standard\n", "")
+    found = parse_operator_config(plain).store
+    assert (found.has_claim, found.storage_class_name) == (True, None)
+    assert not parse_operator_config(plain.replace("durability: Disk", "durability: Process")).store.has_claim
+    assert parse_operator_config(CONFIG.replace("durability: Disk", "durability: Process")).store.has_claim
+    assert faults_of(CONFIG.replace("durability: Disk", "durability: Disk\n  volume: EmptyDir")) == [
+        "store: durability Disk needs volume Claim; give that, or durability Process"
     ]
 
 

@@ -117,7 +117,7 @@ def test_the_field_manager_names_the_node_and_fits() -> None:
 def snapshots(*lists: list[dict[str, Any]]) -> list[Snapshot]:
     """One for each complete list, of the same cache."""
     cache = ScheduleCache()
-    return [cache.listed(items) for items in lists]
+    return [cache.listed(items, ()) for items in lists]
 
 
 def test_a_topology_is_retracted_when_two_complete_lists_lack_it() -> None:
@@ -145,6 +145,28 @@ def test_two_lists_that_lack_a_topology_are_not_enough_when_one_between_them_had
     again = farewell(third, [UID], missed.missed)
     assert again == Farewell({UID: 3}, ())
     assert farewell(fourth, [UID], again.missed).retract == (UID,)
+
+
+@pytest.mark.parametrize(
+    "topology", [{"metadata": {"uid": UID}}, {"metadata": {}, "status": {"stateUid": UID}}]
+)
+def test_a_topology_whose_schedules_are_gone_alone_keeps_its_state(topology: dict[str, Any]) -> None:
+    """Somebody has deleted them: the operator rebuilds them from what the stores hold."""
+    cache = ScheduleCache()
+    missed = farewell(cache.listed([]), [UID], {})
+    assert missed.must_list
+    spared = farewell(cache.listed([], [topology]), [UID], missed.missed)
+    assert spared == Farewell({}, (), frozenset({UID}))
+    assert not spared.must_list
+
+
+def test_nobody_leaves_by_a_list_that_did_not_look_for_topologies() -> None:
+    cache = ScheduleCache()
+    missed = farewell(cache.listed([]), [UID], {})
+    again = farewell(cache.listed([]), [UID], missed.missed)
+    assert again.retract == ()
+    assert again.must_list
+    assert farewell(cache.listed([], ()), [UID], again.missed).retract == (UID,)
 
 
 def test_what_lists_had_is_not_kept_for_ever() -> None:

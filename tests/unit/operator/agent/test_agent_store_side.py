@@ -95,7 +95,7 @@ def test_what_has_to_move_is_known_again_after_lists_that_lacked_it_or_were_old(
     """It is published already: nothing is left to do by which it would be noticed."""
     newest = item(2, homes={"0": "b", "1": "b"})
     side.turn(newest)
-    side.cache.listed([])
+    side.cache.listed([], ())
     side.cache.listed([item(1), item(1, name="words-end", operator="end")])
     assert side.turn().moves == ()
     assert side.turn(newest).moves == (DueMove(UID, "mid/0", MoveKind.MOVE, "b", 2),)
@@ -107,9 +107,9 @@ def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:
     assert not side.turn().must_list
     assert ["Topologies"] in side.sent
     assert side.turn().retracted == ()
-    side.cache.listed([])
+    side.cache.listed([], ())
     assert side.turn().must_list
-    side.cache.listed([])
+    side.cache.listed([], ())
     assert side.turn().retracted == (UID,)
 
 
@@ -122,9 +122,9 @@ def test_records_of_a_topology_with_many_shards_are_asked_for_in_parts(side: Sid
 
 def test_a_topology_is_alive_while_it_has_schedules_or_something_in_the_store(side: Side) -> None:
     assert side.turn().alive == {UID}
-    side.cache.listed([])
+    side.cache.listed([], ())
     assert side.turn().alive == {UID}, "its state is there still"
-    side.cache.listed([])
+    side.cache.listed([], ())
     assert side.turn().retracted == (UID,)
     assert side.turn().alive == frozenset()
 
@@ -136,7 +136,7 @@ def test_a_topology_that_left_nothing_here_is_not_alive_once_its_schedules_are_g
     side.cache.listed([other])
     side.turn()
     side.node.topologies.clear()
-    side.cache.listed([])
+    side.cache.listed([], ())
     assert side.turn().alive == frozenset()
 
 
@@ -147,9 +147,9 @@ def test_another_store_is_connected_to_only_while_something_is_missing_here(side
     side.store.call(Create("mid/5"))
     side.turn()
     assert set(side.open) == {"a"}
-    side.cache.listed([])
+    side.cache.listed([], ())
     side.turn()
-    side.cache.listed([])
+    side.cache.listed([], ())
     assert side.turn().retracted == (UID,)
     assert side.open == ["a"], "the one for what is asked of a store as a whole"
 

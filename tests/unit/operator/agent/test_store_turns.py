@@ -20,7 +20,7 @@ from penstock_operator.agent.store_turns import StoreTurns
 from penstock_operator.agent.weighing import Weighing
 from penstock_simulation.twins.memory_wire import MemoryWire
 from penstock_simulation.twins.no_thread import NoThread
-from worlds.schedule_objects import item
+from worlds.schedule_objects import UID, item
 
 NAME = b"words-mid"
 
@@ -89,3 +89,28 @@ def test_what_the_store_remembers_is_read_once_for_each_list(turns: Turns) -> No
     for _ in range(3):
         turns.turn()
     assert turns.kept.reads == 0
+
+
+def test_the_store_remembers_a_schedule_that_is_gone_as_long_as_its_state_is_there(turns: Turns) -> None:
+    """The operator rebuilds it from there."""
+    remembered = dict(turns.kept.fields)
+    turns.cache.listed([], [{"metadata": {"uid": UID}}])
+    for _ in range(3):
+        turns.turn()
+    assert turns.kept.fields == remembered
+    for _ in range(2):
+        turns.cache.listed([], ())
+        turns.turn()
+    turns.turn()
+    assert turns.kept.fields == {}, "its Topology is gone too"
+
+
+def test_the_store_remembers_the_newer_of_two(turns: Turns) -> None:
+    """As after an older state of the cluster was restored."""
+    turns.cache.changed(item(3))
+    turns.turn()
+    remembered = dict(turns.kept.fields)
+    turns.cache = ScheduleCache()
+    turns.cache.listed([item(2)])
+    turns.turn()
+    assert turns.kept.fields == remembered

@@ -84,12 +84,13 @@ class Scene:
                 del self._leaving[name]
                 self.cluster.finish(PODS, name)
 
-    def uninstall(self, keep_volumes: bool = False) -> Uninstalled:
+    def uninstall(self, keep_volumes: bool = False, keep_topologies: bool = False) -> Uninstalled:
         return run(
             run_uninstall(
                 self.cluster,
                 "penstock",
                 keep_volumes=keep_volumes,
+                keep_topologies=keep_topologies,
                 timeout_s=45,
                 clock_s=lambda: self.now_s,
                 sleep=self.sleep,
@@ -137,6 +138,22 @@ def test_volumes_and_retained_schedules_stay_when_they_are_to_be_kept() -> None:
     scene.release()
     scene.uninstall(keep_volumes=True)
     assert scene.left() == ["Schedule kept-numbers", "PersistentVolumeClaim data-penstock-store-n1-0"]
+
+
+def test_what_a_later_release_goes_on_from_stays_and_all_that_runs_ends() -> None:
+    scene = Scene()
+    scene.release()
+    written = [one for one in scene.left() if one.split()[0] in ("Topology", "LatencySLA", "Schedule")]
+    scene.uninstall(keep_topologies=True)
+    assert written
+    assert scene.left() == [*written, "PersistentVolumeClaim data-penstock-store-n1-0"]
+
+
+def test_topologies_that_are_to_stay_are_not_taken_along_with_the_crds() -> None:
+    scene = Scene()
+    scene.release()
+    with pytest.raises(OthersWouldGo, match=r"crds\.keep"):
+        run(check_others(scene.cluster, keep_topologies=True))
 
 
 def test_a_kept_volume_is_let_go_of_before_its_store_goes() -> None:

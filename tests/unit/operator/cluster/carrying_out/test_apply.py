@@ -14,8 +14,11 @@ from penstock_operator.cluster.decisions.actions import (
     Action,
     ApplyConfigMap,
     ApplyNetworkPolicy,
+    ApplyNodeStore,
     CreatePod,
+    DeleteNodeStore,
     DeletePod,
+    GrowVolume,
     ResizePod,
     WriteSchedule,
 )
@@ -26,6 +29,8 @@ from penstock_operator.cluster.kubernetes_api.port import (
     NETWORK_POLICIES,
     PODS,
     SCHEDULES,
+    STATEFUL_SETS,
+    VOLUME_CLAIMS,
     Kind,
     NotAllowed,
     Object,
@@ -74,7 +79,7 @@ def test_what_was_written_is_in_the_mirror_at_once() -> None:
     async def story(scene: Scene) -> None:
         actions: tuple[Action, ...] = (CONFIG_MAP, CreatePod("w0", objects.pod("w0")), write(None))
         outcome = await scene.applier.carry_out(actions)
-        assert (outcome.done, outcome.stopped, outcome.created) == (3, "", ("w0",))
+        assert (outcome.done, outcome.stopped) == (3, "")
         assert scene.mirror.get(CONFIG_MAPS, "plan") is not None
         assert scene.mirror.get(PODS, "w0") is not None
         assert scene.mirror.get(SCHEDULES, "words-numbers") is not None
@@ -203,5 +208,63 @@ def test_a_network_policy_is_applied_again_and_again() -> None:
             there = await scene.cluster.get(NETWORK_POLICIES, "w0-spark")
             assert there is not None
             assert there["spec"] == {"owner": uid}
+
+    tell(story)
+
+
+def store_set(name: str, size: str = "10Gi") -> ApplyNodeStore:
+    claims = [{"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": size}}}}]
+    document = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {"volumeClaimTemplates": claims},
+    }
+    return ApplyNodeStore(name, name, document)
+
+
+def test_what_is_refused_of_one_store_holds_up_no_other() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.applier.carry_out([store_set("a")])
+        outcome = await scene.applier.carry_out(
+            [store_set("a", size="20Gi"), DeleteNodeStore("gone", "n", "another uid", ""), store_set("b")]
+        )
+        assert [one.name for one in outcome.refused] == ["a"]
+        assert outcome.stopped == ""
+        assert await scene.cluster.get(STATEFUL_SETS, "b") is not None
+
+    tell(story)
+
+
+def test_a_claim_grows_and_never_shrinks() -> None:
+    async def story(scene: Scene) -> None:
+        claim = {
+            "metadata": {"name": "data-a-0"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "10Gi"}}},
+        }
+        scene.cluster.put(VOLUME_CLAIMS, claim)
+        for size, is_then in (("5Gi", "10Gi"), ("20Gi", "20Gi"), ("10Gi", "20Gi")):
+            await scene.applier.carry_out([GrowVolume("data-a-0", "a", size)])
+            there = await scene.cluster.get(VOLUME_CLAIMS, "data-a-0")
+            assert there is not None
+            assert there["spec"]["resources"]["requests"]["storage"] == is_then
+            assert there["spec"]["accessModes"] == ["ReadWriteOnce"]
+        await scene.applier.carry_out([GrowVolume("data-b-0", "b", "20Gi")])
+        assert await scene.cluster.get(VOLUME_CLAIMS, "data-b-0") is None, "its StatefulSet makes it"
+
+    tell(story)
+
+
+def test_the_claim_of_a_store_that_nobody_needs_goes_with_it() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.applier.carry_out([store_set("a"), store_set("b")])
+        for name in "ab":
+            scene.cluster.put(VOLUME_CLAIMS, {"metadata": {"name": f"data-{name}-0"}, "spec": {}})
+        there = await scene.cluster.get(STATEFUL_SETS, "a")
+        assert there is not None
+        await scene.applier.carry_out([DeleteNodeStore("a", "n", uid_of(there), "nobody names it")])
+        await scene.applier.carry_out([DeleteNodeStore("b", "n", "of another one", "")])
+        assert await scene.cluster.get(VOLUME_CLAIMS, "data-a-0") is None
+        assert await scene.cluster.get(VOLUME_CLAIMS, "data-b-0") is not None
 
     tell(story)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from penstock_operator.cluster.decisions.decide import AT_ONCE_S, LATER_S, SOON_S
 from penstock_operator.cluster.observing.observed import Need, Resize
-from worlds.cluster_world import GIB, World
+from worlds.cluster_world import GIB, World, manifest
 from worlds.started_world import started
 
 
@@ -193,3 +194,31 @@ def test_where_there_is_no_other_room_a_resize_is_waited_for_on_and_on() -> None
     world.run(200)
     assert world.uids() == before
     assert world.is_whole()
+
+
+def test_an_operator_without_a_task_is_looked_after_less_often_the_longer_nothing_comes() -> None:
+    world = World(manifest(spec__operators__2__tasks={"min": 0, "max": 8}))
+    looks = [
+        (sum(world.tasks("count").values()) if world.schedules else 1, world.step().next_look_s)
+        for _ in range(200)
+    ]
+    idle = [look_s for tasks, look_s in looks if not tasks]
+    assert idle[1] == AT_ONCE_S
+    assert idle == sorted(idle)
+    assert idle[-1] == LATER_S
+    world.inbox_entries["count"] = 3
+    world.step()
+    assert sum(world.tasks("count").values()) > 0
+    world.inbox_entries.clear()
+    world.run(75)
+    assert not sum(world.tasks("count").values())
+    assert world.step().next_look_s < SOON_S, "what came once may come again"
+
+
+def test_where_nothing_can_come_an_operator_without_a_task_is_looked_after_in_its_time() -> None:
+    world = World(manifest(spec__operators__2__tasks={"min": 0, "max": 8}))
+    world.run(30)
+    world.edit(spec__paused=True)
+    world.run(100)
+    assert not sum(world.tasks("count").values())
+    assert world.step().next_look_s == LATER_S

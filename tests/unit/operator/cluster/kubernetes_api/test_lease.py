@@ -149,6 +149,21 @@ def test_two_who_see_a_free_lease_do_not_both_get_it() -> None:
     tell(story)
 
 
+def test_a_lease_is_given_away_above_all_terms_that_were_seen() -> None:
+    """As where an older state of the cluster was restored, and stores have seen later terms."""
+
+    async def story(scene: Scene) -> None:
+        one, two = scene.candidate("one"), scene.candidate("two")
+        assert await one.acquire() == 1
+        one.saw_term(7)
+        one.saw_term(3)
+        await one.release()
+        assert await scene.holder() == ("", 7)
+        assert await two.acquire() == 8
+
+    tell(story)
+
+
 def test_a_released_lease_is_taken_at_once() -> None:
     async def story(scene: Scene) -> None:
         one, two = scene.candidate("one"), scene.candidate("two")

@@ -178,10 +178,13 @@ def test_redis_keeps_a_log_refuses_when_full_and_knows_only_the_users_of_the_acl
     assert disk[disk.index("--appendfsync") + 1] == "always"
 
 
-def test_with_a_storage_class_the_store_has_a_claim_that_goes_with_it() -> None:
+def test_with_a_storage_class_the_store_has_a_claim_that_outlives_it() -> None:
     document = node_store("node-a", "a", config(durability="Disk", storageClassName="fast", size="5Gi"))
     spec = document["spec"]
-    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Delete", "whenScaled": "Retain"}
+    assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
+    gone = node_store("node-a", "a", config(durability="Disk", keepVolumes=False))["spec"]
+    assert gone["persistentVolumeClaimRetentionPolicy"]["whenDeleted"] == "Delete"
+    assert "storageClassName" not in gone["volumeClaimTemplates"][0]["spec"], "the cluster's default class"
     assert spec["volumeClaimTemplates"] == [
         {
             "apiVersion": "v1",

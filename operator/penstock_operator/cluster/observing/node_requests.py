@@ -1,0 +1,73 @@
+"""What the namespace's pods take of each node, kept up to date by what has changed.
+
+Worker pods that are pinned to a node and not bound yet are kept apart: they count for all topologies but
+their own. Neighbours: `mirror` says what has changed, `cluster_picture` adds what pods elsewhere take.
+"""
+
+from __future__ import annotations
+
+from penstock_operator.cluster.kubernetes_api.mirror import Mirror
+from penstock_operator.cluster.kubernetes_api.port import NODES, PODS, Object, name_of
+from penstock_operator.cluster.observing.observe import (
+    Request,
+    bound_where_pinned,
+    is_spark_worker,
+    is_worker,
+    requests_by_node,
+)
+
+
+class NodeRequests:
+    """Of the pods in `mirror`. Belongs to one event loop."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._revision = -1
+        self._of_pod: dict[str, tuple[str, tuple[Request, ...]]] = {}
+        """Pod -> (node, what it takes there), of those that are bound and not ended."""
+        self._on_node: dict[str, dict[str, tuple[Request, ...]]] = {}
+        """Node -> pod -> what it takes."""
+        self._pinned: dict[str, Object] = {}
+        """Pods that are pinned and not bound, as if they were."""
+        self._sums: dict[str, tuple[Request, ...]] = {}
+
+    def on(self, node: str) -> tuple[Request, ...]:
+        """Of the pods that are bound to the node."""
+        self._refresh()
+        found = self._sums.get(node)
+        if found is None:
+            pods = self._on_node.get(node, {})
+            found = self._sums[node] = tuple(one for name in sorted(pods) for one in pods[name])
+        return found
+
+    def pinned(self) -> list[Object]:
+        """The pods that are pinned and not bound yet, as if they were."""
+        self._refresh()
+        return [self._pinned[name] for name in sorted(self._pinned)]
+
+    def _refresh(self) -> None:
+        if self._revision == self._mirror.revision:
+            return
+        changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
+        self._revision = self._mirror.revision
+        if changes is None or any(kind == NODES for kind, _ in changes):
+            # which node a label means may be another
+            changes = [(PODS, name) for name in {*self._of_pod, *self._pinned}]
+            changes += [(PODS, name_of(pod)) for pod in self._mirror.all(PODS)]
+        for name in {name for kind, name in changes if kind == PODS}:
+            self._take(name, self._mirror.get(PODS, name))
+
+    def _take(self, name: str, pod: Object | None) -> None:
+        before = self._of_pod.pop(name, None)
+        if before is not None:
+            del self._on_node[before[0]][name]
+            self._sums.pop(before[0], None)
+        self._pinned.pop(name, None)
+        if pod is None:
+            return
+        for node, requests in requests_by_node([pod]).items():
+            self._of_pod[name] = (node, requests)
+            self._on_node.setdefault(node, {})[name] = requests
+            self._sums.pop(node, None)
+        if not pod["spec"].get("nodeName") and (is_worker(pod) or is_spark_worker(pod)):
+            self._pinned[name] = bound_where_pinned(pod, [name_of(node) for node in self._mirror.all(NODES)])
