@@ -49,7 +49,11 @@ case $tier in
     slow) choice=(tests/simulation tests/integration -m slow "${side_by_side[@]}") ;;
     *) choice=("tests/$tier" -m 'not slow' "${side_by_side[@]}") ;;
 esac
-if [[ $tier == integration || $tier == slow ]]; then archive_spark_classes; fi
+if [[ $tier == integration || $tier == slow ]]; then
+    archive_spark_classes
+    # As a worker's JVM: what these sessions do is over before the better code of the second compiler pays.
+    export SPARK_SUBMIT_OPTS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC ${SPARK_SUBMIT_OPTS:-}"
+fi
 echo "== $tier"
 code=0
 .venv/bin/pytest -q --durations=8 --durations-min=5 "${colour[@]}" "${choice[@]}" "$@" | tee "$kept/$tier.log" || code=$?

@@ -56,6 +56,7 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "networkPolicy.enabled=false",
         "uninstall.enabled=false",
         "rbac.podsOfAllNamespaces=false",
+        "rbac.aggregated=false",
         "schedules.guarded=false",
     ),
 }
@@ -209,7 +210,8 @@ def test_values_reach_the_operator() -> None:
     assert config.images.store == "redis:0.1.0"
     assert [secret.name for secret in config.image_pull_secrets] == ["one", "two"]
     assert config.priority_class_name == "stores"
-    assert config.store.node_selector == config.worker.node_selector == {"disk": "ssd"}
+    linux = {"kubernetes.io/os": "linux"}
+    assert config.store.node_selector == config.worker.node_selector == {"disk": "ssd", **linux}
     assert [one.key for one in config.store.tolerations] == ["a"]
 
 
@@ -276,6 +278,36 @@ def test_schedules_are_deleted_and_written_by_the_operator_and_the_garbage_colle
     told = parsed(render("schedules.alsoWrittenBy={system:serviceaccount:backup:velero}").stdout)
     (policy,) = (one["spec"] for one in told if one["kind"] == "ValidatingAdmissionPolicy")
     assert "system:serviceaccount:backup:velero" in policy["variables"][0]["expression"]
+
+
+def test_who_views_or_edits_a_namespace_views_or_edits_topologies_too() -> None:
+    def aggregated_to(role: str, settings: str = "defaults") -> set[tuple[str, str]]:
+        label = f"rbac.authorization.k8s.io/aggregate-to-{role}"
+        names = [
+            thing["metadata"]["name"]
+            for thing in objects(settings, "ClusterRole")
+            if thing["metadata"]["labels"].get(label) == "true"
+        ]
+        return set().union(*(rules(name, "ClusterRole", settings) for name in names))
+
+    written = {"topologies", "latencyslas"}
+    seen = {*written, "schedules"}
+    seen |= {f"{resource}/status" for resource in seen}
+    assert aggregated_to("view") == {(one, verb) for one in seen for verb in ("get", "list", "watch")}
+    writes = {(one, verb) for one in written for verb in ("create", "update", "patch", "delete")}
+    assert aggregated_to("edit") == aggregated_to("admin") == writes
+    assert not aggregated_to("view", "little") | aggregated_to("edit", "little")
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_pod_goes_to_a_node_of_linux(settings: str) -> None:
+    linux = ("kubernetes.io/os", "linux")
+    for title, spec in pod_specs(settings):
+        assert linux in spec["nodeSelector"].items(), title
+    text = named("ConfigMap", "penstock-operator", settings)["data"]["config.yaml"]
+    config = parse_operator_config(text)
+    assert linux in config.store.node_selector.items()
+    assert linux in config.worker.node_selector.items()
 
 
 def test_an_agent_reads_schedules_and_reports_on_them() -> None:
