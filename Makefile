@@ -100,6 +100,10 @@ crds: setup ## Write crds/, and the chart's copy, from the models in core/pensto
 floors: setup ## Draw the floors of the house into docs/architecture.md, from the code's imports and the contracts
 	@$(BIN)/python tools/floors.py
 
+.PHONY: reference
+reference: setup ## Write the fields of sources and sinks into docs/connectors, from the models that check manifests
+	@$(BIN)/python tools/connector_reference.py
+
 .PHONY: lock
 lock: setup ## Write requirements.lock anew: the newest versions that pyproject.toml allows, with hashes
 	$(BIN)/uv pip compile $(LOCK_OPTIONS) --upgrade --output-file requirements.lock pyproject.toml
