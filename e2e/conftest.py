@@ -34,6 +34,7 @@ ORDER = (
     "process_faults",
     "moves",
     "remote_tasks",
+    "kafka",
     "node_faults",
     "release",
     "refused",

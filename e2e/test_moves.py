@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from e2e.harness.commands import CommandFailed
 from e2e.harness.faults import frozen, kill_container
 from e2e.harness.installation import Installation
+from e2e.harness.moves import MOVED_S, send_to_the_other_node, wait_moved
 from e2e.harness.topologies import WordCount
-from e2e.harness.watching import Object, wait_until
+from e2e.harness.watching import wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -21,51 +21,7 @@ ROUNDS = 6
 STRIKE_S_MAX = 1.5
 STOPPED_S = 4.0
 """Longer than the delayed kill of a worker: its tasks come back as zombies."""
-MOVED_S = 90
 EXACT_S = 240
-
-
-def schedule_of(counting: WordCount, operator: str) -> Object:
-    (found,) = [each for each in counting.schedules() if each["spec"]["operator"] == operator]
-    return found
-
-
-def send_to_the_other_node(counting: WordCount, operator: str) -> bool:
-    """Write a version of the operator's Schedule in which its executors have changed shards, as Penstock's
-    operator would, on the version that was read. False when that is not the newest, or one node has all."""
-    found = schedule_of(counting, operator)
-    spec = found["spec"]
-    nodes = {executor["name"]: executor["node"] for executor in spec["executors"]}
-    home_of = {store["node"]: store["id"] for store in spec["stores"]}
-    if len(set(nodes.values())) < 2:
-        return False
-    other = {name: next(o for o in nodes if nodes[o] != node) for name, node in nodes.items()}
-    shards = [
-        part | {"executor": other[part["executor"]], "home": home_of[nodes[other[part["executor"]]]]}
-        for part in spec["shards"]
-    ]
-    change = {
-        "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
-        "spec": {"version": spec["version"] + 1, "shards": shards},
-    }
-    try:
-        counting.cluster.patch("schedule", found["metadata"]["name"], change)
-    except CommandFailed:
-        return False
-    return True
-
-
-def wait_moved(counting: WordCount) -> None:
-    """Until every store has applied the newest version of each Schedule, and no shard is on its way."""
-
-    def moved() -> bool:
-        return all(
-            [(each["version"], each.get("shardsMoving", 0)) for each in found["status"].get("applied", [])]
-            == [(found["spec"]["version"], 0)] * len(found["spec"]["stores"])
-            for found in counting.schedules()
-        )
-
-    wait_until("all shards are at home", moved, MOVED_S, every_s=0.5)
 
 
 def containers(counting: WordCount, installation: Installation) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from e2e.harness.cluster import Cluster, ready, restarts
-from e2e.harness.faults import cordoned, start_node, stop_node
+from e2e.harness.faults import cordoned, start_node, stop_node, tainted
 from e2e.harness.installation import STORES, Installation, node_of
 from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import Object
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.alone
 GOES_ON_ROWS = 200
 LOST_S = 90
 DRAIN_S = 180
+DISRUPTED = "karpenter.sh/disrupted=true:NoSchedule"
 AGAIN_S = 180
 
 
@@ -95,3 +96,38 @@ def test_a_node_is_drained_and_used_again(
     again.wait_rows()
     assert {node_of(pod) for pod in again.workers()} == homes(again) == {node, other}
     again.assert_exact()
+
+
+@pytest.mark.slow(held_by="test_a_node_is_drained_and_used_again")
+def test_a_node_that_an_autoscaler_taints_is_left_with_its_state(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    counting = word_count("tainted", lines=200)
+    node, other = cluster.worker_nodes
+    with ExitStack() as held:
+        held.enter_context(counting.held_open())
+        counting.wait_workers(2)
+        counting.wait_rows()
+        assert homes(counting) == {node, other}
+        with tainted(cluster, node, DISRUPTED):
+            cluster.wait_all(
+                "schedules",
+                counting.selector,
+                f"all shards are on {other}",
+                lambda found: (
+                    all(part["home"] == other for each in found for part in each["spec"]["shards"])
+                    and not any(map(shards_moving, found))
+                ),
+                DRAIN_S,
+            )
+            cluster.wait_all(
+                "pods",
+                counting.worker_selector,
+                f"all workers are on {other}",
+                lambda pods: {node_of(pod) for pod in pods} == {other},
+                DRAIN_S,
+            )
+            counting.wait_rows(len(counting.rows()))
+            held.close()
+            counting.assert_exact()
+    installation.wait_stores()

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from e2e.harness.cluster import Cluster
-from e2e.harness.installation import CHART, PROCESS_VALUES, RELEASE, Installation
+from e2e.harness.installation import CHART, KEEPING_VALUES, PROCESS_VALUES, RELEASE, Installation
 from e2e.harness.previous_release import PreviousRelease
-from e2e.harness.topologies import WordCount
+from e2e.harness.topologies import Sizes, WordCount
 
 UNINSTALLED_S = 60
 # What is left is somebody else's: Kubernetes', or the tests' own.
@@ -25,7 +25,10 @@ READABLE_KINDS = (
 KINDS = f"{READABLE_KINDS},secrets"
 KINDS_OF_PENSTOCK = "topologies,latencyslas,schedules,events"
 USERS = ("worker", "operator", "agent")
-CLUSTER_KINDS = "customresourcedefinitions,clusterroles,clusterrolebindings"
+CLUSTER_KINDS = (
+    "customresourcedefinitions,clusterroles,clusterrolebindings,"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+)
 
 
 def left_over(cluster: Cluster) -> set[str]:
@@ -46,7 +49,7 @@ def test_what_helm_says_after_the_install_is_of_its_values(
 ) -> None:
     said = " ".join(cluster.helm("get", "notes", RELEASE).split())
     assert f"is in namespace {cluster.namespace}, release {RELEASE}." in said
-    told = ("Node stores are on volumes of storage class standard.", "It deletes the CRDs too")
+    told = ("Node stores are on volumes of the cluster's default storage class.", "It deletes the CRDs too")
     others = ("stays Pending", "leaves Topologies, workers and node stores behind", "does not see the pods")
     assert [words for words in (*told, *others) if words in said] == list(told)
 
@@ -80,6 +83,30 @@ def test_a_release_tells_nobody_its_stores_passwords_and_is_soon_gone_with_its_l
 
 
 @pytest.mark.alone
+@pytest.mark.slow(held_by="test_an_uninstall_destroys_what_it_is_asked_to_and_no_more")
+def test_a_release_that_is_installed_again_goes_on_with_the_topologies_that_it_left(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    installation.install(values=KEEPING_VALUES)
+    counting = word_count("reinstalled", lines=200)
+    with counting.held_open():
+        counting.wait_rows(more_than=500)
+        uid = counting.state_uid()
+        installation.uninstall()
+        cluster.wait_all(
+            "pods", "app.kubernetes.io/name=penstock", "no pod is left", lambda pods: not pods, 60
+        )
+        assert counting.state_uid() == uid
+        assert counting.schedules()
+        rows = len(counting.rows())
+
+        installation.install()
+        counting.wait_rows(rows)
+        assert counting.state_uid() == uid
+    counting.assert_exact(240)
+
+
+@pytest.mark.alone
 def test_an_upgrade_from_the_version_before_keeps_a_topology_running(
     cluster: Cluster,
     installation: Installation,
@@ -88,7 +115,7 @@ def test_an_upgrade_from_the_version_before_keeps_a_topology_running(
 ) -> None:
     previous = PreviousRelease.packaged(cluster, tmp_path)
     installation.install(previous.chart, {**PROCESS_VALUES, **previous.values})
-    counting = word_count("upgraded", lines=200)
+    counting = word_count("upgraded", lines=200, sizes=Sizes(durability="Process"))
     with counting.held_open():
         counting.wait_rows()
         secret = cluster.get("secret", f"{RELEASE}-store-auth")["data"]

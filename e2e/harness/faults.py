@@ -65,6 +65,16 @@ def cordoned(cluster: Cluster, node: str) -> Iterator[None]:
 
 
 @contextmanager
+def tainted(cluster: Cluster, node: str, taint: str) -> Iterator[None]:
+    """As an autoscaler does before it takes a node away: `key=value:Effect`."""
+    cluster.kubectl("taint", "node", node, taint)
+    try:
+        yield
+    finally:
+        cluster.kubectl("taint", "node", node, f"{taint}-")
+
+
+@contextmanager
 def filled(cluster: Cluster, node: str, *, left_millis: int) -> Iterator[None]:
     """Have a pod ask for the CPU of a node that nobody has asked for, but so much of it; it does nothing."""
     asked = f"--field-selector=spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"

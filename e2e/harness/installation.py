@@ -36,7 +36,12 @@ SMALL_VALUES: Mapping[str, str] = {
     "crds.keep": "false",
 }
 PROCESS_VALUES: Mapping[str, str] = {"store.durability": "Process"}
-DISK_VALUES: Mapping[str, str] = {"store.durability": "Disk", "store.storageClassName": "standard"}
+KEEPING_VALUES: Mapping[str, str] = {
+    "uninstall.deleteTopologies": "false",
+    "store.keepVolumes": "true",
+    "crds.keep": "true",
+}
+"""The chart's own, which keep all that is somebody's at an uninstall."""
 # Reads the store as its agent: the operator may not list keys.
 _KEYS_OF = """
 import os, sys, redis
@@ -62,7 +67,7 @@ class Installation:
             }
         )
 
-    def install(self, chart: Path = CHART, values: Mapping[str, str] = DISK_VALUES) -> None:
+    def install(self, chart: Path = CHART, values: Mapping[str, str] = {}) -> None:
         """Install the chart, or upgrade to it, small and with `values`; wait until everything is ready."""
         settings = [f"--set={name}={value}" for name, value in {**SMALL_VALUES, **values}.items()]
         self.cluster.helm("upgrade", "--install", RELEASE, str(chart), *settings)

@@ -33,11 +33,11 @@ _TEXTS = ROOT / "examples/word-count/texts"
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a topology of the tests asks for."""
+    """What a topology of the tests asks for; without a `durability` it is the default."""
 
     workers: int = 2
     isolation: str = "Topology"
-    durability: str = "Process"
+    durability: str | None = None
     task_cpu: str = "100m"
     cores_min: str = "100m"
     cores_max: str = "1"
@@ -58,7 +58,9 @@ def sized(manifest: Object, name: str, sizes: Sizes) -> Object:
     topology = copy.deepcopy(manifest)
     topology["metadata"]["name"] = name
     spec = topology["spec"]
-    spec["durability"] = sizes.durability
+    spec.pop("durability", None)
+    if sizes.durability is not None:
+        spec["durability"] = sizes.durability
     spec["taskCpu"] = sizes.task_cpu
     spec["remoteTasks"] = sizes.remote_tasks
     spec["workers"] = {

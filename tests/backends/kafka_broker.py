@@ -26,6 +26,9 @@ from processes.free_ports import free_port
 READY_WITHIN_S = 90
 """Two seconds on a quiet machine, twenty beside other tests."""
 _CLUSTER_ID = "PenstockTests000000000"
+_LOOPBACK = "127.0.0.1"
+_OPEN = ("PLAINTEXT", "CONTROLLER")
+"""Listeners that ask nobody who he is."""
 _QUIET = {"log_level": 0}
 """librdkafka tells of each connection that a killed broker cuts."""
 
@@ -42,12 +45,15 @@ class KafkaBroker:
     """`nodes` processes that make one cluster; their folders are below `folder`.
 
     `secured` adds listeners that ask for a password (`sasl`), or speak TLS (`tls`, which asks for the
-    client's certificate, and `sasl_tls`).
+    client's certificate, and `sasl_tls`). Those are at `secured_host`; all else stays on loopback.
     """
 
-    def __init__(self, folder: Path, nodes: int = 1, *, secured: bool = False) -> None:
+    def __init__(
+        self, folder: Path, nodes: int = 1, *, secured: bool = False, secured_host: str = _LOOPBACK
+    ) -> None:
         self.folder = folder
-        self._names = ["PLAINTEXT", "CONTROLLER", *(("SASL_PLAINTEXT", "SASL_SSL", "SSL") if secured else ())]
+        self._secured_host = secured_host
+        self._names = [*_OPEN, *(("SASL_PLAINTEXT", "SASL_SSL", "SSL") if secured else ())]
         self._ports = {node: {name: free_port() for name in self._names} for node in range(1, nodes + 1)}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.certificates = Certificates(folder / "certificates") if secured else None
@@ -64,7 +70,10 @@ class KafkaBroker:
         return self.address("PLAINTEXT")
 
     def address(self, listener: str) -> str:
-        return ",".join(f"127.0.0.1:{ports[listener]}" for ports in self._ports.values())
+        return ",".join(f"{self._host(listener)}:{ports[listener]}" for ports in self._ports.values())
+
+    def _host(self, listener: str) -> str:
+        return _LOOPBACK if listener in _OPEN else self._secured_host
 
     @property
     def pid(self) -> int:
@@ -153,11 +162,11 @@ class KafkaBroker:
         settings = {
             "node.id": str(node),
             "controller.quorum.voters": ",".join(
-                f"{other}@127.0.0.1:{ports['CONTROLLER']}" for other, ports in self._ports.items()
+                f"{other}@{_LOOPBACK}:{ports['CONTROLLER']}" for other, ports in self._ports.items()
             ),
-            "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
+            "listeners": ",".join(f"{name}://{self._host(name)}:{port}" for name, port in ports.items()),
             "advertised.listeners": ",".join(
-                f"{name}://127.0.0.1:{port}" for name, port in ports.items() if name != "CONTROLLER"
+                f"{name}://{self._host(name)}:{port}" for name, port in ports.items() if name != "CONTROLLER"
             ),
             "log.dirs": str(self._folder(node) / "data"),
             "offsets.topic.replication.factor": str(replicas),
