@@ -136,7 +136,7 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
     schedule = look.schedules.get(operator.name)
     watermark = told_by_all(operator.timed_by, operator.timed_by_keyed, look.counters)
     lag = look.lags.get(operator.name)
-    waiting = waiting_in(look.counters.get(operator.name)) if operator.kind == "keyed" else None
+    waiting = waiting_in(look.counters.get(operator.name)) if operator.kind != "source" else None
     return OperatorFigures(
         operator.name,
         operator.kind,
