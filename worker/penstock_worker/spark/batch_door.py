@@ -45,8 +45,12 @@ from penstock_worker.values.spark_types import struct_type
 
 _LOG = logging.getLogger(__name__)
 
-_ONE_PARTITION = "1000000000"
-"""Records in one part of a DataFrame: a batch is one, so a job on it has one task."""
+_ONE_PARTITION = {
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000000",
+}
+"""A batch is one partition: a job on it has one task, and a writer makes one file. Spark would cut it into as
+many as the session has slots, hundreds."""
 
 
 class _Request(msgspec.Struct, frozen=True, array_like=True):
@@ -141,7 +145,8 @@ class BatchDoor:
     def _session(self) -> SparkSession:
         """Views and settings of one sink's function are no other's."""
         session: SparkSession = self._spark.newSession()
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _ONE_PARTITION)
+        for name, value in _ONE_PARTITION.items():
+            session.conf.set(name, value)
         return session
 
     def _is_ending(self) -> bool:
