@@ -21,7 +21,12 @@ from penstock_operator.local.processes.parent_death import ends_with_starter
 from processes.free_ports import free_port
 
 READY_WITHIN_S = 60
-_SETTINGS = {"listen_addresses": "127.0.0.1", "fsync": "off", "max_connections": "40", "shared_buffers": "16MB"}
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "off",
+    "max_connections": "40",
+    "shared_buffers": "16MB",
+}
 
 
 def _asked(what: str) -> Path:

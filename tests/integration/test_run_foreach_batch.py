@@ -20,7 +20,7 @@ from clocks.eventually import eventually
 from processes.live_processes import process_tree
 from processes.run_harness import Run
 
-ROWS, SLOW_ROWS, WORDS = 1200, 6000, 7
+ROWS, SLOW_ROWS, WORDS = 800, 6000, 7
 PATIENCE_S = 200.0
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
@@ -39,18 +39,21 @@ spec:
     inputs: [squares]
     map: users_code:named
     outputSchema: "word string, n bigint"
+{count}
+  - name: to-parquet
+    inputs: [{feeder}]
+    sink: {{foreachBatch: {{call: "users_batches:to_parquet"}}}}
+  - name: to-postgres
+    inputs: [{feeder}]
+    sink: {{foreachBatch: {{call: "users_batches:to_postgres", rowsMax: 256}}}}
+"""
+COUNT = """
   - name: count
     inputs: [named]
     keyBy: [word]
     processor: users_code:Count
     outputSchema: "word string, n bigint"
     shards: 4
-  - name: to-parquet
-    inputs: [count]
-    sink: {{foreachBatch: {{call: "users_batches:to_parquet"}}}}
-  - name: to-postgres
-    inputs: [count]
-    sink: {{foreachBatch: {{call: "users_batches:to_postgres", rowsMax: 256}}}}
 """
 CODE = """
 from pyspark.sql import Row
@@ -121,10 +124,9 @@ def calls(folder: Path, sink: str) -> list[tuple[int, str, list[object]]]:
     return [(batch, step, rows) for name, batch, step, rows in noted if name == sink]
 
 
-def assert_each_row_is_written_once(folder: Path, postgres: PostgresServer, rows: int) -> None:
-    expected = sorted(
-        (f"w{word}", n) for word in range(WORDS) for n in range(1, len(range(word, rows, WORDS)) + 1)
-    )
+def assert_each_row_is_written_once(
+    folder: Path, postgres: PostgresServer, expected: list[tuple[str, int]]
+) -> None:
     in_parquet = {
         int(batch.name.removeprefix("batch=")): parquet.read_table(batch, partitioning=None).to_pylist()
         for batch in (folder / "parquet").glob("batch=*")
@@ -132,9 +134,7 @@ def assert_each_row_is_written_once(folder: Path, postgres: PostgresServer, rows
     in_postgres: dict[int, list[tuple[str, int]]] = {}
     for batch, word, n in postgres.query("select batch, word, n from totals"):
         in_postgres.setdefault(int(batch), []).append((word, int(n)))
-    from_parquet = {
-        batch: [(row["word"], row["n"]) for row in found] for batch, found in in_parquet.items()
-    }
+    from_parquet = {batch: [(row["word"], row["n"]) for row in found] for batch, found in in_parquet.items()}
     for sink, found in (("parquet", from_parquet), ("postgres", in_postgres)):
         assert sorted(found) == list(range(len(found))), f"{sink}: ids have a hole"
         assert sorted(row for batch in found.values() for row in batch) == expected, sink
@@ -152,7 +152,7 @@ def test_a_batch_whose_task_is_killed_is_written_again_with_the_same_rows(
     tmp_path: Path, runs: list[Run], postgres: PostgresServer
 ) -> None:
     (tmp_path / "hold").touch()
-    text = MANIFEST.format(rows=ROWS, rate=400)
+    text = MANIFEST.format(rows=ROWS, rate=400, count="", feeder="named")
     run = started(tmp_path, runs, text, settings(tmp_path, postgres))
     eventually((tmp_path / "held").exists, "the function is called", PATIENCE_S)
     (first,) = run.tasks("to-postgres")
@@ -166,7 +166,7 @@ def test_a_batch_whose_task_is_killed_is_written_again_with_the_same_rows(
     assert [(batch, step) for batch, step, _ in calls(tmp_path, "postgres")][:4] == [
         (0, "begins"), (0, "ends"), (0, "begins"), (0, "ends"),
     ], "a batch that comes again waits for its first call"  # fmt: skip
-    assert_each_row_is_written_once(tmp_path, postgres, ROWS)
+    assert_each_row_is_written_once(tmp_path, postgres, sorted((f"w{n % WORDS}", n) for n in range(ROWS)))
     assert run.summary["operators"]["to-postgres"]["records"] == ROWS
 
 
@@ -174,7 +174,7 @@ def test_a_batch_whose_task_is_killed_is_written_again_with_the_same_rows(
 def test_each_row_is_written_once_whatever_is_killed(
     tmp_path: Path, runs: list[Run], postgres: PostgresServer
 ) -> None:
-    text = MANIFEST.format(rows=SLOW_ROWS, rate=100)
+    text = MANIFEST.format(rows=SLOW_ROWS, rate=100, count=COUNT, feeder="count")
     run = started(tmp_path, runs, text, settings(tmp_path, postgres))
 
     def ended() -> int:
@@ -203,7 +203,10 @@ def test_each_row_is_written_once_whatever_is_killed(
         assert run.process is not None
         assert run.process.poll() is None, "all was written before all were killed"
     assert run.finish(PATIENCE_S) == 0, run.output
-    assert_each_row_is_written_once(tmp_path, postgres, SLOW_ROWS)
+    counted = [
+        (f"w{word}", n) for word in range(WORDS) for n in range(1, len(range(word, SLOW_ROWS, WORDS)) + 1)
+    ]
+    assert_each_row_is_written_once(tmp_path, postgres, counted)
 
 
 @pytest.mark.slow(held_by="test_what_the_function_raises_is_told_with_the_batch")

@@ -86,9 +86,7 @@ class World:
             pieces = fragments_of("far/0", payload, 60)
         for number, piece in enumerate(pieces, 1):
             self.entries += 1
-            answer = self.scene.append(
-                SHARD, self.entries, piece, rows=count if number == len(pieces) else 0
-            )
+            answer = self.scene.append(SHARD, self.entries, piece, rows=count if number == len(pieces) else 0)
             assert answer is Answer.OK
 
     def step(self) -> None:
@@ -200,9 +198,7 @@ class ABatchIsWhatComes(BatchStage):
 class NumbersGoOnWithTheIntent(BatchStage):
     """A batch that is repeated has the next id."""
 
-    def _written(
-        self, owned: OwnedShard, number: int, entries: tuple[Entry, ...], *, in_hand: bool
-    ) -> Any:
+    def _written(self, owned: OwnedShard, number: int, entries: tuple[Entry, ...], *, in_hand: bool) -> Any:
         return super()._written(owned, number + 1 if in_hand else number, entries, in_hand=in_hand)
 
 
