@@ -1,6 +1,6 @@
-"""A real PostgreSQL for tests: Debian's server on loopback, in a temporary folder, as the user that it asks for.
+"""A real PostgreSQL for tests: Debian's server on loopback, in a temporary folder, as a user that it takes.
 
-The server refuses to run as root, so there it runs as `postgres`, or `nobody` where that is missing. Neighbour:
+It refuses to run as root, so there it runs as `postgres`, or `nobody` where that is missing. Neighbour:
 `tools/postgres.sh` says where its programs and its JDBC driver are.
 """
 

@@ -166,8 +166,8 @@ class OperatorSpec(Document):
             ),
             (
                 f"!has(self.lateTo) || !has(self.lateTo.{STAGE_SINK})",
-                f"{STAGE_SINK} is no place for late rows: it is a stage, and late rows do not leave their own; "
-                "give foreach or files",
+                f"{STAGE_SINK} is no place for late rows: it is a stage, and they do not leave theirs; give "
+                "foreach or files",
             ),
             ("!has(self.initialState) || has(self.processor)", "only a processor has an initialState"),
             (
@@ -339,8 +339,8 @@ class TopologySpec(Document):
             (
                 "self.remoteTasks != 'Allowed' || "
                 f"!self.operators.exists(o, has(o.sink) && has(o.sink.{STAGE_SINK}))",
-                f"remoteTasks Allowed and {STAGE_SINK} do not go together: its function is called in the main "
-                "process of the worker that its task is at",
+                f"remoteTasks Allowed and {STAGE_SINK} do not go together: the function is called in the "
+                "main process of the worker that its task is at",
             ),
             (
                 "!has(self.durability) || self.durability != 'Replicated'",

@@ -56,8 +56,8 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class KeyedEdge:
-    """Rows go to a keyed stage: the columns that make the key, by position, in keyBy's order. Without any there
-    is one shard."""
+    """Rows go to a keyed stage: the columns that make the key, by position, in keyBy's order. Without any
+    there is one shard."""
 
     operator: str
     key_columns: tuple[int, ...]

@@ -1,8 +1,8 @@
 """What a shard's record notes of work that no offset and no position tells: the field `within` of a commit.
 
 `Rows`: some rows of the entry behind the offset are done. `Written` and `Decided` belong to a commit that is
-written in parts (`large_commit`). A note of rows that is about an earlier entry is void. `Batches`: which batch
-of a sink is open, and how many were written. Neighbours: `keyed_stage` notes rows, `batch_stage` batches;
+written in parts (`large_commit`). A note of rows that is about an earlier entry is void. `Batches`: how many
+batches a sink has written, and which is open. Neighbours: `keyed_stage` notes rows, `batch_stage` batches;
 `store.port` carries the bytes.
 """
 

@@ -46,8 +46,8 @@ class BatchSize:
 
 
 class WholeInbox:
-    """The budget of a sink's stage, always the same: a batch that one fetch brought comes whole with each later
-    one, whoever fetches. It is above what an inbox holds."""
+    """The budget of a sink's stage, always the same: a batch that one fetch brought comes whole with each
+    later one, whoever fetches. It is above what an inbox holds."""
 
     bytes: ClassVar[int] = 2 << 20
     shards: ClassVar[int] = 1

@@ -304,8 +304,8 @@ def test_late_rows_go_to_one_kind_of_sink() -> None:
         "lateTo.files.paht: unknown field (did you mean path?)"
     )
     assert the_fault((late, "lateTo: {foreachBatch: {call: 'clicks:write'}}")) == (
-        "spec.operators[2] (sessions).lateTo.foreachBatch: is no place for late rows: it is a stage, and they "
-        "do not leave theirs; give foreach or files"
+        "spec.operators[2] (sessions).lateTo.foreachBatch: is no place for late rows: it is a stage, and "
+        "they do not leave theirs; give foreach or files"
     )
 
 

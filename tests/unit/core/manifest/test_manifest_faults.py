@@ -266,8 +266,8 @@ def test_the_function_of_a_sink_with_batches_is_not_called_from_another_node() -
         ("sink: {files: {path: out/, format: jsonl}}", "sink: {foreachBatch: {call: 'word_count:write'}}"),
     )
     assert faults_of(text) == [
-        "spec.remoteTasks: Allowed does not go together with sink totals: the function of foreachBatch is called "
-        "in the main process of the worker that its task is at; give Never"
+        "spec.remoteTasks: Allowed does not go together with sink totals: the function of foreachBatch is "
+        "called in the main process of the worker that its task is at; give Never"
     ]
 
 

@@ -154,11 +154,15 @@ def test_another_schema_than_the_class_says_is_noted(tmp_path: Path) -> None:
         (
             "{foreachBatch: {call: 'inspected_sources:function'}}",
             "foreachBatch.call",
-            "'inspected_sources:function' takes (row); foreachBatch calls a function with a DataFrame and a batch "
-            "id: make it def function(df, batch_id)",
+            "'inspected_sources:function' takes (row); foreachBatch calls a function with a DataFrame and a "
+            "batch id: make it def function(df, batch_id)",
         ),
         ("{foreachBatch: {call: 'inspected_sources:Plain'}}", "foreachBatch.call", "is a class, no function"),
-        ("{foreachBatch: {call: 'inspected_sources:later'}}", "foreachBatch.call", "is async, and nobody would"),
+        (
+            "{foreachBatch: {call: 'inspected_sources:later'}}",
+            "foreachBatch.call",
+            "is async, and nobody would",
+        ),
         ("{foreachBatch: {call: 'no_module:write'}}", "foreachBatch.call", "module 'no_module' cannot be"),
     ],
 )

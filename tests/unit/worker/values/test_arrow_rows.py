@@ -25,7 +25,7 @@ ROW = (
 def test_each_type_has_its_value_and_a_null() -> None:
     table = unpacked(ArrowRows(SCHEMA).packed([ROW, (None,) * 16]))
     first, second = table.to_pylist()
-    at = datetime.datetime(2023, 11, 14, 22, 13, 20, 1)
+    at = datetime.datetime(2023, 11, 14, 22, 13, 20, 1)  # noqa: DTZ001
     day = datetime.date(2024, 10, 4)
     second_of_1970 = datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC)
     assert list(first.values()) == [
