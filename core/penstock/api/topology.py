@@ -202,6 +202,11 @@ class OperatorSpec(Document):
                 "has(self.join) == has(oldSelf.join) && has(self.sink) == has(oldSelf.sink)",
                 "what an operator is (source, map, processor, window, join, sink) is fixed for life",
             ),
+            (
+                f"(has(self.sink) && has(self.sink.{STAGE_SINK})) == "
+                f"(has(oldSelf.sink) && has(oldSelf.sink.{STAGE_SINK}))",
+                f"whether a sink is {STAGE_SINK} is fixed for life: it is a stage, with an inbox of its own",
+            ),
             (fixed("window"), "window is fixed for life"),
             (fixed("join"), "join is fixed for life"),
             (

@@ -84,6 +84,11 @@ class OperatorFigures:
     def is_stage(self) -> bool:
         return self.name == self.stage
 
+    @property
+    def has_inbox(self) -> bool:
+        """Whether rows wait for it: a keyed stage, and a sink that is one."""
+        return self.is_stage and self.kind != "source"
+
     def unseen(self) -> OperatorFigures:
         """The same where nothing can be seen now: what the schedule says, and how it was."""
         return replace(
