@@ -2,7 +2,7 @@
 # Sets up what `make` needs and finds missing: system packages (with apt-get) and the virtual environment.
 #
 #   tools/setup.sh           what `penstock run` needs: Python >= 3.11, Redis >= 7.0 (or Valkey >= 7.2), Java >= 17
-#   tools/setup.sh --tests   and what the tests need besides: strace, a C compiler, Maven
+#   tools/setup.sh --tests   and what the tests need besides: strace, a C compiler, Maven, PostgreSQL
 #
 # Says what it will install before it does. PENSTOCK_NO_INSTALL=1 declines every system package,
 # PENSTOCK_PYTHON names the Python to build .venv from. A second call finds nothing to do and is done
@@ -96,6 +96,7 @@ install_packages() {
             strace) printf '  %-14s %s\n' strace "the tests slow an fsync down with it" ;;
             compiler) printf '  %-14s %s\n' gcc "the fault runner builds its wall clock with it" ;;
             maven) printf '  %-14s %s\n' maven "brings Kafka's broker, which the tests start" ;;
+            postgres) printf '  %-14s %s\n' postgresql "the tests start a server of their own" ;;
         esac
     done
     if [[ ${PENSTOCK_NO_INSTALL:-} == 1 ]]; then
@@ -119,16 +120,20 @@ install_packages() {
             strace) packages+=(strace) ;;
             compiler) packages+=(gcc libc6-dev) ;;
             maven) packages+=(maven) ;;
+            postgres) packages+=(postgresql) ;;
         esac
     done
     say "apt-get install --no-install-recommends ${packages[*]}"
-    [[ " ${wants[*]} " != *" redis "* ]] || hold_services
+    [[ " ${wants[*]} " != *" redis "* && " ${wants[*]} " != *" postgres "* ]] || hold_services
     as_root env DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 \
         apt-get "${quiet[@]}" install -y --no-install-recommends "${packages[@]}" >/dev/null ||
         fail "apt-get could not install ${packages[*]}; its own words stand above."
     remove_policy
     if [[ " ${wants[*]} " == *" redis "* && -d /run/systemd/system ]]; then
         as_root systemctl --quiet disable redis-server.service || say "the system's redis-server stays enabled."
+    fi
+    if [[ " ${wants[*]} " == *" postgres "* && -d /run/systemd/system ]]; then
+        as_root systemctl --quiet disable postgresql.service || say "the system's PostgreSQL stays enabled."
     fi
 }
 
@@ -209,6 +214,10 @@ fi
 if [[ $for_tests == yes ]] && ! command -v strace >/dev/null; then wants+=(strace); fi
 if [[ $for_tests == yes ]] && ! command -v cc >/dev/null; then wants+=(compiler); fi
 if [[ $for_tests == yes ]] && ! command -v mvn >/dev/null; then wants+=(maven); fi
+# Debian's servers are off PATH; what manages them is not.
+if [[ $for_tests == yes ]] && ! command -v pg_ctlcluster >/dev/null && ! command -v initdb >/dev/null; then
+    wants+=(postgres)
+fi
 
 if ((${#wants[@]})); then
     install_packages "${wants[@]}"

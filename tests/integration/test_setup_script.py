@@ -63,19 +63,20 @@ def test_who_declines_is_told_everything_that_is_missing_and_nothing_is_changed(
     machine.has("apt-get", f"touch {machine.clone}/installed")
     ended = machine.set_up("--tests", PENSTOCK_NO_INSTALL="1")
     assert ended.returncode == 1
-    for needed in ("python3 ", "redis-server ", "Java >= 17", "strace ", "gcc ", "maven "):
+    for needed in ("python3 ", "redis-server ", "Java >= 17", "strace ", "gcc ", "maven ", "postgresql "):
         assert f"\n  {needed}" in ended.stdout
     assert "PENSTOCK_NO_INSTALL=1 is set" in ended.stderr
     left = {path.name for path in machine.clone.iterdir()}
     assert left == {"pyproject.toml", "requirements.lock", "tools"}
 
 
-def test_strace_a_compiler_and_maven_are_asked_for_by_the_tests_alone(machine: Machine) -> None:
+def test_what_the_tests_alone_need_is_asked_for_by_them_alone(machine: Machine) -> None:
     ended = machine.set_up(PENSTOCK_NO_INSTALL="1")
     assert "redis-server" in ended.stdout
     assert "strace" not in ended.stdout
     assert "gcc" not in ended.stdout
     assert "maven" not in ended.stdout
+    assert "postgresql" not in ended.stdout
 
 
 def test_a_python_that_is_too_old_is_named_with_what_to_do(machine: Machine) -> None:

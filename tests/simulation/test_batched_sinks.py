@@ -17,12 +17,13 @@ from penstock.errors import RetryError
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Answer, Bounds, Claimed, Commit, Output, Request, StoreUnreachable
+from penstock.store.port import Answer, Bounds, Claimed, Commit, Output, StoreUnreachable
 from penstock_simulation.twins.memory_transactions import MemoryTransactionLog
 from penstock_worker.sinks.batches.lane import Lane
 from penstock_worker.sinks.batches.transactional import TransactionalWriter
 from penstock_worker.sinks.batches.turns import PATIENCE_US, BatchTurns
 from penstock_worker.sinks.batches.writer import BatchWriter, InDoubt, Outcome, Part
+from scenes.meddled_store import Died, MeddledStore
 from scenes.store_scenario import Scene
 from scenes.task_scene import TurnedClock
 
@@ -31,36 +32,6 @@ SINK = "wire"
 STEPS = 60
 SEEDS = 400
 DEPTH_MAX = 2
-
-
-class Died(BaseException):
-    """A task, at this very place."""
-
-
-class MeddledStore:
-    """The store as a task's thread sees it: others act before and after each of its calls."""
-
-    def __init__(self, store: MemoryStore, at: Callable[[str], None]) -> None:
-        self._store = store
-        self._at = at
-
-    def call(self, call: Request[Any]) -> Any:
-        return self.pipeline([call])[0]
-
-    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
-        answers = []
-        for call in calls:
-            self._at("before")
-            answers.append(self._store.call(call))
-        self._at("after")
-        return answers
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        answers = self.pipeline(calls)
-        return lambda: answers
-
-    def close(self) -> None:
-        """Nothing is open."""
 
 
 class Task:

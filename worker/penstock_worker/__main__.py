@@ -75,6 +75,7 @@ def _run(launch: WorkerLaunch) -> int:
     if launch.base_dir not in sys.path:
         sys.path.insert(0, launch.base_dir)
     # Spark takes seconds to import and start: what can fail has failed before.
+    from penstock_worker.spark.batch_door import open_batch_door
     from penstock_worker.spark.jvm_watch import JvmWatch, end_at_once
     from penstock_worker.spark.resident_tasks import MemoryLimit, ResidentTasks
     from penstock_worker.spark.session import start_session
@@ -91,7 +92,15 @@ def _run(launch: WorkerLaunch) -> int:
     store = RedisStore(launch.store_url, launch.topology_uid)
     watch = ControlWatch(ControlStream(RedisStore(launch.store_url, launch.topology_uid), launch.worker))
     memory = MemoryLimit(f"{plan.memory_bytes / (1 << 20):.0f}Mi", launch.kills_file)
-    resident = ResidentTasks(session.spark.sparkContext, session.places, watch.wake, ends=ends, memory=memory)
+    door = open_batch_door(session.spark, plan, Path(launch.base_dir))
+    resident = ResidentTasks(
+        session.spark.sparkContext,
+        session.places,
+        watch.wake,
+        ends=ends,
+        memory=memory,
+        batch_door=door.path if door is not None else "",
+    )
     spark_master = session.master.url if session.master is not None else ""
     report = WorkerReport(launch, store, collector, clock, os.getpid(), spark_master)
     process = MainProcess(launch, plan, store, resident, report, clock, vitals, announcer)
@@ -108,6 +117,8 @@ def _run(launch: WorkerLaunch) -> int:
     finally:
         jvm_watch.dismiss()
         resident.close()
+        if door is not None:
+            door.close()
         watch.stop()
         if announcer is not None:
             announcer.stop()

@@ -17,13 +17,17 @@ from typing import Any
 
 from penstock.api.syntax import syntax_tree
 from penstock.api.windows import aggregators_of
-from penstock.connectors.named_code import DATA_SOURCE, FOREACH
+from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH
 from penstock.connectors.registry import named_code
 from penstock.manifest.faults import Fault, listed, nearest, path_text
 
 _PYTHON = ".py"
 _STAR = "*"
-_WANTED = {"map": ("functions", ("def",)), FOREACH: ("functions and classes", ("def", "class"))}
+_WANTED = {
+    "map": ("functions", ("def",)),
+    FOREACH: ("functions and classes", ("def", "class")),
+    FOREACH_BATCH: ("functions", ("def",)),
+}
 _COMPOUND = (ast.If, ast.Try, ast.With, ast.For, ast.While)
 
 

@@ -22,7 +22,7 @@ from penstock.api.topology import (
     OperatorSpec,
     Topology,
 )
-from penstock.connectors.registry import InitialStateSpec, SourceSpec
+from penstock.connectors.registry import InitialStateSpec, SinkSpec, SourceSpec
 from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
@@ -65,10 +65,7 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
         workers_initial=workers.initial if workers.initial is not None else workers.min,
         memory_bytes=memory_bytes(workers.memory),
         stages=tuple(
-            stage
-            for name in graph.order
-            if by_name[name].source is not None or by_name[name].is_keyed
-            for stage in fuser.stages(by_name[name])
+            stage for name in graph.order if by_name[name].has_shards for stage in fuser.stages(by_name[name])
         ),
         workers=WorkerRange(
             least=workers.min,
@@ -95,6 +92,9 @@ class _Fuser:
     def stages(self, operator: OperatorSpec) -> Iterator[Stage]:
         """The operator's, behind the one that reads its initial state."""
         name = operator.name
+        if operator.sink is not None:
+            yield self._sink(operator, operator.sink)
+            return
         initial = self._initial_state(operator)
         if operator.initial_state is not None and initial is not None:
             yield self._initial(operator, operator.initial_state, initial)
@@ -113,6 +113,12 @@ class _Fuser:
 
     def _source(self, operator: OperatorSpec, spec: SourceSpec) -> Source:
         return spec.given.plan().of_topology(self._topology, operator.name)
+
+    def _sink(self, operator: OperatorSpec, given: SinkSpec) -> Stage:
+        """One that is a stage of its own."""
+        schema = self._graph.inputs[operator.name]
+        head = Processor("", schema, (), 1, batches_to=given.given.plan(operator.name))
+        return Stage(operator.name, head, Tasks(1, 1, 1), Fanout(schema, (), (), ()))
 
     def _initial(self, operator: OperatorSpec, given: InitialStateSpec, initial: InitialState) -> Stage:
         edge = KeyedEdge(operator.name, initial.key_columns, _shards(operator))
@@ -137,14 +143,16 @@ class _Fuser:
                 sinks=tuple(
                     r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
                     for r in readers
-                    if r.sink is not None
+                    if r.sink is not None and not r.has_shards
                 ),
-                edges=tuple(self._edge(r, name) for r in readers if r.is_keyed),
+                edges=tuple(self._edge(r, name) for r in readers if r.has_shards),
                 event_time=self._event_time(self._operators[name]),
             )
         return self._built[name]
 
     def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
+        if operator.sink is not None:
+            return KeyedEdge(operator.name, (), 1)
         planned = self._graph.joins.get(operator.name)
         if planned is not None:
             projection = planned.projections[self._graph.operators[operator.name].inputs.index(source)]

@@ -159,6 +159,23 @@ def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], 
             "give Never"
         )
         faults.append(Fault("spec.remoteTasks", message))
+    at_home = [operator for operator in operators if _stage_sink(operator.body.get("sink")) is not None]
+    if spec.get("remoteTasks") == "Allowed" and at_home:
+        names = listed(str(operator.name) for operator in at_home)
+        kind = _stage_sink(at_home[0].body.get("sink"))
+        message = (
+            f"Allowed does not go together with sink {names}: the function of {kind} is called in the main "
+            "process of the worker that its task is at; give Never"
+        )
+        faults.append(Fault("spec.remoteTasks", message))
+
+
+def _stage_sink(given: object) -> str | None:
+    """The kind of a sink that is a stage of its own; None for another one, and for what is none."""
+    for kind in given if isinstance(given, dict) else ():
+        if kind in SINKS and SINKS[kind].planned.is_stage:
+            return str(kind)
+    return None
 
 
 def _check_role(operator: Operator, faults: list[Fault]) -> None:
@@ -204,6 +221,11 @@ def _check_late(operator: Operator, faults: list[Fault]) -> None:
         faults.append(Fault(path, message))
     if isinstance(given, dict):
         _check_one_of(path, given, _KINDS["sink"], faults)
+    if (kind := _stage_sink(given)) is not None:
+        message = (
+            "is no place for late rows: it is a stage, and they do not leave theirs; give foreach or files"
+        )
+        faults.append(Fault(f"{path}.{kind}", message))
     faults += too_long(operator, "lateTo", "sink", LATE)
 
 

@@ -52,6 +52,8 @@ INITIAL = "-initial"
 ALLOWED_DELAY_DEFAULT = "0s"
 IDLE_AFTER_DEFAULT = "1m"
 IDLE_AFTER_LEAST = "100ms"
+STAGE_SINK = "foreachBatch"
+"""The kind of sink that is a stage of its own, as rules in CEL name it."""
 
 
 def _not_too_short(text: str) -> str:
@@ -162,6 +164,11 @@ class OperatorSpec(Document):
                 f"the sink of lateTo is called by the operator and '{LATE}': that name has at most "
                 f"{NAME_LENGTH_MAX - len(LATE)} characters",
             ),
+            (
+                f"!has(self.lateTo) || !has(self.lateTo.{STAGE_SINK})",
+                f"{STAGE_SINK} is no place for late rows: it is a stage, and they do not leave theirs; give "
+                "foreach or files",
+            ),
             ("!has(self.initialState) || has(self.processor)", "only a processor has an initialState"),
             (
                 f"!has(self.initialState) || self.name.size() <= {NAME_LENGTH_MAX - len(INITIAL)}",
@@ -194,6 +201,11 @@ class OperatorSpec(Document):
                 "has(self.processor) == has(oldSelf.processor) && has(self.window) == has(oldSelf.window) && "
                 "has(self.join) == has(oldSelf.join) && has(self.sink) == has(oldSelf.sink)",
                 "what an operator is (source, map, processor, window, join, sink) is fixed for life",
+            ),
+            (
+                f"(has(self.sink) && has(self.sink.{STAGE_SINK})) == "
+                f"(has(oldSelf.sink) && has(oldSelf.sink.{STAGE_SINK}))",
+                f"whether a sink is {STAGE_SINK} is fixed for life: it is a stage, with an inbox of its own",
             ),
             (fixed("window"), "window is fixed for life"),
             (fixed("join"), "join is fixed for life"),
@@ -252,6 +264,12 @@ class OperatorSpec(Document):
     def is_keyed(self) -> bool:
         """Whether it has keys, and so shards, tasks and an inbox of its own."""
         return self.processor is not None or self.window is not None or self.join is not None
+
+    @property
+    def has_shards(self) -> bool:
+        """Whether it is a stage: a source, what is keyed, a sink that is one by itself."""
+        is_stage = self.sink is not None and self.sink.given.planned.is_stage
+        return self.source is not None or self.is_keyed or is_stage
 
     @property
     def by_event_time(self) -> bool:
@@ -323,6 +341,12 @@ class TopologySpec(Document):
                 "durability is fixed for life",
             ),
             ("self.operators.exists(o, has(o.source))", "a topology needs a source"),
+            (
+                "self.remoteTasks != 'Allowed' || "
+                f"!self.operators.exists(o, has(o.sink) && has(o.sink.{STAGE_SINK}))",
+                f"remoteTasks Allowed and {STAGE_SINK} do not go together: the function is called in the "
+                "main process of the worker that its task is at",
+            ),
             (
                 "!has(self.durability) || self.durability != 'Replicated'",
                 "durability Replicated comes with replication; use Disk or Process",

@@ -17,7 +17,7 @@ class NamedCode:
     field: str
     target: str
     role: str
-    """DATA_SOURCE or FOREACH."""
+    """DATA_SOURCE, FOREACH or FOREACH_BATCH."""
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """What a data source is made with,"""
     schema: str = ""
@@ -32,3 +32,5 @@ DATA_SOURCE = "data source"
 """A pyspark.sql.datasource.DataSource."""
 FOREACH = "foreach"
 """A function of a row, or a class with open, process and close."""
+FOREACH_BATCH = "foreachBatch"
+"""A function of a DataFrame and a batch id."""

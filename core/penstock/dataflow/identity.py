@@ -57,7 +57,10 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
     match stage.head:
         case Processor() as head:
             yield f"{name}.shards", str(head.shards)
-            yield f"{name}.keyBy", ", ".join(head.input.names[column] for column in head.key_columns)
+            if head.batches_to is not None:
+                yield f"{name}.sink", head.batches_to.identity_text()
+            else:
+                yield f"{name}.keyBy", ", ".join(head.input.names[column] for column in head.key_columns)
             yield f"{name}.input schema", head.input.ddl()
             if head.has_timers:
                 yield f"{name}.timeMode", head.time_mode

@@ -52,7 +52,7 @@ def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
     """All operators once, each after its inputs' stage."""
     found: dict[str, OutlinedOperator] = {}
     for stage in plan.stages:
-        kind = "source" if stage.is_source else "keyed"
+        kind = "source" if stage.is_source else "sink" if stage.is_sink else "keyed"
         found[stage.operator] = OutlinedOperator(
             stage.operator,
             kind,

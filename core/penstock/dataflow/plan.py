@@ -56,7 +56,8 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class KeyedEdge:
-    """Rows go to a keyed stage: the columns that make the key, by position, in keyBy's order."""
+    """Rows go to a keyed stage: the columns that make the key, by position, in keyBy's order. Without any
+    there is one shard."""
 
     operator: str
     key_columns: tuple[int, ...]
@@ -121,7 +122,8 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A keyed stage's head: "module:Class", a pyspark StatefulProcessor, or a window, which needs no code."""
+    """A keyed stage's head: "module:Class", a pyspark StatefulProcessor, or what needs no class: a window, a
+    join, a sink that is a stage of its own."""
 
     target: str
     input: Schema
@@ -144,6 +146,9 @@ class Processor:
     """and so is a join."""
     initial: InitialState | None = None
     """Rows that its keys begin with."""
+    batches_to: Sink | None = None
+    """Instead of all these, what its input is written to in numbered batches: it has no key then, and puts
+    nothing out."""
 
     @property
     def by_event_time(self) -> bool:
@@ -180,6 +185,11 @@ class Stage:
     @property
     def is_source(self) -> bool:
         return not isinstance(self.head, Processor)
+
+    @property
+    def is_sink(self) -> bool:
+        """Whether it is a sink of the manifest's."""
+        return isinstance(self.head, Processor) and self.head.batches_to is not None
 
     def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
         """Every sink that its tasks deliver to, each with the schema of its rows: those fused behind it, and

@@ -25,6 +25,9 @@ class Sink(ABC):
     """`penstock run` takes its rows out of the outboxes itself, and shows them; elsewhere tasks deliver it as
     any other."""
 
+    is_stage: ClassVar[bool] = False
+    """It is a stage of its own, with one shard that rows of all others go to, and not fused behind them."""
+
     @abstractmethod
     def identity_text(self) -> str:
         """In words, the settings that positions depend on; kept with the state."""

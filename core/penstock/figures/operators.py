@@ -84,6 +84,11 @@ class OperatorFigures:
     def is_stage(self) -> bool:
         return self.name == self.stage
 
+    @property
+    def has_inbox(self) -> bool:
+        """Whether rows wait for it: a keyed stage, and a sink that is one."""
+        return self.is_stage and self.kind != "source"
+
     def unseen(self) -> OperatorFigures:
         """The same where nothing can be seen now: what the schedule says, and how it was."""
         return replace(
@@ -136,7 +141,7 @@ def operator_figures(operator: OutlinedOperator, look: Look) -> OperatorFigures:
     schedule = look.schedules.get(operator.name)
     watermark = told_by_all(operator.timed_by, operator.timed_by_keyed, look.counters)
     lag = look.lags.get(operator.name)
-    waiting = waiting_in(look.counters.get(operator.name)) if operator.kind == "keyed" else None
+    waiting = waiting_in(look.counters.get(operator.name)) if operator.kind != "source" else None
     return OperatorFigures(
         operator.name,
         operator.kind,

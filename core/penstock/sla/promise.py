@@ -83,7 +83,8 @@ def scope_of(sla: LatencySLA, topology: Topology, plan: Plan) -> Scope:
 
 def keyed_edges(plan: Plan) -> tuple[tuple[str, str], ...]:
     """(upstream, downstream) between the plan's stages, sources among them, but not those that read initial
-    state: nothing flows from these when the others have begun."""
+    state: nothing flows from these when the others have begun. Sinks are no stages here: they have no second
+    task."""
     return tuple(
         dict.fromkeys(
             (stage.operator, reader)
@@ -96,7 +97,8 @@ def keyed_edges(plan: Plan) -> tuple[tuple[str, str], ...]:
 
 def _readers(fanout: Fanout) -> Iterator[str]:
     for edge in fanout.edges:
-        yield edge.operator
+        if edge.key_columns:
+            yield edge.operator
     for step in fanout.steps:
         yield from _readers(step.out)
 
@@ -104,7 +106,7 @@ def _readers(fanout: Fanout) -> Iterator[str]:
 def _path_lengths(plan: Plan) -> dict[str, int]:
     """Keyed operator -> keyed operators on the longest path through it. `plan.stages` are in topological
     order."""
-    keyed = [stage.operator for stage in plan.stages if isinstance(stage.head, Processor)]
+    keyed = [s.operator for s in plan.stages if isinstance(s.head, Processor) and not s.is_sink]
     edges = [edge for edge in keyed_edges(plan) if edge[0] in keyed]
     before = dict.fromkeys(keyed, 1)
     for upstream, downstream in sorted(edges, key=lambda edge: keyed.index(edge[0])):

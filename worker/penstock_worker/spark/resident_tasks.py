@@ -66,7 +66,8 @@ class _Standby:
 
 
 class ResidentTasks:
-    """Starts and ends resident tasks of one session. `wake` is called from other threads."""
+    """Starts and ends resident tasks of one session. `wake` is called from other threads. Tasks write batches
+    through `batch_door` (`batch_door.BatchDoor`)."""
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class ResidentTasks:
         monotonic_s: Callable[[], float] = time.monotonic,
         ends: TaskEnds | None = None,
         memory: MemoryLimit = MemoryLimit(),
+        batch_door: str = "",
     ) -> None:
         self._context = context
         self._places = places
@@ -88,6 +90,7 @@ class ResidentTasks:
         self._standbys: dict[int, _Standby] = {}
         self._ends = ends
         self._memory = memory
+        self._batch_door = batch_door
         self._killed = killed_by_cgroup()
         self._watched: dict[str, _Watched] = {}
         self._cancelled: set[str] = set()
@@ -131,8 +134,7 @@ class ResidentTasks:
     def start(self, launch: TaskLaunch) -> ResidentTask:
         """Launch a task; returns at once."""
         page = None if launch.node else _new_page()
-        if page is not None:
-            launch = replace(launch, note=page.place)
+        launch = replace(launch, note=page.place if page is not None else None, batch_door=self._batch_door)
         task = None
         if not launch.node:
             self._rule.started(self._monotonic_s())

@@ -9,10 +9,7 @@ them launches, `task` is what they run then.
 
 from __future__ import annotations
 
-import os
-import secrets
 import socket
-import struct
 import threading
 from collections import deque
 from contextlib import suppress
@@ -20,12 +17,11 @@ from dataclasses import dataclass
 
 from pyspark.serializers import CPickleSerializer
 
+from penstock_worker.spark.local_socket import is_this_user, received, unnamed_listener
 from penstock_worker.spark.task_entry import run_resident_task
 from penstock_worker.task.launch import TaskLaunch
 
 _NUMBER_BYTES = 8
-_CREDENTIALS = struct.Struct("3i")
-"""Process, user, group of who is at the other end."""
 _KNOCK_S = 5.0
 """Whoever has connected says its number within this time."""
 
@@ -42,10 +38,7 @@ class StandbyDoor:
     """The main process' end: who waits, and what it is told. Called from several threads."""
 
     def __init__(self) -> None:
-        self.path = f"\0penstock-{secrets.token_hex(16)}"
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(self.path)
-        self._listener.listen()
+        self.path, self._listener = unnamed_listener()
         self._lock = threading.Lock()
         self._waiting: deque[tuple[int, socket.socket]] = deque()
         self._closed = False
@@ -104,10 +97,10 @@ def run_standby_task(standby: StandbyLaunch) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
         try:
             door.connect(standby.door)
-            if not _is_this_user(door):
+            if not is_this_user(door):
                 return
             door.sendall(standby.number.to_bytes(_NUMBER_BYTES, "big"))
-            told = _received(door)
+            told = received(door)
         except OSError:
             # The main process ends.
             return
@@ -118,29 +111,11 @@ def run_standby_task(standby: StandbyLaunch) -> None:
 def _knocked(connection: socket.socket) -> int | None:
     """The number of the standby that has connected; None for one that is another user's, or says nothing."""
     try:
-        if not _is_this_user(connection):
+        if not is_this_user(connection):
             return None
         connection.settimeout(_KNOCK_S)
-        number = _received(connection, _NUMBER_BYTES)
+        number = received(connection, _NUMBER_BYTES)
         connection.settimeout(None)
     except OSError:  # a time-out too
         return None
     return int.from_bytes(number, "big") if len(number) == _NUMBER_BYTES else None
-
-
-def _is_this_user(connection: socket.socket) -> bool:
-    """Whether the process at the other end belongs to whom this one does."""
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    user: int = _CREDENTIALS.unpack(told)[1]
-    return user == os.getuid()
-
-
-def _received(connection: socket.socket, count: int | None = None) -> bytes:
-    """`count` bytes, or all until the other end closes; fewer when it closes before."""
-    data = b""
-    while count is None or len(data) < count:
-        part = connection.recv(65_536 if count is None else count - len(data))
-        if not part:
-            break
-        data += part
-    return data

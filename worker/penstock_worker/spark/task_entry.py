@@ -22,10 +22,13 @@ from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
 from penstock_worker.kinds.sinks import open_sinks
 from penstock_worker.kinds.sources import open_reader
+from penstock_worker.kinds.stage_sinks import batch_bounds
 from penstock_worker.process.clock import Clock, SystemClock
 from penstock_worker.sinks.writer import SinkPlace
 from penstock_worker.sources.reader import SourceReader
+from penstock_worker.spark.batch_door import writing_through
 from penstock_worker.spark.places import check_place
+from penstock_worker.stages.batch_stage import BatchStage
 from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
@@ -157,6 +160,9 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
     match stage.head:
+        case Processor(batches_to=sink) as head if sink is not None:
+            write = writing_through(launch.batch_door, stage.operator)
+            return BatchStage(stage.operator, head.input, batch_bounds(sink), write, store.call, clock)
         case Processor() as head:
             kind = NotedRunner if note.careful else ProcessorRunner
             runner = kind(

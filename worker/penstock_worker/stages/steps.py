@@ -224,6 +224,8 @@ def routing_keys(
             )
 
         return lambda rows: map(with_decimals, rows)
+    if not columns:
+        return lambda rows: [()] * len(rows)
     if len(columns) == 1:
         column = columns[0]
         return lambda rows: [(row[column],) for row in rows]

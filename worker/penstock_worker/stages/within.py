@@ -1,8 +1,9 @@
 """What a shard's record notes of work that no offset and no position tells: the field `within` of a commit.
 
 `Rows`: some rows of the entry behind the offset are done. `Written` and `Decided` belong to a commit that is
-written in parts (`large_commit`). A note of rows that is about an earlier entry is void. Neighbours:
-`keyed_stage` notes rows; `store.port` carries the bytes.
+written in parts (`large_commit`). A note of rows that is about an earlier entry is void. `Batches`: how many
+batches a sink has written, and which is open. Neighbours: `keyed_stage` notes rows, `batch_stage` batches;
+`store.port` carries the bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ class Rows(msgspec.Struct, frozen=True, array_like=True, tag="r", gc=False):
 
     entry: int
     rows: int
+
+
+class Batches(msgspec.Struct, frozen=True, array_like=True, tag="b", gc=False):
+    """`number` batches are written. The next one is intended to have the entries up to number `last` of the
+    inbox, and may be written in part; none is while `last` is 0."""
+
+    number: int = 0
+    last: int = 0
 
 
 class Written(msgspec.Struct, frozen=True, array_like=True, tag="w"):
@@ -45,10 +54,10 @@ class Decided(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 
 
 encode = msgspec.msgpack.Encoder().encode
-_DECODER = msgspec.msgpack.Decoder(Rows | Written | Decided)
+_DECODER = msgspec.msgpack.Decoder(Rows | Batches | Written | Decided)
 
 
-def decode(within: bytes) -> Rows | Written | Decided | None:
+def decode(within: bytes) -> Rows | Batches | Written | Decided | None:
     """What a record notes; None for nothing. Raises msgspec.DecodeError for what nobody wrote."""
     return _DECODER.decode(within) if within else None
 
@@ -57,3 +66,9 @@ def rows_done(within: bytes, entry: int) -> int:
     """How many rows of the entry `entry`, the first behind the offset, are done."""
     note = decode(within)
     return note.rows if isinstance(note, Rows) and note.entry == entry else 0
+
+
+def batches(within: bytes) -> Batches:
+    """What is noted of a sink's batches; before the first note none is written."""
+    note = decode(within)
+    return note if isinstance(note, Batches) else Batches()

@@ -7,6 +7,8 @@ while they are quick. With little load it plays no part: a batch is what waits.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 TIMERS_MAX = 1024
 """Timers that a fetch asks for: about two milliseconds of the store's time."""
 
@@ -41,3 +43,15 @@ class BatchSize:
                 self.shards = min(64, self.shards * 2)
             if read_timers * 4 >= self.timers:
                 self.timers = min(TIMERS_MAX, self.timers * 2)
+
+
+class WholeInbox:
+    """The budget of a sink's stage, always the same: a batch that one fetch brought comes whole with each
+    later one, whoever fetches. It is above what an inbox holds."""
+
+    bytes: ClassVar[int] = 2 << 20
+    shards: ClassVar[int] = 1
+    timers: ClassVar[int] = 0
+
+    def observed(self, took_us: int, read_bytes: int, read_shards: int, read_timers: int = 0) -> None:
+        """A call that takes seconds is no reason to hand over less."""

@@ -39,6 +39,9 @@ class TaskLaunch:
     anchor: ClockAnchor | None = None
     """What its worker's clock goes by."""
 
+    batch_door: str = ""
+    """Where the main process calls the function of a sink that is a stage of its own."""
+
     @property
     def executor(self) -> str:
         return self.owner.executor

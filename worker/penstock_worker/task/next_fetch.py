@@ -16,7 +16,7 @@ from penstock.dataflow.plan import Processor
 from penstock.store.port import Fetch, Fetched, FetchedShard, ReadWatermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.initial_gate import LOOK_US, InitialGate
-from penstock_worker.task.batch_size import BatchSize
+from penstock_worker.task.batch_size import BatchSize, WholeInbox
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.store_pressure import StorePressure
 
@@ -45,7 +45,8 @@ class NextFetch:
         self._ready = launch.owner.ready
         self._clock = clock
         self._pressure = pressure
-        self._size = BatchSize()
+        is_sink = launch.stage.is_sink
+        self._size: BatchSize | WholeInbox = WholeInbox() if is_sink else BatchSize()
         self._again_ms: int | None = None
 
     def call(self, now_us: int) -> Fetch:

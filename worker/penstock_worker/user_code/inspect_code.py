@@ -23,13 +23,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
-from penstock.connectors.named_code import DATA_SOURCE, FOREACH, NamedCode
+from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH, NamedCode
 from penstock.connectors.registry import named_code
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, joined, listed, path_text
 from penstock_worker.state.handle import TaskHandle, needs_time
+from penstock_worker.user_code.batch_code import not_foreach_batch
 from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
@@ -168,6 +169,9 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
         look_at_data_source(named.code, base_dir, found)
     elif named.role == FOREACH:
         if problem := not_foreach(target, code):
+            found.fault(problem)
+    elif named.role == FOREACH_BATCH:
+        if problem := not_foreach_batch(target, code):
             found.fault(problem)
     elif named.role == "processor":
         if processor is not None and needs_arguments(code):

@@ -16,6 +16,7 @@ from penstock.connectors.console import ConsoleSinkSpec
 from penstock.connectors.data_source import DataSourceSinkSpec, DataSourceSourceSpec
 from penstock.connectors.files import FilesSinkSpec, FilesSourceSpec
 from penstock.connectors.foreach import ForeachSinkSpec
+from penstock.connectors.foreach_batch import ForeachBatchSinkSpec
 from penstock.connectors.kafka.sink import KafkaSinkSpec
 from penstock.connectors.kafka.source import KafkaSourceSpec
 from penstock.connectors.named_code import NamedCode
@@ -36,7 +37,14 @@ READ_ONCE: Mapping[str, type[SourceFields]] = {FilesSourceSpec.planned.kind: Fil
 """Those that may hold initial state: they have an end."""
 SINKS: Mapping[str, type[SinkFields]] = {
     fields.planned.kind: fields
-    for fields in (FilesSinkSpec, ConsoleSinkSpec, KafkaSinkSpec, DataSourceSinkSpec, ForeachSinkSpec)
+    for fields in (
+        FilesSinkSpec,
+        ConsoleSinkSpec,
+        KafkaSinkSpec,
+        DataSourceSinkSpec,
+        ForeachSinkSpec,
+        ForeachBatchSinkSpec,
+    )
 }
 
 
@@ -89,6 +97,7 @@ class SinkSpec(Document):
     kafka: KafkaSinkSpec | None = None
     data_source: DataSourceSinkSpec | None = None
     foreach: ForeachSinkSpec | None = None
+    foreach_batch: ForeachBatchSinkSpec | None = None
 
     @property
     def given(self) -> SinkFields:

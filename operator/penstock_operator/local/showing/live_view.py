@@ -140,7 +140,7 @@ def _columns(operators: Sequence[OperatorFigures], width: int) -> list[_Column]:
         column("p50", lambda one: _latency(one, one.p50_ms)),
         column("p99", lambda one: _latency(one, one.p99_ms)),
         column("records", lambda one: figure_words.count(one.records)),
-        column("waiting", lambda one: waiting(one) if one.kind == "keyed" else ""),
+        column("waiting", lambda one: waiting(one) if one.has_inbox else ""),
     ]
     if any(operator.lag_records is not None for operator in operators):
         found.append(column("lag", _lag))

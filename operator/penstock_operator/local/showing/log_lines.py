@@ -30,7 +30,7 @@ def _operator(operator: OperatorFigures) -> str:
     text = f"{operator.name} {figure_words.rate(operator.rate_per_s)}/s"
     if operator.kind in ("keyed", "sink"):
         text += f" p50 {figure_words.latency(operator.p50_ms)} p99 {figure_words.latency(operator.p99_ms)}"
-    if operator.kind == "keyed":
+    if operator.has_inbox:
         text += f" waiting {figure_words.count(operator.inbox_rows)}"
     if operator.lag_records is not None:
         text += f" lag {figure_words.count(operator.lag_records)}"

@@ -12,6 +12,7 @@ from penstock.api.topology import Topology
 from penstock.connectors.console import ConsoleSink
 from penstock.connectors.files import FilesSource, JsonlSink
 from penstock.connectors.foreach import ForeachSink
+from penstock.connectors.foreach_batch import ForeachBatchSink
 from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.outline import outline
@@ -414,3 +415,27 @@ def test_the_sink_of_late_rows_is_fed_by_its_operator() -> None:
     plan = compiled(timed, late, sink("out", "late"))
     sinks = [each for each, _ in plan.stage("late").all_sinks() if isinstance(each, ForeachSink)]
     assert [(each.name, each.feeders) for each in sinks] == [("late-late", ("late",))]
+
+
+def test_a_sink_with_batches_is_a_stage_of_one_shard_that_all_rows_go_to() -> None:
+    written = {"name": "out", "inputs": ["count", "upper"], "sink": {"foreachBatch": {"call": "code:write"}}}
+    plan = compiled(
+        LINES, step("words", "lines"), keyed("count", "words"), step("upper", "count"), written,
+        sink("beside", "count"),
+    )  # fmt: skip
+    out, count = plan.stages[-1], plan.stage("count")
+    assert (out.operator, out.tasks, out.is_sink, out.is_source) == ("out", Tasks(1, 1, 1), True, False)
+    assert isinstance(out.head, Processor)
+    assert out.head.batches_to == ForeachBatchSink("out", "code:write")
+    assert (out.head.input, out.head.key_columns, out.head.fixed_parts) == (WORD, (), ("0",))
+    edge = KeyedEdge("out", (), 1)
+    assert count.out.edges == count.out.steps[0].out.edges == (edge,)
+    assert [each.name for each in count.out.sinks] == ["beside"]
+    assert [(each.name, each.kind) for each in outline(plan) if each.is_stage] == [
+        ("lines", "source"), ("count", "keyed"), ("out", "sink"),
+    ]  # fmt: skip
+
+
+def test_a_source_alone_may_lead_to_a_sink_with_batches() -> None:
+    written = {"name": "out", "inputs": ["lines"], "sink": {"foreachBatch": {"call": "code:write"}}}
+    assert [stage.operator for stage in compiled(LINES, written).stages] == ["lines", "out"]

@@ -18,6 +18,7 @@ from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.schema import Column, Schema
 from penstock_worker.kinds.sinks import open_batch_writer, open_writer
 from penstock_worker.kinds.sources import open_reader
+from penstock_worker.kinds.stage_sinks import batch_bounds, batch_code
 from penstock_worker.sinks.writer import SinkPlace
 
 NEXMARK = NexmarkSource("Bids", 500, 100, 1_000, 5.0, 3, 7)
@@ -41,6 +42,7 @@ A_SINK: dict[str, SinkFields] = {
     "kafka": SINKS["kafka"].model_validate({"bootstrapServers": "localhost:9092", "topic": "totals"}),
     "dataSource": SINKS["dataSource"].model_validate({"class": "scenes.users_sinks:Ledger"}),
     "foreach": SINKS["foreach"].model_validate({"call": "scenes.users_sinks:Notes"}),
+    "foreachBatch": SINKS["foreachBatch"].model_validate({"call": "scenes.users_sinks:write"}),
 }
 
 
@@ -73,6 +75,10 @@ def test_each_kind_of_sink_has_a_plan_and_a_writer(kind: str, tmp_path: Path) ->
     sink = given.plan("out")
     assert isinstance(sink, given.planned)
     assert (sink.kind, sink.name) == (kind, "out")
+    if sink.is_stage:
+        assert batch_bounds(sink).rows_max > 0
+        batch_code(sink, tmp_path)
+        return
     place = SinkPlace(tmp_path, "u", "t", durable=False)
     (open_batch_writer(sink, ROWS, place) or open_writer(sink, ROWS, place)).close()
 

@@ -294,14 +294,18 @@ def test_late_rows_go_to_one_kind_of_sink() -> None:
     late = "lateTo: {files: {path: out/late}}"
     assert the_fault((late, "lateTo: {files: {path: out/late}, console: {}}")) == (
         "spec.operators[2] (sessions).lateTo: has files and console; give exactly one of "
-        "files, console, kafka, dataSource and foreach"
+        "files, console, kafka, dataSource, foreach and foreachBatch"
     )
     assert the_fault((late, "lateTo: {}")) == (
         "spec.operators[2] (sessions).lateTo: is empty; give exactly one of "
-        "files, console, kafka, dataSource and foreach"
+        "files, console, kafka, dataSource, foreach and foreachBatch"
     )
     assert the_fault((late, "lateTo: {files: {paht: out/late}}")).endswith(
         "lateTo.files.paht: unknown field (did you mean path?)"
+    )
+    assert the_fault((late, "lateTo: {foreachBatch: {call: 'clicks:write'}}")) == (
+        "spec.operators[2] (sessions).lateTo.foreachBatch: is no place for late rows: it is a stage, and "
+        "they do not leave theirs; give foreach or files"
     )
 
 

@@ -260,6 +260,31 @@ def test_remote_tasks_need_a_processor() -> None:
     ]
 
 
+def test_the_function_of_a_sink_with_batches_is_not_called_from_another_node() -> None:
+    text = changed(
+        ("durability: Process", "remoteTasks: Allowed"),
+        ("sink: {files: {path: out/, format: jsonl}}", "sink: {foreachBatch: {call: 'word_count:write'}}"),
+    )
+    assert faults_of(text) == [
+        "spec.remoteTasks: Allowed does not go together with sink totals: the function of foreachBatch is "
+        "called in the main process of the worker that its task is at; give Never"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("{}", "foreachBatch.call: is missing"),
+        ("{call: 'word_count'}", "foreachBatch.call: "),
+        ("{call: 'word_count:write', rowsMax: 20}", "foreachBatch.rowsMax: "),
+        ("{call: 'word_count:write', rows: 500}", "foreachBatch.rows: unknown field (did you mean rowsMax?)"),
+    ],
+)
+def test_what_a_sink_with_batches_lacks_is_told(given: str, told: str) -> None:
+    sink = ("sink: {files: {path: out/, format: jsonl}}", f"sink: {{foreachBatch: {given}}}")
+    assert the_fault(sink).startswith(f"spec.operators[3] (totals).sink.{told}")
+
+
 def test_code_in_a_config_map_is_for_a_cluster() -> None:
     text = changed(("{module: word_count}", "{configMap: code}"))
     assert faults_of(text) == [

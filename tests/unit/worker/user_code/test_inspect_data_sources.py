@@ -32,6 +32,12 @@ from pyspark.sql.types import StructType
 def function(row):
     pass
 
+def write(df, batch_id, *, mode="append"):
+    pass
+
+async def later(df, batch_id):
+    pass
+
 NUMBER = 5
 
 class Plain:
@@ -87,7 +93,11 @@ def inspected(
 
 
 def test_sources_and_sinks_that_are_right_have_no_faults(tmp_path: Path) -> None:
-    for sink in ("{dataSource: {class: 'users_sinks:Ledger'}}", "{foreach: {call: 'users_sinks:Notes'}}"):
+    for sink in (
+        "{dataSource: {class: 'users_sinks:Ledger'}}",
+        "{foreach: {call: 'users_sinks:Notes'}}",
+        "{foreachBatch: {call: 'inspected_sources:write'}}",
+    ):
         found = inspected(tmp_path, sink=sink)
         assert (found.faults, found.notes) == ([], [])
 
@@ -141,6 +151,19 @@ def test_another_schema_than_the_class_says_is_noted(tmp_path: Path) -> None:
         ("{dataSource: {class: 'users_sources:Counter'}}", "dataSource.class", "has no streamWriter"),
         ("{foreach: {call: 'inspected_sources:NUMBER'}}", "foreach.call", "is int; name a function of a row"),
         ("{foreach: {call: 'inspected_sources:Plain'}}", "foreach.call", "is a class without process"),
+        (
+            "{foreachBatch: {call: 'inspected_sources:function'}}",
+            "foreachBatch.call",
+            "'inspected_sources:function' takes (row); foreachBatch calls a function with a DataFrame and a "
+            "batch id: make it def function(df, batch_id)",
+        ),
+        ("{foreachBatch: {call: 'inspected_sources:Plain'}}", "foreachBatch.call", "is a class, no function"),
+        (
+            "{foreachBatch: {call: 'inspected_sources:later'}}",
+            "foreachBatch.call",
+            "is async, and nobody would",
+        ),
+        ("{foreachBatch: {call: 'no_module:write'}}", "foreachBatch.call", "module 'no_module' cannot be"),
     ],
 )
 def test_a_sink_that_cannot_be_called_is_told(tmp_path: Path, sink: str, path: str, told: str) -> None:

@@ -1,0 +1,65 @@
+"""Wire rows -> an Arrow stream, from which Spark makes a DataFrame of exactly the schema's types.
+
+Times are instants in UTC, or have no zone where their type has none. Neighbours: `frames` (the same for
+pandas), `stages.batch_stage` packs, `spark.batch_door` unpacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.types import to_arrow_type
+
+from penstock.dataflow.schema import Schema
+from penstock_worker.values.rows import WireRow
+from penstock_worker.values.spark_types import spark_type
+from penstock_worker.values.wire_values import Convert, wire_type
+
+
+class ArrowRows:
+    """Packs rows of one schema."""
+
+    def __init__(self, schema: Schema) -> None:
+        types = [spark_type(column.type) for column in schema.columns]
+        arrow_types = [to_arrow_type(type_, timezone="UTC") for type_ in types]
+        self._schema = pa.schema(
+            [pa.field(name, type_) for name, type_ in zip(schema.names, arrow_types, strict=True)]
+        )
+        self._columns = list(zip(arrow_types, map(_conversion, types), strict=True))
+
+    def packed(self, rows: Sequence[WireRow]) -> bytes:
+        """An Arrow stream of one batch of records; `rows` are not none."""
+        values = zip(*rows, strict=True)
+        arrays = [
+            pa.array(_converted(column, convert), type=arrow_type)
+            for column, (arrow_type, convert) in zip(values, self._columns, strict=True)
+        ]
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self._schema) as stream:
+            stream.write_batch(pa.record_batch(arrays, schema=self._schema))
+        packed: bytes = sink.getvalue().to_pybytes()
+        return packed
+
+
+def unpacked(packed: bytes) -> pa.Table:
+    """What `ArrowRows.packed` packs."""
+    with pa.ipc.open_stream(packed) as stream:
+        return stream.read_all()
+
+
+def _conversion(data_type: spark.DataType) -> Convert | None:
+    """What a wire value needs before Arrow takes it."""
+    if isinstance(data_type, spark.TimestampType | spark.TimestampNTZType):
+        return int
+    if isinstance(data_type, spark.DateType):
+        return None
+    return wire_type(data_type).to_row
+
+
+def _converted(values: Sequence[Any], convert: Convert | None) -> Sequence[Any]:
+    if convert is None:
+        return values
+    return [None if value is None else convert(value) for value in values]
