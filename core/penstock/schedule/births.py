@@ -18,6 +18,13 @@ def is_born(place: ShardPlace, applied: Mapping[str, int]) -> bool:
     return applied.get(place.home, -1) >= place.fresh_since
 
 
+def added_shards(schedule: OperatorSchedule) -> frozenset[str]:
+    """Those of the shards to be made that came after others of the operator: shards are never dropped, so
+    one that was there before them is in the schedule still."""
+    first = min((place.fresh_since for place in schedule.shards.values()), default=0)
+    return frozenset(shard for shard, place in schedule.shards.items() if place.fresh_since > first)
+
+
 def with_births(
     old: OperatorSchedule | None, new: OperatorSchedule, applied: Mapping[str, int]
 ) -> OperatorSchedule:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.schedule.births import added_shards
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.schedule.remote import Remote, remote_of, with_remote
@@ -101,6 +102,8 @@ def test_shards_are_there_since_the_version_that_is_the_first_to_name_them() -> 
     assert {shard: place.fresh_since for shard, place in written.shards.items()} == {
         "a/0": 4, "a/1": 4, "a/2": 5,
     }  # fmt: skip
+    assert added_shards(written) == {"a/2"}
+    assert added_shards(old) == frozenset()
 
 
 def test_without_stores_that_make_them_shards_are_there_already() -> None:
