@@ -23,8 +23,8 @@ _LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 class Places:
-    """Of the partitions that one task reads. None stands for an answer that has not come yet; a KafkaException
-    is raised for one that is no. Answers are kept until they are forgotten."""
+    """Of the partitions that one task reads. None stands for an answer that has not come yet; a
+    KafkaException is raised for one that is no. Answers are kept until they are forgotten."""
 
     def __init__(self, admin: AdminClient) -> None:
         self._admin = admin

@@ -7,7 +7,7 @@ cluster, `reader` commits.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from penstock.connectors.kafka.place import instant_text
 from penstock.connectors.kafka.position import FIRST, KafkaPosition
@@ -56,7 +56,7 @@ class Rewinds:
             )
         given = place.given(topic, number)
         if given is None and place.at_ms is None and place.offsets is None:
-            return replace(at, rewind=rewind.number)
+            return structs.replace(at, rewind=rewind.number)
         if given is None and place.at_ms is not None and place.at_ms > now_ms + _AHEAD_MS:
             raise PermanentError(
                 f"{named} goes to {instant_text(place.at_ms)}, which is yet to come: give a time that has "
