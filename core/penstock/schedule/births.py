@@ -12,17 +12,12 @@ from dataclasses import replace
 
 from penstock.schedule.record import OperatorSchedule, ShardPlace
 
+BORN = (0, False)
+
 
 def is_born(place: ShardPlace, applied: Mapping[str, int]) -> bool:
     """`applied` is store id -> version applied."""
     return applied.get(place.home, -1) >= place.fresh_since
-
-
-def added_shards(schedule: OperatorSchedule) -> frozenset[str]:
-    """Those of the shards to be made that came after others of the operator: shards are never dropped, so
-    one that was there before them is in the schedule still."""
-    first = min((place.fresh_since for place in schedule.shards.values()), default=0)
-    return frozenset(shard for shard, place in schedule.shards.items() if place.fresh_since > first)
 
 
 def with_births(
@@ -30,20 +25,23 @@ def with_births(
 ) -> OperatorSchedule:
     """`new`, which is to follow `old`, and since when each of its shards is there.
 
-    One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it.
-    One of `old` is there once the home that it has in `old` has made it, wherever it goes now.
+    One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it;
+    it was added if `old` has others. One of `old` is there once the home that it has in `old` has made it,
+    wherever it goes now.
     """
     known = old.shards if old is not None else {}
 
-    def since(shard: str) -> int:
+    def birth(shard: str) -> tuple[int, bool]:
         place = known.get(shard)
         if place is None:
-            return new.version if new.stores else 0
-        return 0 if is_born(place, applied) else place.fresh_since
+            return (new.version, bool(known)) if new.stores else BORN
+        return BORN if is_born(place, applied) else (place.fresh_since, place.is_added)
 
-    fresh = {shard: since(shard) for shard in new.shards}
+    births = {shard: birth(shard) for shard in new.shards}
     shards = {
-        shard: place if place.fresh_since == fresh[shard] else replace(place, fresh_since=fresh[shard])
+        shard: place
+        if (place.fresh_since, place.is_added) == births[shard]
+        else replace(place, fresh_since=births[shard][0], is_added=births[shard][1])
         for shard, place in new.shards.items()
     }
     return replace(new, shards=shards)

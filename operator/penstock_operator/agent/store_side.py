@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from penstock.dataflow.source import ADDED
 from penstock.errors import PenstockError
-from penstock.schedule.births import added_shards
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
@@ -385,9 +384,11 @@ class StoreSide:
 
 
 def _births(schedule: OperatorSchedule, shards: Sequence[str]) -> list[Create]:
-    added = added_shards(schedule) if schedule.is_source else frozenset()
+    is_source = schedule.is_source
     return [
-        Create(shard, position=ADDED if shard in added else b"", source=schedule.is_source)
+        Create(
+            shard, position=ADDED if is_source and schedule.shards[shard].is_added else b"", source=is_source
+        )
         for shard in shards
     ]
 

@@ -103,15 +103,13 @@ def test_what_has_to_move_is_known_again_after_lists_that_lacked_it_or_were_old(
 
 
 def test_a_partition_that_is_added_to_a_source_is_made_as_such_and_the_first_ones_are_not(side: Side) -> None:
-    """Whether its first ones are made already, or in the same turn."""
-    for name, first in (("words-lines", 0), ("words-files", 2)):
-        one = item(3, name=name, uid=name, operator=name, homes={"t/0": "a"}, fresh_since=first)
-        added = {"executor": f"{name}-a", "home": "a", "freshSince": 3, "names": ["t/1"]}
-        one["spec"] |= {"source": True, "shards": [*one["spec"]["shards"], added]}
-        side.turn(one)
+    one = item(3, name="words-in", uid="object-2", operator="in", homes={"t/0": "a"}, fresh_since=2)
+    added = {"executor": "in-a", "home": "a", "freshSince": 3, "added": True, "names": ["t/1"]}
+    one["spec"] |= {"source": True, "shards": [*one["spec"]["shards"], added]}
+    side.turn(one)
     made = side.node.topologies[UID].shards
     assert {shard: record.position for shard, record in made.items() if record.source} == {
-        "words-lines/t/1": ADDED, "words-files/t/0": b"", "words-files/t/1": ADDED,
+        "in/t/0": b"", "in/t/1": ADDED,
     }  # fmt: skip
 
 
