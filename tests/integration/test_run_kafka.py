@@ -132,8 +132,8 @@ def test_a_topic_is_read_again_by_a_rewind_once_while_a_task_is_killed(
     run = started(tmp_path, runs, kafka, topic)
     eventually(lambda: len(numbers(tmp_path)) == 5000, "all rows", WITHIN_S)
     ended(run)
-    rewind = "orders.source.kafka.rewind"
-    run = started(tmp_path, runs, kafka, topic, f"{rewind}.number=2", f"{rewind}.offsets=Earliest")
+    rewind = "orders.source.kafka.rewind={number: 2, offsets: Earliest}"
+    run = started(tmp_path, runs, kafka, topic, rewind)
     eventually(lambda: len(numbers(tmp_path)) > 5000, "rows that come again", WITHIN_S)
     eventually(lambda: bool(run.tasks("orders")), "the task's row")
     os.kill(run.tasks("orders")[0].pid, signal.SIGKILL)
@@ -141,7 +141,7 @@ def test_a_topic_is_read_again_by_a_rewind_once_while_a_task_is_killed(
     eventually(lambda: numbers(tmp_path)[-1:] == [5000], "what came last", WITHIN_S)
     assert "source orders: rewind 2 is carried out for 1 partitions" in ended(run)
     assert Counter(numbers(tmp_path)) == {**dict.fromkeys(range(5000), 2), 5000: 1}
-    run = started(tmp_path, runs, kafka, topic, f"{rewind}.number=1", f"{rewind}.offsets=Earliest")
+    run = started(tmp_path, runs, kafka, topic, rewind.replace("2", "1"))
     assert run.finish() != 0
     assert "rewind.number is 1, and rewind 2 was carried out before: give 3" in " ".join(run.output.split())
 

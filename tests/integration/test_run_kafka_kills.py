@@ -11,7 +11,7 @@ import textwrap
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +32,8 @@ PER_S = 150
 KILLS = {"source": 14, "count": 16, "store": 12, "worker": 8}
 ROWS_BETWEEN = 50
 """So many are counted behind a kill, before the next one."""
-WITHIN_S = 300.0
+WITHIN_S = 900.0
+"""A worker may start again after four others that died, on a machine that others keep busy."""
 SEED = 19
 
 MANIFEST = """
@@ -137,7 +138,7 @@ def kill(run: Run, victim: str, generator: random.Random) -> None:
 
 @pytest.mark.slow(held_by="test_every_payment_is_decided_once_while_a_task_is_killed")
 def test_fifty_kills_lose_and_double_nothing_for_a_reader_of_committed_records(
-    tmp_path: Path, kafka: KafkaBroker, runs: list[Run]
+    tmp_path: Path, kafka: KafkaBroker, runs: list[Run], record_property: Callable[[str, object], None]
 ) -> None:
     into, out = kafka.fresh_topic(PARTITIONS), kafka.fresh_topic(3)
     manifest = MANIFEST.format(bootstrap=kafka.bootstrap, into=into, out=out, shards=SHARDS)
@@ -171,5 +172,6 @@ def test_fifty_kills_lose_and_double_nothing_for_a_reader_of_committed_records(
     expected = {user: [(n, n) for n in range(1, count + 1)] for user, count in feed.fed.items()}
     lost = sum(len(set(rows) - set(seen[user])) for user, rows in expected.items())
     doubled = sum(len(rows) - len(set(rows)) for rows in seen.values())
+    record_property("records", feed.fed.total())
     assert (lost, doubled) == (0, 0), f"of {feed.fed.total()} records"
     assert seen == expected, "each user's in their order"

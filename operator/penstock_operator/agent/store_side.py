@@ -384,13 +384,10 @@ class StoreSide:
 
 
 def _births(schedule: OperatorSchedule, shards: Sequence[str]) -> list[Create]:
-    is_source = schedule.is_source
-    return [
-        Create(
-            shard, position=ADDED if is_source and schedule.shards[shard].is_added else b"", source=is_source
-        )
-        for shard in shards
-    ]
+    def begins(shard: str) -> bytes:
+        return ADDED if schedule.is_source and schedule.shards[shard].is_added else b""
+
+    return [Create(shard, position=begins(shard), source=schedule.is_source) for shard in shards]
 
 
 def _statuses_of(shards: Sequence[str], counters: Sequence[ShardCounters | None]) -> dict[str, ShardStatus]:
