@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from backends.kafka_broker import KafkaBroker
+from penstock.connectors.kafka.position import KafkaPosition, kafka_position
+from penstock.connectors.kafka.source import KafkaSource
 from penstock.errors import PermanentError
 from scenes.kafka_reading import kafka_source, reading
 
@@ -100,6 +103,102 @@ def test_given_offsets_begin_there_and_the_others_as_is_said(kafka: KafkaBroker,
     source = kafka_source(kafka, topic, startingPositions={topic: {"1": 3}})
     with reading(source, tmp_path) as read:
         assert read.until_rows(7) == of([*numbered(0, 5), *numbered(8, 10)])
+
+
+def rewound(kafka: KafkaBroker, topic: str, number: int, **place: object) -> KafkaSource:
+    return kafka_source(kafka, topic, rewind={"number": number, **place})
+
+
+def test_a_rewind_is_carried_out_once_for_each_partition_whoever_takes_it_up(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka.fresh_topic(2)
+    kafka.produce(topic, numbered(0, 10), partition=0)
+    kafka.produce(topic, numbered(10, 20), partition=1)
+    with reading(kafka_source(kafka, topic), tmp_path) as read:
+        read.until_rows(20)
+        before = dict(read.committed)
+    source = rewound(kafka, topic, 1, positions={topic: {"0": 4}})
+    with reading(source, tmp_path, committed=before) as read:
+        read.until(lambda: read.position(f"{topic}/0").rewind and read.position(f"{topic}/1").rewind)
+        # It is durable before a record is read behind it; who dies here has read none.
+        moved = dict(read.committed)
+    assert kafka_position(moved[f"in/{topic}/0"]).offset == 4
+    assert kafka_position(moved[f"in/{topic}/1"]).offset == 10, "nothing is said of it"
+    with reading(source, tmp_path, committed=moved) as read:
+        assert read.until_rows(6) == of(numbered(4, 10))
+        kafka.produce(topic, ["last"], partition=1)
+        assert read.until_rows(7) == of([*numbered(4, 10), "last"])
+        after = dict(read.committed)
+    # The same number is done; a worker with an older manifest keeps the number.
+    for same in (source, rewound(kafka, topic, 1, offsets="Earliest"), kafka_source(kafka, topic)):
+        with reading(same, tmp_path, committed=after) as read:
+            kafka.produce(topic, ["next"], partition=0)
+            assert read.until_rows(1) == of(["next"])
+            after = dict(read.committed)
+            assert read.position(f"{topic}/0").rewind == 1
+    with reading(rewound(kafka, topic, 3, offsets="Earliest"), tmp_path, committed=after) as read:
+        assert len(read.until_rows(24)) == 24
+
+
+def test_a_rewind_goes_to_a_time_or_forward_behind_the_last_record(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka.fresh_topic(config=KEEPS_OLD)
+    with kafka.producer() as producer:
+        for number in range(10):
+            producer.produce(topic, f"v{number}", partition=0, timestamp=OLD_MS + number * 1000)
+    with reading(kafka_source(kafka, topic), tmp_path) as read:
+        while not read.all():
+            read.turn(rows_max=1)
+        committed = dict(read.committed)
+    source = rewound(kafka, topic, 1, offsets="Latest")
+    with reading(source, tmp_path, committed=committed) as read:
+        read.until(lambda: read.position(f"{topic}/0").offset == 10)
+        kafka.produce(topic, ["after"])
+        assert read.until_rows(1) == of(["after"])
+        committed = dict(read.committed)
+    source = rewound(kafka, topic, 2, timestamp="2023-11-14T22:13:28Z")
+    with reading(source, tmp_path, committed=committed) as read:
+        assert read.until_rows(3) == of(["v8", "v9", "after"])
+
+
+def test_a_rewind_is_the_way_on_from_a_record_that_cannot_be_read_or_is_gone(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka.fresh_topic()
+    kafka.produce(topic, [b"\xff", *numbered(1, 10)])
+    with reading(kafka_source(kafka, topic), tmp_path) as read:
+        with pytest.raises(PermanentError, match="offset 0: the value is not UTF-8"):
+            read.until_rows(1)
+        committed = dict(read.committed)
+    kafka.delete_records(topic, 0, before=7)
+    with reading(
+        rewound(kafka, topic, 1, positions={topic: {"0": 8}}), tmp_path, committed=committed
+    ) as read:
+        assert read.until_rows(2) == of(["v8", "v9"])
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        ({"timestamp": "2999-01-01T00:00:00Z"}, "goes to 2999-01-01T00:00:00.000Z, which is yet to come"),
+        ({"positions": {"T": {"0": 11}}}, "offset 11 is not there; from 0 on records are, up to 10"),
+        ({"positions": {"T": {"3": 0}}}, "has an offset for partition 3, and there are 1, from 0 on"),
+    ],
+)
+def test_a_rewind_to_no_place_fails_with_words_and_moves_nothing(
+    kafka: KafkaBroker, tmp_path: Path, place: dict[str, Any], says: str
+) -> None:
+    topic = kafka.fresh_topic()
+    kafka.produce(topic, numbered(0, 10))
+    if "positions" in place:
+        place = {"positions": {topic: place["positions"]["T"]}}
+    committed = {f"in/{topic}/0": KafkaPosition(5).packed()}
+    with reading(rewound(kafka, topic, 1, **place), tmp_path, committed=committed) as read:
+        with pytest.raises(PermanentError, match=rf"rewind 1 of topic {topic}.*{says}.*with number 2"):
+            read.until_rows(1)
+        assert read.committed == committed
 
 
 def test_an_offset_that_is_not_there_fails_with_words(kafka: KafkaBroker, tmp_path: Path) -> None:

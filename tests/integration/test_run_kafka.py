@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,10 +49,11 @@ def numbers(folder: Path) -> list[int]:
     return sorted(int(str(row["number"])) for row in read_rows(folder / "out"))
 
 
-def started(folder: Path, runs: list[Run], broker: KafkaBroker, topic: str) -> Run:
+def started(folder: Path, runs: list[Run], broker: KafkaBroker, topic: str, *sets: str) -> Run:
     text = TOPOLOGY.format(servers=broker.bootstrap, topic=topic)
     (folder / "topology.yaml").write_text(text, encoding="utf-8")
-    run = Run(folder / "topology.yaml", folder / "state", ("--workers", "1"))
+    options = (option for override in sets for option in ("--set", override))
+    run = Run(folder / "topology.yaml", folder / "state", ("--workers", "1", *options))
     runs.append(run)
     run.start()
     return run
@@ -110,6 +113,37 @@ def test_what_was_produced_is_written_once_whatever_is_killed(
     second.process.terminate()
     assert second.finish() == 0, second.output
     assert "resumes run 1" in second.output
+
+
+def ended(run: Run) -> str:
+    """What it printed, its lines in one."""
+    assert run.process is not None
+    run.process.send_signal(signal.SIGINT)
+    assert run.finish() == 0, run.output
+    return " ".join(run.output.split())
+
+
+@pytest.mark.slow(held_by="test_a_rewind_is_carried_out_once_for_each_partition_whoever_takes_it_up")
+def test_a_topic_is_read_again_by_a_rewind_once_while_a_task_is_killed(
+    tmp_path: Path, runs: list[Run], kafka: KafkaBroker
+) -> None:
+    topic = kafka.fresh_topic()
+    kafka.produce(topic, records(0, 5000), key=b"k")
+    run = started(tmp_path, runs, kafka, topic)
+    eventually(lambda: len(numbers(tmp_path)) == 5000, "all rows", WITHIN_S)
+    ended(run)
+    rewind = "orders.source.kafka.rewind={number: 2, offsets: Earliest}"
+    run = started(tmp_path, runs, kafka, topic, rewind)
+    eventually(lambda: len(numbers(tmp_path)) > 5000, "rows that come again", WITHIN_S)
+    eventually(lambda: bool(run.tasks("orders")), "the task's row")
+    os.kill(run.tasks("orders")[0].pid, signal.SIGKILL)
+    kafka.produce(topic, records(5000, 5001), key=b"k")
+    eventually(lambda: numbers(tmp_path)[-1:] == [5000], "what came last", WITHIN_S)
+    assert "source orders: rewind 2 is carried out for 1 partitions" in ended(run)
+    assert Counter(numbers(tmp_path)) == {**dict.fromkeys(range(5000), 2), 5000: 1}
+    run = started(tmp_path, runs, kafka, topic, rewind.replace("2", "1"))
+    assert run.finish() != 0
+    assert "rewind.number is 1, and rewind 2 was carried out before: give 3" in " ".join(run.output.split())
 
 
 def test_a_record_that_means_nothing_stops_the_run_with_its_place(

@@ -82,6 +82,8 @@ class Assignment(Document):
     fresh_since: Counter = 0
     """The version that these shards were born in, while their home may still have to make them; 0 once they
     exist."""
+    added: bool = False
+    """They are to be made, and were added after others were: a source's partitions that came later."""
     ranges: Annotated[tuple[PartRange, ...], atomic_list(SHARDS_MAX)] = ()
     """Numbered parts: "7" or "0-31"."""
     names: Annotated[tuple[PartName, ...], atomic_list(SHARDS_MAX)] = ()

@@ -122,11 +122,13 @@ def _assignments(shards: Mapping[str, ShardPlace]) -> Iterable[dict[str, Any]]:
     groups: dict[ShardPlace, list[str]] = {}
     for shard, place in shards.items():
         groups.setdefault(place, []).append(part_of(shard))
-    for place in sorted(groups, key=lambda place: (place.executor, place.home, place.fresh_since)):
+    for place in sorted(groups, key=_order):
         ranges, names = pack_parts(groups[place])
         entry: dict[str, Any] = {"executor": place.executor, "home": place.home}
         if place.fresh_since:
             entry["freshSince"] = place.fresh_since
+        if place.is_added:
+            entry["added"] = True
         if ranges:
             entry["ranges"] = list(ranges)
         if names:
@@ -134,10 +136,14 @@ def _assignments(shards: Mapping[str, ShardPlace]) -> Iterable[dict[str, Any]]:
         yield entry
 
 
+def _order(place: ShardPlace) -> tuple[str, str, int, bool]:
+    return place.executor, place.home, place.fresh_since, place.is_added
+
+
 def _shards(operator: str, assignments: Iterable[Assignment]) -> dict[str, ShardPlace]:
     shards: dict[str, ShardPlace] = {}
     for assignment in assignments:
-        place = ShardPlace(assignment.executor, assignment.home, assignment.fresh_since)
+        place = ShardPlace(assignment.executor, assignment.home, assignment.fresh_since, assignment.added)
         for part in assignment.parts():
             shard = shard_name(operator, part)
             if shard in shards:

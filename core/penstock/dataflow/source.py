@@ -7,11 +7,17 @@ writes; the worker's `sources` has its reader. Whoever places, demands, resumes 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from penstock.errors import PermanentError
+
+ADDED = b"\xc1"
+"""The position of a partition that was added after others of its source began, until something of it is
+committed. Whoever makes its shard knows no kind: the task that takes it up reads it as `late_position`. No
+kind's own position is this byte, which MessagePack never uses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,8 @@ class Source(ABC):
     """A source's kind with its settings. `base_dir` is where relative paths begin.
 
     Partitions are named by their part, which never changes; a partition is a shard. What is read of one is
-    known by its committed position: bytes that only its kind understands, and b"" at the beginning.
+    known by its committed position: bytes that only its kind understands, and b"" (or `ADDED`) at the
+    beginning.
     """
 
     __slots__ = ()
@@ -63,8 +70,13 @@ class Source(ABC):
 
     @property
     def late_position(self) -> bytes:
-        """Where a partition begins that was added after others began."""
+        """Where a partition begins that was added after others began (`ADDED`)."""
         return b""
+
+    def resume_news(self, positions: Mapping[str, bytes]) -> str:
+        """What people should know before it is read on under these settings; "" for nothing. `positions` is
+        part -> what is committed of it. Raises PermanentError where the two do not fit."""
+        return ""
 
     def grew(self, part: str, position: bytes, base_dir: Path) -> bool:
         """Whether a partition that was read to its end at `position` may have more by now."""

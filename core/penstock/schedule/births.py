@@ -12,6 +12,8 @@ from dataclasses import replace
 
 from penstock.schedule.record import OperatorSchedule, ShardPlace
 
+BORN = (0, False)
+
 
 def is_born(place: ShardPlace, applied: Mapping[str, int]) -> bool:
     """`applied` is store id -> version applied."""
@@ -23,20 +25,23 @@ def with_births(
 ) -> OperatorSchedule:
     """`new`, which is to follow `old`, and since when each of its shards is there.
 
-    One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it.
-    One of `old` is there once the home that it has in `old` has made it, wherever it goes now.
+    One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it;
+    it was added if `old` has others. One of `old` is there once the home that it has in `old` has made it,
+    wherever it goes now.
     """
     known = old.shards if old is not None else {}
 
-    def since(shard: str) -> int:
+    def birth(shard: str) -> tuple[int, bool]:
         place = known.get(shard)
         if place is None:
-            return new.version if new.stores else 0
-        return 0 if is_born(place, applied) else place.fresh_since
+            return (new.version, bool(known)) if new.stores else BORN
+        return BORN if is_born(place, applied) else (place.fresh_since, place.is_added)
 
-    fresh = {shard: since(shard) for shard in new.shards}
+    births = {shard: birth(shard) for shard in new.shards}
     shards = {
-        shard: place if place.fresh_since == fresh[shard] else replace(place, fresh_since=fresh[shard])
+        shard: place
+        if (place.fresh_since, place.is_added) == births[shard]
+        else replace(place, fresh_since=births[shard][0], is_added=births[shard][1])
         for shard, place in new.shards.items()
     }
     return replace(new, shards=shards)

@@ -53,7 +53,7 @@ def rebuilt(kept: Mapping[str, Kept]) -> Rebuilt | None:
     shards = {
         shard: place
         if _is_unborn(place.fresh_since, known.get(place.home))
-        else replace(place, fresh_since=0)
+        else replace(place, fresh_since=0, is_added=False)
         for shard, place in newest.shards.items()
     }
     return Rebuilt(

@@ -60,6 +60,9 @@ class ShardPlace:
     executor: str
     home: str
     fresh_since: int = 0
+    is_added: bool = False
+    """It is to be made, and was added after others of its operator were: so a partition of a source has no
+    part in where that one begins."""
 
 
 @dataclass(frozen=True, slots=True)

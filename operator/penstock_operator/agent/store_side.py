@@ -13,8 +13,9 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from penstock.dataflow.source import ADDED
 from penstock.errors import PenstockError
-from penstock.schedule.record import AppliedPlace
+from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
     Answer,
@@ -208,18 +209,17 @@ class StoreSide:
         they are too many to be asked for along with it.
         """
         store = self._store(uid)
-        to_create: list[tuple[SeenSchedule, str]] = []
+        to_create: list[tuple[SeenSchedule, Create]] = []
         to_publish_now: list[SeenSchedule] = []
         for seen in schedules:
             step = decisions.step_for(seen, self._node, self._store_id, self._standing_of(seen))
             if may_create:
-                to_create += [(seen, shard) for shard in step.create]
+                to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
                 to_publish_now.append(seen)
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
             part = to_create[first : first + _CALLS_AT_ONCE]
-            calls = [Create(shard, source=seen.schedule.is_source) for seen, shard in part]
-            if Answer.UNKNOWN in store.pipeline(calls):
+            if Answer.UNKNOWN in store.pipeline([birth for _, birth in part]):
                 self._refuse(uid)
                 return None
         for seen in {seen.name: seen for seen, _ in to_create}.values():
@@ -381,6 +381,13 @@ class StoreSide:
             for shard, kind in known.due.items()
             if shard in seen.schedule.shards
         ]
+
+
+def _births(schedule: OperatorSchedule, shards: Sequence[str]) -> list[Create]:
+    def begins(shard: str) -> bytes:
+        return ADDED if schedule.is_source and schedule.shards[shard].is_added else b""
+
+    return [Create(shard, position=begins(shard), source=schedule.is_source) for shard in shards]
 
 
 def _statuses_of(shards: Sequence[str], counters: Sequence[ShardCounters | None]) -> dict[str, ShardStatus]:

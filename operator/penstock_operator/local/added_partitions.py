@@ -44,13 +44,6 @@ class AddedPartitions:
         }
         return {operator: names for operator, names in added.items() if names}
 
-    def late_position(self, operator: str) -> bytes:
-        """Where they begin."""
-        for stage in self._stages:
-            if stage.operator == operator and isinstance(stage.head, Source):
-                return stage.head.late_position
-        return b""
-
     def look(self) -> None:
         for stage in self._stages:
             try:

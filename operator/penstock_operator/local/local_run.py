@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from penstock.dataflow.outline import console_targets
 from penstock.dataflow.partitions import part_of
+from penstock.dataflow.source import ADDED
 from penstock.metrics.rows import WorkerRow
 from penstock.sla.loop import SlaLoop
 from penstock.store.port import Create, NodeStore, Reopen, StoreFull, StoreUnreachable
@@ -180,9 +181,8 @@ class LocalRun:
             return
         scheduled = {operator: tuple(of.shards) for operator, of in self._state.schedules.items()}
         for operator, names in self._added.beyond(scheduled).items():
-            position = self._added.late_position(operator)
             try:
-                self._store.pipeline([Create(name, position=position, source=True) for name in names])
+                self._store.pipeline([Create(name, position=ADDED, source=True) for name in names])
             except (StoreUnreachable, StoreFull) as error:
                 self._watch.note_trouble(error)
                 return

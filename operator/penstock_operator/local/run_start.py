@@ -20,10 +20,11 @@ from penstock.api.spark_worker_launch import SparkWorkerLaunch
 from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.identity import identity_of
 from penstock.dataflow.outline import sink_files
-from penstock.dataflow.partitions import part_of, shards_of
+from penstock.dataflow.partitions import part_of, shard_name, shards_of
 from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
-from penstock.dataflow.source import Source
+from penstock.dataflow.source import ADDED, Source
+from penstock.errors import PermanentError
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.sla.loop import SlaLoop
 from penstock.sla.policies import has_single_tasks, policy_of
@@ -138,6 +139,7 @@ def run_topology(
         measured = _measure(store, record.shards)
         record = check_state(record, request.state, _worked(record, measured), directory.folder)
         directory.write(record)
+        news = _resume_news(plan, measured)
         shards = _shards_to_run(plan, record.shards, shards_now, measured)
         fleet = LocalFleet(directory.workers_folder, token, command, memory_bytes=plan.memory_bytes)
         stack.callback(fleet.close)
@@ -195,6 +197,8 @@ def run_topology(
         )
         fleet.tell = partial(run.tell, is_trouble=True)
         run.tell(_beginning(start, record, removed, plan, measured, directory.folder))
+        for told in news:
+            run.tell(told)
         for promise, _ in policies:
             run.tell(_promised(promise))
         summary = run.run()
@@ -301,7 +305,7 @@ def _create_shards(
     creates = [
         Create(
             shard,
-            position=stage.head.late_position if are_late and isinstance(stage.head, Source) else b"",
+            position=ADDED if are_late and stage.is_source else b"",
             source=stage.is_source,
         )
         for stage in plan.stages
@@ -316,6 +320,26 @@ def _measure(store: NodeStore, shards: Mapping[str, Sequence[str]]) -> dict[str,
     names = tuple(name for named in shards.values() for name in named)
     answers = store.call(Measure(names))
     return {name: known for name, known in zip(names, answers, strict=True) if known is not None}
+
+
+def _resume_news(plan: Plan, measured: Mapping[str, ShardCounters]) -> list[str]:
+    """What sources have to say of the positions that they are read on from. Raises PermanentError where
+    those do not fit what the manifest says."""
+    told = []
+    for stage in plan.stages:
+        if isinstance(stage.head, Source):
+            prefix = shard_name(stage.operator, "")
+            positions = {
+                part_of(shard): known.position
+                for shard, known in measured.items()
+                if shard.startswith(prefix)
+            }
+            try:
+                news = stage.head.resume_news(positions)
+            except PermanentError as error:
+                raise StateUnusableError(f"Source {stage.operator}: {error}.") from error
+            told += [f"source {stage.operator}: {news}"] if news else []
+    return told
 
 
 def _worked(record: RunRecord, measured: Mapping[str, ShardCounters]) -> set[str]:

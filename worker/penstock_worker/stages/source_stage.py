@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.dataflow.plan import Stage
+from penstock.dataflow.source import ADDED, Source
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output, Watermark
@@ -39,6 +40,7 @@ class SourceStage:
         gate: InitialGate | None = None,
     ) -> None:
         self._operator = stage.operator
+        self._late = stage.head.late_position if isinstance(stage.head, Source) else b""
         self._reader = reader
         self._fanout = fanout
         self._bounds = bounds
@@ -55,7 +57,7 @@ class SourceStage:
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
 
     def adopt(self, owned: OwnedShard) -> None:
-        self._reader.open(owned.shard, owned.position, self._clock.now_us())
+        self._reader.open(owned.shard, self._position(owned), self._clock.now_us())
         self._paces[owned.shard] = FlushPace()
         if self._declared:
             self._times[owned.shard] = SourceTime(self._declared, self._clock.now_us())
@@ -84,7 +86,7 @@ class SourceStage:
             began_us = self._clock.monotonic_us()
             try:
                 batch = self._reader.read(
-                    owned.shard, owned.position, self._size.rows, READ_BYTES_MAX, now_us
+                    owned.shard, self._position(owned), self._size.rows, READ_BYTES_MAX, now_us
                 )
                 if batch.lag is not None:
                     self.lags[owned.shard] = batch.lag
@@ -116,9 +118,12 @@ class SourceStage:
             work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
             return replace(work, large=True) if fill > 1 else work
 
+    def _position(self, owned: OwnedShard) -> bytes:
+        return self._late if owned.position == ADDED else owned.position
+
     def _may_begin(self, owned: OwnedShard, gate: InitialGate) -> bool:
         """A partition that began asks no more. One that waited begins its pace and its event time anew."""
-        if owned.position:
+        if owned.position not in (b"", ADDED):
             return True
         if not gate.is_open():
             self._waiting.add(owned.shard)
@@ -172,7 +177,7 @@ class SourceStage:
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
 
     def grew(self, owned: OwnedShard) -> bool:
-        return not self._is_initial and self._reader.grew(owned.shard, owned.position)
+        return not self._is_initial and self._reader.grew(owned.shard, self._position(owned))
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The position is the owned shard's; how long the store took tells how long to gather."""

@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, ConfigDict, Field
 
 from penstock.connectors.kafka.connection import (
     KafkaClusterFields,
@@ -22,15 +21,25 @@ from penstock.connectors.kafka.connection import (
     security_faults,
 )
 from penstock.connectors.kafka.formats import FormatSpec, KafkaFormat, format_faults, format_schema
+from penstock.connectors.kafka.place import (
+    EARLIEST,
+    TOPICS_MAX,
+    Instant,
+    Place,
+    Positions,
+    planned_place,
+    topic_faults,
+)
 from penstock.connectors.kafka.position import FIRST, KafkaPosition
 from penstock.connectors.kafka.registry import KafkaRegistry, SchemaRegistrySpec, registry_faults
+from penstock.connectors.kafka.rewind import Rewind, RewindSpec, rewind_faults, rewind_news
 from penstock.connectors.kafka.topics import found_parts
 from penstock.connectors.secrets import secrets_folder
 from penstock.connectors.source import SourceFields
 from penstock.dataflow.schema import Column, Schema
 from penstock.dataflow.source import Source
 from penstock.errors import PenstockError
-from penstock.manifest.document import EXPECTED, SHARDS_MAX, ColumnName, Document, atomic_list, cel, fixed
+from penstock.manifest.document import ColumnName, Document, atomic_list, cel, fixed
 from penstock.manifest.faults import Fault, nearest, shown
 
 METADATA: Mapping[str, str] = {
@@ -41,8 +50,6 @@ METADATA: Mapping[str, str] = {
     "headers": "array<struct<key:string,value:binary>>",
 }
 """What a record has beside key and value, and the type of its column, as Spark's source has it."""
-TOPICS_MAX = 100
-_TIMESTAMP = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,3})?(Z|[+-]\d{2}:\d{2})$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +67,9 @@ class KafkaSource(Source):
     registry: KafkaRegistry | None = None
     metadata: tuple[tuple[str, str], ...] = ()
     """(what, name of its column), in the order of the columns."""
-    start: str = "Earliest"
-    start_ms: int | None = None
-    """Where partitions begin that `positions` does not name: at records of that time on, instead of
-    `start`."""
-    positions: tuple[tuple[str, int, int], ...] = ()
-    """(topic, partition, offset) where these begin."""
+    start: Place = EARLIEST
+    """Where partitions begin of which nothing was read."""
+    rewind: Rewind | None = None
     on_lost: str = "Fail"
     isolation: str = "ReadCommitted"
     group: str | None = None
@@ -88,8 +92,16 @@ class KafkaSource(Source):
     @property
     def late_position(self) -> bytes:
         """A partition that was added is read from its first record: `Latest` is what was there at the
-        start."""
-        return KafkaPosition(FIRST).packed()
+        start. Rewinds that were before it are no matter of it."""
+        return KafkaPosition(FIRST, rewind=self.rewound).packed()
+
+    @property
+    def rewound(self) -> int:
+        """The number of the rewind that partitions are to have; they begin with it."""
+        return 0 if self.rewind is None else self.rewind.number
+
+    def resume_news(self, positions: Mapping[str, bytes]) -> str:
+        return "" if self.rewind is None else rewind_news(self.rewind, positions)
 
     def warnings(self, base_dir: Path) -> list[str]:
         try:
@@ -110,29 +122,6 @@ def _as_pattern(text: str) -> str:
     except re.error as error:
         raise ValueError(f"{shown(text)} is no regular expression: {error}") from None
     return text
-
-
-def _as_instant(text: str) -> str:
-    instant_ms(text)
-    return text
-
-
-def instant_ms(text: str) -> int:
-    """Milliseconds since 1970. ValueError for what is no time."""
-    try:
-        return int(datetime.fromisoformat(text).astimezone(UTC).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{shown(text)} is no time such as 2026-01-31T12:30:00Z") from None
-
-
-Instant = Annotated[
-    str,
-    StringConstraints(pattern=_TIMESTAMP, max_length=40),
-    AfterValidator(_as_instant),
-    Field(json_schema_extra={EXPECTED: "a time such as 2026-01-31T12:30:00Z"}),
-]
-PartitionNumber = Annotated[str, StringConstraints(pattern=r"^\d{1,9}$")]
-Offset = Annotated[int, Field(ge=0, le=2**63 - 1, json_schema_extra={"format": "int64"})]
 
 
 class MetadataSpec(Document):
@@ -167,6 +156,11 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
                 "formats avro and protobuf need a schemaRegistry",
             ),
             (
+                "has(self.rewind) || !has(oldSelf.rewind)",
+                "a rewind stays in the manifest: by its number the next one is known; give another one a "
+                "greater number",
+            ),
+            (
                 f"self.value == oldSelf.value && {fixed('key', 'metadata')}",
                 "a source's columns are fixed for life: rows of it wait in inboxes",
             ),
@@ -196,11 +190,10 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
     """Where a partition begins of which nothing was read yet: at its first record, or behind its last one."""
     starting_timestamp: Instant | None = None
     """Instead: at its first record of that time or later, and behind the last one where there is none."""
-    starting_positions: Annotated[
-        dict[TopicName, Annotated[dict[PartitionNumber, Offset], Field(max_length=SHARDS_MAX)]] | None,
-        Field(max_length=TOPICS_MAX),
-    ] = None
+    starting_positions: Annotated[Positions | None, Field(max_length=TOPICS_MAX)] = None
     """Offsets at which partitions begin, by topic and number; others begin as is said above."""
+    rewind: RewindSpec | None = None
+    """Has partitions that were read before read on from another place, once for each number."""
     on_lost_offsets: Literal["Fail", "Earliest"] = "Fail"
     """When the next record is not there any more (retention passed by, the topic was made anew): fail, or go
     on with the first one that is there."""
@@ -232,6 +225,7 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
             *registry_faults(path, body),
             *_topic_faults(path, body),
             *_start_faults(path, body),
+            *rewind_faults(path, body),
             *(
                 fault
                 for what in ("value", "key")
@@ -248,7 +242,6 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
         return tuple(dict.fromkeys(names))
 
     def plan(self) -> KafkaSource:
-        given = self.starting_positions or {}
         metadata = self.metadata.model_dump(exclude_none=True) if self.metadata is not None else {}
         return KafkaSource(
             connection=self.connection(),
@@ -258,13 +251,8 @@ class KafkaSourceSpec(KafkaClusterFields, SourceFields):
             key=self.key.plan("key") if self.key is not None else None,
             registry=self.schema_registry.plan() if self.schema_registry is not None else None,
             metadata=tuple((what, metadata[what]) for what in METADATA if what in metadata),
-            start=self.starting_offsets,
-            start_ms=instant_ms(self.starting_timestamp) if self.starting_timestamp is not None else None,
-            positions=tuple(
-                (topic, int(number), offset)
-                for topic, offsets in sorted(given.items())
-                for number, offset in sorted(offsets.items())
-            ),
+            start=planned_place(self.starting_offsets, self.starting_timestamp, self.starting_positions),
+            rewind=self.rewind.plan() if self.rewind is not None else None,
             on_lost=self.on_lost_offsets,
             isolation=self.isolation,
             group=self.group,
@@ -299,14 +287,7 @@ def _start_faults(path: str, body: Mapping[str, Any]) -> list[Fault]:
     if body.get("startingTimestamp") is not None and body.get("startingOffsets") == "Latest":
         message = "startingOffsets: Latest is given too; a source begins at one place: keep one of the two"
         return [Fault(f"{path}.startingTimestamp", message)]
-    positions, topics = body.get("startingPositions"), body.get("topics")
-    if isinstance(positions, Mapping) and isinstance(topics, list):
-        return [
-            Fault(f"{path}.startingPositions.{name}", f"is none of topics{nearest(str(name), topics)}")
-            for name in positions
-            if name not in topics
-        ]
-    return []
+    return topic_faults(f"{path}.startingPositions", body.get("startingPositions"), body.get("topics"))
 
 
 def _column_faults(path: str, body: Mapping[str, Any]) -> list[Fault]:

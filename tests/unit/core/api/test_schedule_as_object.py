@@ -58,6 +58,7 @@ def schedules(draw: st.DrawFn) -> OperatorSchedule:
         st.sampled_from([executor.name for executor in executors]),
         st.sampled_from(NODES),
         st.sampled_from([0, version]),
+        st.booleans(),
     )
     shards = draw(st.dictionaries(PARTS.map("count/{}".format), place, max_size=60))
     term = draw(st.integers(0, 2**53 - 1))

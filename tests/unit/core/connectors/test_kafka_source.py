@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
+from penstock.connectors.kafka.place import Place
 from penstock.connectors.kafka.position import FIRST, KafkaPosition, kafka_position
+from penstock.connectors.kafka.rewind import Rewind
 from penstock.connectors.kafka.source import KafkaSource, KafkaSourceSpec
 from penstock.connectors.kafka.topics import part_name, partition_of
+from penstock.dataflow.source import ADDED
+from penstock.errors import PermanentError
 
 PLAIN: dict[str, Any] = {
     "bootstrapServers": "kafka:9092",
@@ -60,6 +65,17 @@ def test_columns_are_those_of_value_key_and_metadata_in_that_order() -> None:
             "keep one of the two",
         ),
         ({"startingPositions": {"order": {"0": 1}}}, "startingPositions.order", "did you mean orders?"),
+        ({"rewind": {"number": 1}}, "rewind", "give offsets: Earliest or Latest, a timestamp, or positions"),
+        (
+            {"rewind": {"number": 1, "offsets": "Latest", "timestamp": "2026-01-31T12:30:00Z"}},
+            "rewind.timestamp",
+            "keep one of the two",
+        ),
+        (
+            {"rewind": {"number": 1, "positions": {"order": {"0": 1}}}},
+            "rewind.positions.order",
+            "did you mean orders?",
+        ),
         (
             {"security": {"protocol": "SaslSsl", "mechanism": "Plain"}},
             "security.credentials",
@@ -85,6 +101,10 @@ def test_what_does_not_fit_together_is_named_once(fields: dict[str, Any], path: 
         {"startingPositions": {"orders": {"x": 1}}},
         {"startingPositions": {"orders": {"0": -1}}},
         {"metadata": {"nonsense": "a"}},
+        {"rewind": {"offsets": "Earliest"}},
+        {"rewind": {"number": 0, "offsets": "Earliest"}},
+        {"rewind": {"number": 1, "offsets": "Middle"}},
+        {"rewind": {"number": 1, "timestamp": "yesterday"}},
     ],
 )
 def test_what_is_no_value_is_refused(fields: dict[str, Any]) -> None:
@@ -94,8 +114,51 @@ def test_what_is_no_value_is_refused(fields: dict[str, Any]) -> None:
 
 def test_where_it_begins_is_planned() -> None:
     source = planned(startingTimestamp="2026-01-31T13:30:00.5+01:00", startingPositions={"orders": {"3": 7}})
-    assert source.start_ms == 1_769_862_600_500
-    assert source.positions == (("orders", 3, 7),)
+    assert source.start == Place("Earliest", 1_769_862_600_500, (("orders", 3, 7),))
+    assert source.rewind is None
+
+
+def test_a_rewind_is_planned_and_is_no_part_of_what_state_depends_on() -> None:
+    source = planned(rewind={"number": 2, "positions": {"orders": {"0": 5}}})
+    assert source.rewind == Rewind(2, Place(positions=(("orders", 0, 5),)))
+    assert source.identity_text() == planned().identity_text()
+
+
+def test_what_is_added_after_a_rewind_begins_at_its_first_record_and_is_not_rewound() -> None:
+    source = planned(startingOffsets="Latest", rewind={"number": 2, "offsets": "Latest"})
+    assert kafka_position(source.late_position) == KafkaPosition(FIRST, rewind=2)
+
+
+def at(rewind: int) -> bytes:
+    return KafkaPosition(7, 1, "id", rewind).packed()
+
+
+@pytest.mark.parametrize(
+    ("positions", "says"),
+    [
+        ((), "nothing was read yet: it begins as its start says, and rewind 2 is over"),
+        ((b"", ADDED), "nothing was read yet"),
+        ((at(0), at(1)), "rewind 2 is carried out for 2 partitions"),
+        ((at(2), at(1), at(2)), "was carried out before for 2 partitions, and is now for the other 1"),
+        ((at(2), at(2)), "was carried out before, and is not again: another one needs number 3"),
+    ],
+)
+def test_what_becomes_of_a_rewind_is_told_before_it_is_carried_out(
+    positions: tuple[bytes, ...], says: str
+) -> None:
+    source = planned(rewind={"number": 2, "offsets": "Earliest"})
+    told = source.resume_news({part_name("orders", n): one for n, one in enumerate(positions)})
+    assert says in told
+    assert planned().resume_news({}) == ""
+
+
+def test_a_number_that_goes_down_and_an_offset_for_no_partition_are_refused() -> None:
+    source = planned(rewind={"number": 2, "positions": {"orders": {"0": 5, "7": 1}}})
+    with pytest.raises(PermanentError, match="rewind 3 was carried out before: give 4"):
+        source.resume_news({"orders/0": at(1), "orders/1": at(3)})
+    with pytest.raises(PermanentError, match="offset for topic orders, partition 7, which is not there"):
+        source.resume_news({"orders/0": at(1)})
+    assert "was carried out before" in source.resume_news({"orders/0": at(2)})
 
 
 def test_what_is_kept_of_it_with_its_state_are_its_topics() -> None:
@@ -122,5 +185,9 @@ def test_a_partition_is_found_again_by_its_part() -> None:
 
 
 def test_a_position_is_what_was_packed() -> None:
-    for position in (KafkaPosition(7, 3, "id"), KafkaPosition(FIRST)):
+    for position in (KafkaPosition(7, 3, "id", 2), KafkaPosition(FIRST)):
         assert kafka_position(position.packed()) == position
+
+
+def test_a_position_from_before_there_were_rewinds_has_none() -> None:
+    assert kafka_position(msgspec.msgpack.encode((7, 3, "id"))) == KafkaPosition(7, 3, "id", 0)

@@ -101,6 +101,25 @@ def test_shards_are_there_since_the_version_that_is_the_first_to_name_them() -> 
     assert {shard: place.fresh_since for shard, place in written.shards.items()} == {
         "a/0": 4, "a/1": 4, "a/2": 5,
     }  # fmt: skip
+    assert [shard for shard, place in written.shards.items() if place.is_added] == ["a/2"]
+    assert not any(place.is_added for place in old.shards.values())
+
+
+def test_a_shard_is_one_that_was_added_until_it_is_made_and_a_first_one_never_is() -> None:
+    """Though a first one may be made later than its neighbours, by another store."""
+    old = ScheduleBook({}).written([schedule("a", version=0, stores=STORES)]).schedules[0]
+    shards = {"a/0": old.shards["a/0"], "a/1": replace(old.shards["a/1"], home="n1")}
+    first = replace(old, shards=shards)
+    more = replace(first, shards={**shards, "a/2": ShardPlace("a-w0", "n1")})
+    (grown,) = ScheduleBook({"a": first}, applied={"a": {"n0": 1}}).written([more]).schedules
+    assert [(place.fresh_since, place.is_added) for place in grown.shards.values()] == [
+        (0, False), (1, False), (2, True),
+    ]  # fmt: skip
+    other = replace(grown, term=7)
+    (waiting,) = ScheduleBook({"a": grown}, applied={"a": {"n0": 2, "n1": 1}}).written([other]).schedules
+    assert [(p.fresh_since, p.is_added) for p in waiting.shards.values()] == [(0, False)] * 2 + [(2, True)]
+    (made,) = ScheduleBook({"a": grown}, applied={"a": {"n0": 2, "n1": 2}}).written([other]).schedules
+    assert [(p.fresh_since, p.is_added) for p in made.shards.values()] == [(0, False)] * 3
 
 
 def test_without_stores_that_make_them_shards_are_there_already() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from penstock.dataflow.source import ADDED
 from penstock.schedule.record import AppliedPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
@@ -99,6 +100,17 @@ def test_what_has_to_move_is_known_again_after_lists_that_lacked_it_or_were_old(
     side.cache.listed([item(1), item(1, name="words-end", operator="end")])
     assert side.turn().moves == ()
     assert side.turn(newest).moves == (DueMove(UID, "mid/0", MoveKind.MOVE, "b", 2),)
+
+
+def test_a_partition_that_is_added_to_a_source_is_made_as_such_and_the_first_ones_are_not(side: Side) -> None:
+    one = item(3, name="words-in", uid="object-2", operator="in", homes={"t/0": "a"}, fresh_since=2)
+    added = {"executor": "in-a", "home": "a", "freshSince": 3, "added": True, "names": ["t/1"]}
+    one["spec"] |= {"source": True, "shards": [*one["spec"]["shards"], added]}
+    side.turn(one)
+    made = side.node.topologies[UID].shards
+    assert {shard: record.position for shard, record in made.items() if record.source} == {
+        "in/t/0": b"", "in/t/1": ADDED,
+    }  # fmt: skip
 
 
 def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:

@@ -27,10 +27,6 @@ class Growing(Source):
             raise RetryError("away")
         return tuple(self.there[0])
 
-    @property
-    def late_position(self) -> bytes:
-        return b"first"
-
     def identity_text(self) -> str:
         return "growing"
 
@@ -49,7 +45,6 @@ def test_what_was_added_is_news_until_it_has_a_shard() -> None:
     added.look()
     assert added.beyond({"lines": ["lines/t/0"]}) == {"lines": ("lines/t/1",)}
     assert added.beyond({"lines": ["lines/t/0", "lines/t/1"]}) == {}
-    assert added.late_position("lines") == b"first"
 
 
 def test_sources_whose_parts_are_looked_for_once_are_left_alone() -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
+from penstock.connectors.files import FilesSource
+from penstock.dataflow.source import ADDED
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds, Claimed, FetchedShard
 from penstock_worker.sources.reader import SourceBatch
@@ -78,3 +81,29 @@ def test_a_place_to_begin_is_committed_before_anything_is_read(tmp_path: Path) -
     assert reader.asked == [b"", b"place", b"place"]
     source.release(SHARD)
     assert source.lags == {}
+
+
+@dataclass(frozen=True, slots=True)
+class Growing(FilesSource):
+    @property
+    def late_position(self) -> bytes:
+        return b"first"
+
+
+def test_a_partition_that_was_added_begins_where_its_kind_says_and_has_that_committed_first(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "topology.yaml").write_text(MANIFEST)
+    stage = compile_topology(load_topology(tmp_path / "topology.yaml")).stage("in")
+    stage = replace(stage, head=Growing("*.txt", "text", None))
+    nothing = SourceBatch([], [], b"first", finished=False, next_due_us=5)
+    reader = Told(nothing, nothing)
+    source = SourceStage(stage, reader, FanoutRunner(stage.out, tmp_path), Bounds(), TurnedClock())
+    owned = OwnedShard(SHARD, Claimed(1, 1, 0, 0, ADDED, 0, {}, False))
+    source.adopt(owned)
+    worked = source.work(owned, NOTHING)
+    assert isinstance(worked, Work)
+    assert worked.commit.position == b"first"
+    owned.settle(worked.commit, Answer.OK)
+    assert isinstance(source.work(owned, NOTHING), Rest)
+    assert reader.asked == [b"first", b"first"]

@@ -2,7 +2,7 @@
 wait.
 
 The library fetches in threads of its own, up to a bound; what it has is taken from it at once or not at all.
-Neighbours: `partition` holds what came, `topic_ids` and `starts` ask through the same client's other half.
+Neighbours: `partition` holds what came, `topic_ids` and `places` ask through the same client's other half.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class Partition:
         if not self.has_more(taken):
             # Behind the last record may be marks of transactions, and records of those that were aborted.
             offset = max(offset, self.end)
-        return KafkaPosition(offset, epoch, topic_id)
+        return KafkaPosition(offset, epoch, topic_id, position.rewind if position is not None else 0)
 
     def lag(self, offset: int, now_us: int) -> tuple[int, int] | None:
         """What is left from `offset` on, marks of transactions among it, and for how long

@@ -8,6 +8,7 @@ waited for. Neighbours: `client` fetches, `partition` holds what came, `formats`
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,9 +25,12 @@ from penstock.errors import PermanentError, RetryError
 from penstock_worker.sources.kafka.client import KafkaClient
 from penstock_worker.sources.kafka.formats import RecordRows
 from penstock_worker.sources.kafka.partition import Partition
-from penstock_worker.sources.kafka.starts import Starts
+from penstock_worker.sources.kafka.places import Places
+from penstock_worker.sources.kafka.rewinds import Rewinds
 from penstock_worker.sources.kafka.topic_ids import TopicIds
 from penstock_worker.sources.reader import SourceBatch
+
+_LOG = logging.getLogger(__name__)
 
 LOOK_US_MIN = 1_000
 LOOK_US_MAX = 5_000
@@ -55,7 +59,8 @@ class KafkaReader:
         self._rows = RecordRows(source, secrets)
         self._client = KafkaClient(operator, source, secrets)
         self._ids = TopicIds(self._client.admin)
-        self._starts = Starts(source, self._client.admin)
+        self._places = Places(self._client.admin)
+        self._rewinds = Rewinds(source)
         self._partitions: dict[str, Partition] = {}
         self._committed: dict[tuple[str, int], int] = {}
         self._write_back_us = 0
@@ -76,6 +81,7 @@ class KafkaReader:
         partition = self._partitions.pop(shard, None)
         if partition is not None:
             self._client.release(partition)
+            self._places.forget(partition.topic, partition.number)
 
     def grew(self, shard: str, position: bytes) -> bool:
         """A partition has no end."""
@@ -143,7 +149,7 @@ class KafkaReader:
                 self._committed = {}
             if self._client.refused is not None and self._client.renewed():
                 self._ids = TopicIds(self._client.admin)
-                self._starts = Starts(self._source, self._client.admin)
+                self._places = Places(self._client.admin)
                 for partition in self._partitions.values():
                     partition.is_assigned = False
         refused_us = self._client.refused_us
@@ -171,41 +177,63 @@ class KafkaReader:
                 self._ids.ask_soon()
         if topic_id is None:
             return None
-        if at is not None and at.topic_id not in ("", topic_id):
-            return self._lost(partition, self._made_anew(partition, at), topic_id)
-        if partition.lost and at is not None and at.offset >= 0:
+        if at is None or self._rewinds.is_due(at):
+            return self._placed(partition, at, topic_id, now_us)
+        if at.topic_id not in ("", topic_id):
+            return self._lost(partition, at, self._made_anew(partition, at), topic_id)
+        if partition.lost and at.offset >= 0:
             return self._lost(
                 partition,
+                at,
                 f"topic {partition.topic}, partition {partition.number}: offset {at.offset} is not there "
                 f"({partition.lost}): retention may have passed by before it was read. Start anew, or set "
                 "onLostOffsets: Earliest to go on with the first record that is there",
                 topic_id,
             )
-        if at is None:
-            try:
-                offset = self._starts.offset(partition.topic, partition.number)
-            except KafkaException as error:
-                fault = failure(error.args[0], self._source.connection, f"read topic {partition.topic}")
-                if isinstance(fault, RetryError):
-                    return None
-                raise fault from error
-            if offset is None:
-                return None
-            at = KafkaPosition(offset, -1, topic_id)
-            if offset != FIRST:
-                return at
         partition.topic_id = topic_id
         partition.moved_us = now_us
         self._client.assign(partition, at, now_us)
         return None
 
-    def _lost(self, partition: Partition, message: str, topic_id: str) -> KafkaPosition:
+    def _placed(
+        self, partition: Partition, at: KafkaPosition | None, topic_id: str, now_us: int
+    ) -> KafkaPosition | None:
+        """Where it begins, or is read on by a rewind; None while the cluster has not answered."""
+        topic, number = partition.topic, partition.number
+        try:
+            if at is None:
+                place = self._begins(topic, number, topic_id)
+            else:
+                partitions = self._ids.partitions_of(topic)
+                place = self._rewinds.moved(partition, at, topic_id, partitions, self._places, now_us // 1000)
+        except KafkaException as error:
+            fault = failure(error.args[0], self._source.connection, f"read topic {topic}")
+            if isinstance(fault, RetryError):
+                return None
+            raise fault from error
+        if place is None:
+            return None
+        self._places.forget(topic, number)
+        if at is not None:
+            told = "topic %s, partition %d: rewind %d, from offset %d to %d"
+            _LOG.info(told, topic, number, place.rewind, at.offset, place.offset)
+        return place
+
+    def _begins(self, topic: str, number: int, topic_id: str) -> KafkaPosition | None:
+        """Committed too where it is the first record: rewinds that come later are of what was begun."""
+        offset = self._places.offset(self._source.start, topic, number)
+        if offset is None:
+            return None
+        # A topic that is made anew before anything of it was read has a first record as well.
+        return KafkaPosition(offset, -1, "" if offset == FIRST else topic_id, self._source.rewound)
+
+    def _lost(self, partition: Partition, at: KafkaPosition, message: str, topic_id: str) -> KafkaPosition:
         """What the manifest says of a record that is not there: fail, or begin with the first one that is."""
         if self._source.on_lost != "Earliest":
             raise PermanentError(message)
         self._client.release(partition)
         partition.lost = ""
-        return KafkaPosition(FIRST, -1, topic_id)
+        return KafkaPosition(FIRST, -1, topic_id, at.rewind)
 
     def _made_anew(self, partition: Partition, at: KafkaPosition) -> str:
         return (

@@ -28,6 +28,7 @@ _LOG = logging.getLogger(__name__)
 @dataclass(slots=True)
 class _Topic:
     id: str = ""
+    partitions: int = 0
     asked_us: int = -1
     """When the request was made whose answer is the last one."""
     missing: int = 0
@@ -65,6 +66,11 @@ class TopicIds:
             return None
         return known.id
 
+    def partitions_of(self, topic: str) -> int:
+        """How many it has, as far as its id is known."""
+        known = self._topics.get(topic)
+        return 0 if known is None else known.partitions
+
     def is_gone(self, topic: str) -> bool:
         known = self._topics.get(topic)
         return known is not None and known.missing >= _GONE_AFTER
@@ -83,7 +89,8 @@ class TopicIds:
     def _take(self, topic: str, answer: Future[Any]) -> bool:
         known = self._topics.setdefault(topic, _Topic())
         try:
-            known.id = str(answer.result().topic_id)
+            told = answer.result()
+            known.id, known.partitions = str(told.topic_id), len(told.partitions)
             known.missing, known.denied = 0, None
             known.asked_us = self._asked_us
         except KafkaException as failed:
