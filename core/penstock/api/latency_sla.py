@@ -91,6 +91,10 @@ class LatencySLASpec(Document):
     """epsilon: the share of a task's service rate that is held in reserve."""
     interval: PositiveDuration = "100ms"
     """delta: how often the topology is examined."""
+    source_lag: PositiveDuration | None = None
+    """How far behind what is there to be read the sources may be whose rows come to the operators in scope,
+    by the time of the record that was read last. What waits there is in no inbox, and so in no latency.
+    Without it that is not judged. Sources of Kafka tell it."""
     policy: Literal["StreamSwitch", "Elasticutor", "Hybrid"] = "Hybrid"
     bounds: BoundsSpec = BoundsSpec()
     budget: BudgetSpec | None = None

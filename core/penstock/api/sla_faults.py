@@ -92,6 +92,14 @@ def _against(topology: Topology, sla: LatencySLA) -> Iterable[tuple[str, str]]:
             f"{listed(keyed)}, or leave it out for the latency from end to end",
         )
         return
+    sources = [operator.source.given for operator in topology.spec.operators if operator.source is not None]
+    if sla.spec.source_lag is not None and not any(source.planned.tells_lag for source in sources):
+        kinds = listed(sorted({source.planned.kind for source in sources}))
+        yield (
+            "spec.sourceLag",
+            f"Topology {name} has no source that tells how far behind it is ({kinds} does not, kafka does); "
+            "leave it out",
+        )
     yield from _bounds(topology, sla)
 
 

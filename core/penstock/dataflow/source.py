@@ -46,6 +46,8 @@ class Source(ABC):
     parts_are: ClassVar[str] = "partitions"
     """What a user calls its partitions."""
 
+    tells_lag: ClassVar[bool] = False
+    """Whether its readers tell how far behind what is there they are."""
     grows: ClassVar[bool] = False
     """Whether partitions may be added while it is read, which has no end: then `penstock run` looks for them
     too."""

@@ -6,7 +6,7 @@ each look, `standing` is what comes out, `brought` does the same for single deci
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from penstock.control.split_sla import heaviest_until
@@ -20,12 +20,14 @@ TIMELINE_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Deciding:
-    """How the SLA's decisions stand: in words, by treatment, what they expect, and what hinders them."""
+    """How the SLA's decisions stand: in words, by treatment, what they expect, and what hinders them.
+    `is_behind`: sources are further behind than is allowed, which no window of an operator shows."""
 
     last: str
     counts: Mapping[str, int]
     expected_us: Mapping[str, float]
     conditions: Mapping[str, str]
+    is_behind: bool = False
 
 
 @dataclass(slots=True)
@@ -134,7 +136,6 @@ class Account:
         """How it stands."""
         promise, judged = self._promise, self._judged_now().values()
         mean_us, worst_us = self._latencies_us()
-        windows = sum(one.judged for one in judged)
         return SlaLine(
             name=promise.name,
             about=promise.operator or "end to end",
@@ -145,7 +146,7 @@ class Account:
             mean_ms=_ms(mean_us),
             worst_ms=_ms(worst_us),
             expected_ms=_ms(self._along_paths(deciding.expected_us)),
-            met=all(one.kept == one.judged for one in judged) if windows else None,
+            met=_met(judged, is_behind=deciding.is_behind),
             success_recent=_mean(judge.success_recent() for judge in self._judges.values()),
             success=_mean(judge.success() for judge in self._judges.values()),
             executors=self._executors,
@@ -220,6 +221,12 @@ def _grown(
             return None
         rows += count[1] - earlier[1]
     return rows if now else None
+
+
+def _met(judged: Collection[Judged], *, is_behind: bool) -> bool | None:
+    if is_behind:
+        return False
+    return all(one.kept == one.judged for one in judged) if any(one.judged for one in judged) else None
 
 
 def _ms(us: float | None) -> float | None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from penstock.figures.lag import Lag
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import ShardCounters
@@ -17,11 +18,13 @@ from penstock.store.port import ShardCounters
 @dataclass(frozen=True, slots=True)
 class Samples:
     """What stores and tasks told. `counters` is operator -> shard -> counters, None where its home does not
-    know the shard; `rows` is by shard; `spoke` is executor -> when each of its tasks spoke last."""
+    know the shard; `rows` is by shard; `spoke` is executor -> when each of its tasks spoke last. `lags` is
+    source -> how far it is behind, of those of which that is known."""
 
     counters: Mapping[str, Mapping[str, ShardCounters | None]]
     rows: Mapping[str, ShardRow]
     spoke: Mapping[str, Sequence[int]]
+    lags: Mapping[str, Lag] = field(default_factory=dict)
 
     def speaking(self, executor: str, since_us: int) -> int:
         """Tasks of `executor` that have spoken since then."""

@@ -24,6 +24,7 @@ from penstock.sla.judge import WindowJudge
 from penstock.sla.look import SlaLook
 from penstock.sla.observe import Observer, waiting_rows
 from penstock.sla.promise import Promise
+from penstock.sla.source_lag import BEHIND, SourceLagJudge
 from penstock.sla.standing import SlaLine, SlaSummary
 from penstock.sla.turn import SlaTurn, Ways
 
@@ -64,6 +65,7 @@ class SlaLoop:
         self._outcomes = OutcomeMeter(policy, promise.window_us, self._journal)
         judges = {name: kept.judge for name, kept in self._operators.items()}
         self._account = Account(promise, self._edges, judges, keeps_timeline=ways.keeps_timeline)
+        self._source_lag = SourceLagJudge(promise.source_lag_us, promise.window_us, promise.sources)
         self._due_us = 0
 
     @property
@@ -131,6 +133,7 @@ class SlaLoop:
             name: kept.judge.take(look.at_us, look.samples.rows, waiting_rows(name, look.samples))
             for name, kept in self._operators.items()
         }
+        self._source_lag.take(look.at_us, look.samples.lags)
         self._account.take(look, judged)
 
     def _follow(self, look: SlaLook, snapshots: Mapping[str, OperatorSnapshot]) -> list[OperatorSchedule]:
@@ -184,10 +187,15 @@ class SlaLoop:
     def _is_treated(self, operator: str) -> bool:
         return self._operators[operator].follower.is_busy
 
+    @property
+    def _behind(self) -> dict[str, str]:
+        return {BEHIND: self._source_lag.words} if self._source_lag.words else {}
+
     def _deciding(self) -> Deciding:
         return Deciding(
             last=self._journal.last_decision,
             counts=self._journal.counts,
             expected_us=self._decider.expected_us,
-            conditions=self._decider.conditions,
+            conditions=self._decider.conditions | self._behind,
+            is_behind=bool(self._behind),
         )

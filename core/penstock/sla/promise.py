@@ -7,7 +7,7 @@ be done.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.api.latency_sla import LatencySLA
@@ -34,11 +34,16 @@ class Promise:
     scope: Scope
     workers_min: int = 0
     workers_max: int = WORKERS_MAX
+    source_lag_us: int | None = None
+    """How far behind what is there to be read `sources` may be; None where that is not asked."""
+    sources: tuple[str, ...] = ()
+    """Those upstream of the operators in scope, where it is asked."""
 
 
 def promise_of(sla: LatencySLA, topology: Topology, plan: Plan) -> Promise:
     """`sla` as a value; it has been checked against `topology`."""
     spec, workers = sla.spec, sla.spec.bounds.workers
+    scope = scope_of(sla, topology, plan)
     return Promise(
         name=sla.metadata.name,
         operator=spec.operator or "",
@@ -47,9 +52,25 @@ def promise_of(sla: LatencySLA, topology: Topology, plan: Plan) -> Promise:
         window_us=duration_us(spec.window),
         interval_us=duration_us(spec.interval),
         dry_run=spec.dry_run,
-        scope=scope_of(sla, topology, plan),
+        scope=scope,
         workers_min=(workers.min or 0) if workers is not None else 0,
         workers_max=(workers.max or WORKERS_MAX) if workers is not None else WORKERS_MAX,
+        source_lag_us=duration_us(spec.source_lag) if spec.source_lag is not None else None,
+        sources=sources_upstream(plan, scope.targets) if spec.source_lag is not None else (),
+    )
+
+
+def sources_upstream(plan: Plan, operators: Iterable[str]) -> tuple[str, ...]:
+    """The sources whose rows come to any of `operators`, by name."""
+    edges = keyed_edges(plan)
+    reached, left = set(operators), list(operators)
+    while left:
+        downstream = left.pop()
+        found = {upstream for upstream, to in edges if to == downstream} - reached
+        reached |= found
+        left += found
+    return tuple(
+        sorted(stage.operator for stage in plan.stages if stage.is_source and stage.operator in reached)
     )
 
 

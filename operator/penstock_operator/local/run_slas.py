@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from penstock.metrics.rows import ShardRow, TaskRow, shard_row_name, unpack
+from penstock.figures.lag import lags_of
+from penstock.metrics.rows import ShardRow, TaskRow, shard_row_name, tells_of_now, unpack
 from penstock.sla.look import Leeway, Places, Samples, SlaLook
 from penstock.sla.loop import SlaLoop
 from penstock_operator.local.run_decisions import (
@@ -87,12 +88,14 @@ class RunSlas:
                 if isinstance(row, ShardRow):
                     rows[shard] = row
         tasks: dict[str, list[int]] = {}
-        for told in look.told.values():
-            if isinstance(told, TaskRow):
-                tasks.setdefault(told.executor, []).append(told.at_us)
+        told = [row for row in look.told.values() if isinstance(row, TaskRow)]
+        for row in told:
+            tasks.setdefault(row.executor, []).append(row.at_us)
+        now = (row for row in told if tells_of_now(row, look.at_us))
+        lags = lags_of(now, {operator: len(names) for operator, names in self._shards.items()})
         return SlaLook(
             look.at_us,
-            Samples(counters, rows, tasks),
+            Samples(counters, rows, tasks, lags),
             self._places(),
             Leeway(held=held_back(self._state())),
         )

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.figures.lag import lags_of
 from penstock.figures.operators import Look
 from penstock.figures.samples import Samples, next_sample, operators_told, sampled, within_window
 from penstock.metrics.rows import tells_of_now
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import with_remote
+from penstock_operator.cluster.observing.lags import lags_in
 from penstock_operator.cluster.observing.observed import Observed
 from penstock_operator.cluster.workers.demand import counters_of
 from penstock_operator.cluster.workers.schedule_figures import running_in
@@ -56,14 +56,5 @@ def look_at(observed: Observed, schedules: Mapping[str, OperatorSchedule], sampl
         {name: counters_of(observed, schedule) for name, schedule in schedules.items()},
         {name: with_remote(schedule, remote) for name, schedule in schedules.items()},
         running_in(observed),
-        lags=lags_of(
-            (
-                row
-                for reading in observed.readings.values()
-                if reading is not None
-                for row in reading.tasks.values()
-                if tells_of_now(row, reading.now_us)
-            ),
-            {name: len(schedule.shards) for name, schedule in schedules.items()},
-        ),
+        lags=lags_in(observed.readings, schedules),
     )

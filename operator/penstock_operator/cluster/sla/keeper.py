@@ -202,7 +202,9 @@ class SlaKeeper:
         scope = sorted({name for loop in due for name in loop.promise.scope.targets})
         in_scope = [seen.schedule for seen in schedules if seen.schedule.operator in scope]
         stores = self._topology.ready_stores()
-        readings = await self._read(stores, topology, schedules, in_scope)
+        sources = {name for loop in due for name in loop.promise.sources}
+        upstream = [seen.schedule for seen in schedules if seen.schedule.operator in sources]
+        readings = await self._read(stores, topology, schedules, in_scope, upstream)
         now_us = self._now_us()
         spoke = self._heard.take(readings, now_us)
         silent = silent_stores(in_scope, readings)
@@ -222,10 +224,12 @@ class SlaKeeper:
         topology: ObservedTopology,
         schedules: Sequence[ObservedSchedule],
         in_scope: Sequence[OperatorSchedule],
+        upstream: Sequence[OperatorSchedule],
     ) -> Mapping[str, StoreReading | None]:
-        """One call to each store that is home of a shard in scope, or beside a worker that may run some."""
+        """One call to each store that is home of a shard in scope, or beside a worker that may run some, or
+        some of a source whose lag is asked."""
         homes = homes_of(in_scope)
-        nodes = {worker.node for schedule in in_scope for worker in schedule.workers}
+        nodes = {worker.node for schedule in (*in_scope, *upstream) for worker in schedule.workers}
         wanted = homes.keys() | {store.id for node, store in stores.items() if node in nodes}
         addresses = {store.id: store.address for store in stores.values() if store.id in wanted}
         uid = _state_uid(topology, schedules)

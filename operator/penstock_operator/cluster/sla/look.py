@@ -14,6 +14,7 @@ from penstock.schedule.record import OperatorSchedule
 from penstock.sla.look import Leeway, Places, Samples, SlaLook
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.sla_leeway import SlaHost, SlaLeeway
+from penstock_operator.cluster.observing.lags import lags_in
 from penstock_operator.cluster.observing.observed import ObservedSchedule, StoreReading
 
 Readings = Mapping[str, StoreReading | None]
@@ -77,7 +78,7 @@ def look_of(
                 rows[shard] = reading.shard_rows[shard]
     return SlaLook(
         now_us,
-        Samples(counters, rows, spoke),
+        Samples(counters, rows, spoke, lags_in(readings, by_operator)),
         places_of(schedules, leeway),
         Leeway(held=leeway.held, busy=leeway.busy),
     )

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.sla.source_lag import BEHIND
 from penstock.sla.standing import SlaLine
 from penstock.sla.turn import HELD, NEWS_WINDOWS, UNAVAILABLE, SlaEvent
 from penstock_operator.cluster.decisions.actions import Event
@@ -23,7 +24,7 @@ MET_AGAIN_US = 5_000_000
 """The bound must have been kept for so long before SLAMet is true again."""
 _MESSAGE_LENGTH_MAX = 1024
 _WARNINGS = {("Ready", "False"), ("SLAMet", "False"), (UNAVAILABLE, "True"), ("Infeasible", "True"),
-             ("Stalled", "True")}  # fmt: skip
+             ("Stalled", "True"), (BEHIND, "True")}  # fmt: skip
 _QUIET = {("MetricsUnavailable", "False"), ("Rebalancing", "True"), ("Rebalancing", "False"),
           ("SLAMet", "Unknown")}  # fmt: skip
 
@@ -174,6 +175,8 @@ def _met(at_us: int, line: SlaLine, old: Mapping[str, Any], memory: SlaMemory) -
         is_kept = is_kept or old.get("status") == "True"
     if is_kept:
         return "True", Finding(True, "WithinBound", sla_words(line))
+    if BEHIND in line.conditions:
+        return "False", Finding(False, BEHIND, f"{sla_words(line)}; {line.conditions[BEHIND]}")
     return "False", Finding(False, "BoundExceeded", sla_words(line))
 
 

@@ -95,6 +95,15 @@ def test_a_topology_without_a_keyed_operator_cannot_be_scaled() -> None:
     assert [fault.path for fault in found] == ["LatencySLA fast: spec.topology"]
 
 
+def test_a_lag_is_asked_of_sources_that_tell_one() -> None:
+    (fault,) = faults(sla("topology: trades, latency: 1s, sourceLag: 10s"))
+    assert fault.startswith("LatencySLA fast: spec.sourceLag: Topology trades has no source that tells")
+    kafka = "kafka: {bootstrapServers: 'k:9092', topics: [t], value: {format: json, schema: 'key bigint'}}"
+    text = TOPOLOGY.replace("zipf: {keys: 10, ratePerSecond: 100}", kafka)
+    asked = slas(sla("topology: trades, latency: 1s, sourceLag: 10s"))
+    assert sla_faults([parse_manifest(text).topology], asked) == []
+
+
 def test_two_slas_on_one_operator_would_pull_against_each_other() -> None:
     one = sla("topology: trades, operator: match, latency: 250ms", "one")
     two = sla("topology: trades, operator: match, latency: 500ms", "two")

@@ -79,3 +79,22 @@ def test_an_end_to_end_bound_is_split_over_the_longest_path_through_each_operato
 def test_edges_are_between_stages() -> None:
     plan = compile_topology(parse_manifest(topology_text(("a", "orders"), ("b", "a"))).topology)
     assert keyed_edges(plan) == (("orders", "a"), ("a", "b"))
+
+
+def test_a_lag_is_asked_of_the_sources_upstream_alone() -> None:
+    topic = "{kafka: {bootstrapServers: 'k:9092', topics: [t], value: {format: json, schema: 'key bigint'}}}"
+    two = topology_text(("a", "orders"), ("b", "a"), ("other", "orders2")).replace(
+        "    source: {zipf: {keys: 10, ratePerSecond: 100}}\n",
+        f"    source: {topic}\n  - name: orders2\n    source: {topic}\n",
+    )
+    two = two.replace("inputs: [other]", "inputs: [other, b]")
+
+    def asked(spec: str) -> Promise:
+        sla = "apiVersion: penstock.dev/v1alpha1\nkind: LatencySLA\nmetadata: {name: fast}\n"
+        manifest = parse_manifest(f"{two}\n---\n{sla}spec: {{topology: t, latency: 250ms, {spec}}}")
+        return promise_of(manifest.latency_slas[0], manifest.topology, compile_topology(manifest.topology))
+
+    assert asked("operator: b, sourceLag: 10s").sources == ("orders",)
+    assert asked("sourceLag: 10s").sources == ("orders", "orders2")
+    assert asked("sourceLag: 10s").source_lag_us == 10_000_000
+    assert asked("operator: b").sources == ()

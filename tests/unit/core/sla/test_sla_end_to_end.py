@@ -1,4 +1,5 @@
-"""What a LatencySLA from end to end shows: latencies along the path on which they are most."""
+"""What a LatencySLA from end to end shows: latencies along the path on which they are most, and what waits
+before its sources."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pytest
 from penstock.control.decision import Health, PolicyDecision, Prediction, Treatment
 from penstock.control.snapshot import TopologySnapshot
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
+from penstock.figures.lag import Lag
 from penstock.metrics.rows import ShardRow
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
 from penstock.sla.decision_record import Brought
@@ -62,7 +64,7 @@ def schedule(operator: str) -> OperatorSchedule:
     )
 
 
-def look(number: int, latency_us: Mapping[str, int]) -> SlaLook:
+def look(number: int, latency_us: Mapping[str, int], **lags: Lag) -> SlaLook:
     """The look `number`: each shard has had ten rows of its operator's latency before it."""
     rows = 10 * number
     schedules = {operator: schedule(operator) for operator in OPERATORS}
@@ -83,15 +85,19 @@ def look(number: int, latency_us: Mapping[str, int]) -> SlaLook:
                 if operator in latency_us
             },
             spoke={},
+            lags=lags,
         ),
         places=Places(schedules, nodes={}, room={}),
     )
 
 
-def loop(expected_us: Mapping[str, float]) -> SlaLoop:
+def loop(expected_us: Mapping[str, float], source_lag_us: int | None = None) -> SlaLoop:
     targets = {name: LatencyTarget(latency_us=100_000, alert_us=100_000) for name in OPERATORS}
     scope = Scope(targets, dict.fromkeys(OPERATORS, TaskLimits(1, 4)))
-    promise = Promise("fast", "", "StreamSwitch", 200_000, 1_000_000, SLOT_US, False, scope)
+    promise = Promise(
+        "fast", "", "StreamSwitch", 200_000, 1_000_000, SLOT_US, False, scope,
+        source_lag_us=source_lag_us, sources=("orders",),
+    )  # fmt: skip
     shards = {operator: [f"{operator}/{n}" for n in range(2)] for operator in OPERATORS}
     return SlaLoop(promise, Expecting(expected_us), shards, EDGES, NoLog())
 
@@ -113,3 +119,18 @@ def test_an_operator_that_has_completed_nothing_adds_nothing() -> None:
         kept.examine(look(number, {"a": 20_000}))
     assert kept.line().mean_ms == pytest.approx(20.0)
     assert kept.line().expected_ms == pytest.approx(7.0)
+
+
+@pytest.mark.parametrize(("source_lag_us", "met"), [(10_000_000, False), (60_000_000, True), (None, True)])
+def test_an_sla_is_not_met_while_a_source_is_further_behind_than_it_allows(
+    source_lag_us: int | None, met: bool
+) -> None:
+    kept = loop({}, source_lag_us)
+    for number in range(1, 15):
+        kept.examine(look(number, dict.fromkeys(OPERATORS, 20_000), orders=Lag(900, 12_400)))
+    line = kept.line()
+    assert line.met is met
+    told = {} if met else {"SourceBehind": line.conditions.get("SourceBehind")}
+    assert line.conditions == told
+    assert met or "orders by 12.4 s (900 records)" in line.conditions["SourceBehind"]
+    assert line.success == 1.0
