@@ -195,8 +195,8 @@ class RoundForgotten(MemoryStore):
 
 
 class RoundsComeAgain(MemoryStore):
-    """No fault: a call for the next round comes once more, after each part of that round which is read, as one
-    that a network held up may."""
+    """No fault: a call for the next round comes once more, after each part of that round which is read, as a
+    call that a network held up may."""
 
     late: NextRound | None = None
 
