@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from penstock.connectors.console import ConsoleSink
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import Fanout, InitialState, Processor, Stage, Tasks
-from penstock.store.port import Bounds, Fetched, Owner, ReadWatermark, Watermark
+from penstock.store.port import Bounds, Entry, Fetched, FetchedShard, Owner, ReadWatermark, Watermark
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.next_fetch import NextFetch
@@ -74,3 +75,16 @@ def test_without_timers_nothing_is_asked() -> None:
     given = launch("None")
     assert next_fetch(replace(given), clock, stores).call(clock.monotonic_us()).timers_max == 0
     assert stores.asked == []
+
+
+def test_a_fetch_of_a_sinks_stage_asks_for_as_much_however_long_a_batch_took() -> None:
+    given = launch("None")
+    sink = replace(given.stage, head=Processor("", SCHEMA, (), 1, batches_to=ConsoleSink("out")))
+    clock, work = TurnedClock(), [FetchedShard("out/0", 1, 0, (Entry(1, 0, b"x" * 900),))]
+    keyed, of_sink = (next_fetch(each, clock, Stores()) for each in (given, replace(given, stage=sink)))
+    first = of_sink.call(clock.monotonic_us())
+    before = keyed.call(clock.monotonic_us())
+    for fetching in (keyed, of_sink):
+        fetching.worked(work, 60_000_000)
+    assert keyed.call(clock.monotonic_us()).bytes_max < before.bytes_max
+    assert of_sink.call(clock.monotonic_us()) == first
