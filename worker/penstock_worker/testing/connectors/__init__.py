@@ -1,0 +1,17 @@
+"""One suite for every source and every sink: `penstock.testing.connectors` for its users.
+
+A test's file subclasses `SourceConformance` or `SinkConformance` (on reader and writer, in milliseconds) and
+`SourceRuns` or `SinkRuns` (by `penstock run`, with kills). `docs/connectors/testing.md` shows it.
+"""
+
+import pytest
+
+# Before they are imported: pytest then says of their assertions what was compared.
+pytest.register_assert_rewrite(
+    "penstock_worker.testing.connectors.reading",
+    "penstock_worker.testing.connectors.source_suite",
+)
+
+from penstock_worker.testing.connectors.source_suite import SourceConformance  # noqa: E402
+
+__all__ = ["SourceConformance"]
