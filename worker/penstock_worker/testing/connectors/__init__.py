@@ -9,9 +9,12 @@ import pytest
 # Before they are imported: pytest then says of their assertions what was compared.
 pytest.register_assert_rewrite(
     "penstock_worker.testing.connectors.reading",
+    "penstock_worker.testing.connectors.sink_suite",
     "penstock_worker.testing.connectors.source_suite",
+    "penstock_worker.testing.connectors.writing",
 )
 
+from penstock_worker.testing.connectors.sink_suite import SinkConformance  # noqa: E402
 from penstock_worker.testing.connectors.source_suite import SourceConformance  # noqa: E402
 
-__all__ = ["SourceConformance"]
+__all__ = ["SinkConformance", "SourceConformance"]
