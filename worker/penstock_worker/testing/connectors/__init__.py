@@ -11,10 +11,13 @@ pytest.register_assert_rewrite(
     "penstock_worker.testing.connectors.reading",
     "penstock_worker.testing.connectors.sink_suite",
     "penstock_worker.testing.connectors.source_suite",
+    "penstock_worker.testing.connectors.source_runs",
+    "penstock_worker.testing.connectors.tested_run",
     "penstock_worker.testing.connectors.writing",
 )
 
 from penstock_worker.testing.connectors.sink_suite import SinkConformance  # noqa: E402
 from penstock_worker.testing.connectors.source_suite import SourceConformance  # noqa: E402
+from penstock_worker.testing.connectors.source_runs import SourceRuns  # noqa: E402
 
-__all__ = ["SinkConformance", "SourceConformance"]
+__all__ = ["SinkConformance", "SourceConformance", "SourceRuns"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
-ROW_S = 0.004
-"""What a row takes behind a source under test, so that there are some left to read when it is killed."""
+ROW_S_VARIABLE = "PENSTOCK_TESTED_ROW_S"
+"""Says what a row takes behind a source under test, so that some are left to read when it is killed."""
 
 
 class Passed(StatefulProcessor):
@@ -28,5 +29,5 @@ class Passed(StatefulProcessor):
 
 def slowly(row: Row) -> tuple[Row]:
     """The row, a while later."""
-    time.sleep(ROW_S)
+    time.sleep(float(os.environ[ROW_S_VARIABLE]))
     return (row,)
