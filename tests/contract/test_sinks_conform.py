@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class TestConsole(SinkConformance):
 class OfUsers(SinkConformance):
     """A data source of PySpark's that keeps a file for each batch."""
 
-    options: dict[str, str] = {}
+    options: Mapping[str, str] = {}
 
     def sink(self, folder: Path) -> dict[str, Any]:
         options = {"folder": str(folder / "ledger"), **self.options}
@@ -58,7 +59,7 @@ class TestStreamWriter(OfUsers):
 
 
 class TestArrowStreamWriter(OfUsers):
-    options = {"arrow": "yes"}
+    options: Mapping[str, str] = {"arrow": "yes"}
 
 
 class TestForeach(SinkConformance):

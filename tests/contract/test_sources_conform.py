@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock_worker.testing.connectors.reading import Partition, Readers
 from penstock.testing.connectors import SourceConformance
+from penstock_worker.testing.connectors.reading import Partition, Readers
 
 TEXTS = ("a", "deep/b", "empty")
 
@@ -48,7 +48,11 @@ class TestJsonlFiles(SourceConformance):
         self.objects = {name: self._rows(name, 0, 40) for name in TEXTS[:2]}
         self._append(folder, self.objects)
         return {
-            "files": {"glob": "in/**/*.jsonl", "format": "jsonl", "schema": "name string, n bigint, of array<int>"}
+            "files": {
+                "glob": "in/**/*.jsonl",
+                "format": "jsonl",
+                "schema": "name string, n bigint, of array<int>",
+            }
         }
 
     def _rows(self, name: str, first: int, last: int) -> list[tuple[Any, ...]]:
@@ -73,7 +77,7 @@ class TestJsonlFiles(SourceConformance):
 
 
 class Generated(SourceConformance):
-    """A generator is its own oracle: what it gives in one go. Its own tests say that these are the right rows."""
+    """A generator is its own oracle: what it gives in one go. Its own tests say that the rows are right."""
 
     kind = ""
     fields: Mapping[str, Any] = {}
@@ -91,7 +95,7 @@ class Generated(SourceConformance):
 
 class TestZipf(Generated):
     kind = "zipf"
-    fields = {"keys": 50, "exponent": 1.1, "partitions": 2, "records": 101, "seed": 3}
+    fields: Mapping[str, Any] = {"keys": 50, "exponent": 1.1, "partitions": 2, "records": 101, "seed": 3}
 
 
 @pytest.mark.parametrize("events", ["Persons", "Auctions", "Bids"])
@@ -121,7 +125,7 @@ class OfUsers(SourceConformance):
 class TestStreamReader(OfUsers):
     kind = "Counter"
     schema = "number bigint, partition int"
-    options = {"upTo": "61", "perRange": "17", "partitions": "4"}
+    options: Mapping[str, str] = {"upTo": "61", "perRange": "17", "partitions": "4"}
 
     def expected(self, folder: Path) -> dict[str, list[Any]]:
         rows = []
@@ -163,7 +167,7 @@ class TestSimpleStreamReader(OfUsers):
 class TestBoundedReader(OfUsers):
     kind = "Table"
     schema = "number bigint, square double"
-    options = {"rows": "40", "partitions": "3", "batchRows": "7"}
+    options: Mapping[str, str] = {"rows": "40", "partitions": "3", "batchRows": "7"}
 
     def expected(self, folder: Path) -> dict[str, list[Any]]:
         return {"0": [(n, float(n * n)) for part in range(3) for n in range(part, 40, 3)]}

@@ -4,6 +4,6 @@ It drives readers and writers, so it lives with them: this is a door, the only o
 worker (record 0041).
 """
 
-from penstock_worker.testing.connectors import SinkConformance, SourceConformance, SourceRuns
+from penstock_worker.testing.connectors import SinkConformance, SinkRuns, SourceConformance, SourceRuns
 
-__all__ = ["SinkConformance", "SourceConformance", "SourceRuns"]
+__all__ = ["SinkConformance", "SinkRuns", "SourceConformance", "SourceRuns"]

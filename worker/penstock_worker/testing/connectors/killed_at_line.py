@@ -71,7 +71,7 @@ def _counted(work: Callable[[], object], line: int | None) -> int:
     """Do the work; answers its lines. Ends this process at `line`."""
     count = 0
 
-    def at_line(frame: FrameType, event: str, argument: Any) -> Any:
+    def at_line(_: FrameType, event: str, __: Any) -> Any:
         nonlocal count
         if event == "line":
             count += 1
@@ -79,7 +79,7 @@ def _counted(work: Callable[[], object], line: int | None) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
         return at_line
 
-    def at_call(frame: FrameType, event: str, argument: Any) -> Any:
+    def at_call(frame: FrameType, _: str, __: Any) -> Any:
         return None if _is_passed(frame.f_code.co_filename) else at_line
 
     sys.settrace(at_call)

@@ -14,7 +14,7 @@ ROW_S_VARIABLE = "PENSTOCK_TESTED_ROW_S"
 """Says what a row takes behind a source under test, so that some are left to read when it is killed."""
 
 
-class Passed(StatefulProcessor):
+class Passed(StatefulProcessor):  # type: ignore[misc]
     """Puts out what it is given, by key."""
 
     def init(self, handle: Any) -> None:

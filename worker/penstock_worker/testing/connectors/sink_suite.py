@@ -8,28 +8,26 @@ A subclass says what the sink is and reads it. Neighbours: `writing` are the own
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from penstock.dataflow.sink import Sink
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.sink import Sink
 from penstock.errors import PermanentError
 from penstock_worker.kinds.sinks import open_batch_writer, open_writer
 from penstock_worker.sinks.writer import SinkPlace, SinkWriter
 from penstock_worker.stages.work import WorkFailed
 from penstock_worker.testing.connectors.killed_at_line import killed_at, lines_of
+from penstock_worker.testing.connectors.read_back import ReadBack, Row
 from penstock_worker.testing.connectors.tested_topology import planned, sink_operators
 from penstock_worker.testing.connectors.writing import (
-    OPERATOR,
     AnyWriter,
     CommittedRows,
     Cut,
-    Row,
     SinkOwner,
-    by_key,
     is_batched,
 )
 
@@ -40,34 +38,15 @@ COUNT = 360
 """Rows of a test; a batch has `writing.BATCH_ROWS`."""
 
 
-class SinkConformance:
+class SinkConformance(ReadBack):
     """To be subclassed in a test's file, by a class whose name begins with Test.
 
-    `sink` and `read_back` have to be there. Rows have a key in their first column; those of one key stay in
-    their order. pytest makes a new object for each test, in a folder of its own.
+    `sink` and `read_back` have to be there. pytest makes a new object for each test, in a folder of its own.
     """
 
-    schema = "word string, number bigint"
-    delivers = "ExactlyOnce"
-    """Or "AtLeastOnce": a row may come again, whole, behind its first time; none is missing."""
-
-    def sink(self, folder: Path) -> Mapping[str, Any]:
-        """The field `sink` of a manifest in `folder`, with the place that is written made there."""
-        raise NotImplementedError("sink: say what the sink under test is")
-
-    def read_back(self, folder: Path) -> Sequence[Any]:
-        """All rows that the system outside has by now, read with its own means, not by Penstock's; as tuples
-        of the schema's columns. Those of one key in the order that the system keeps, or that a reader of it
-        goes by."""
-        raise NotImplementedError("read_back: say which rows the sink under test has")
-
-    def rows(self, count: int) -> list[Any]:
-        """So many different rows of `schema`, with some rows of each key. The same each time."""
-        return [(f"wörd {number % 7}", number) for number in range(count)]
-
     def refused(self) -> tuple[Any, str]:
-        """A row of the schema that the sink cannot take, of a key that `rows` has not, and a regular expression
-        of what its error says."""
+        """A row of the schema that the sink cannot take, of a key that `rows` has not, and what its error has
+        to say: a regular expression."""
         pytest.skip("refused is not given: this sink takes every row")
 
     def open_writer(self, sink: Sink, schema: Schema, place: SinkPlace) -> AnyWriter:
@@ -82,18 +61,6 @@ class SinkConformance:
         made = Owners(self, tmp_path)
         yield made
         made.close()
-
-    def assert_written(self, folder: Path, rows: Sequence[Row], *, whole: bool = True) -> None:
-        """The system outside has these rows, and no other one, as the sink promises. With `whole` False:
-        of each key the first of them."""
-        there, wanted = by_key(self.read_back(folder)), by_key(rows)
-        if self.delivers == "AtLeastOnce":
-            there = {key: list(dict.fromkeys(of)) for key, of in there.items()}
-        assert there.keys() <= wanted.keys(), f"keys that nobody wrote: {there.keys() - wanted.keys()}"
-        for key, of in wanted.items():
-            found = there.get(key, [])
-            expected = of if whole else of[: len(found)]
-            assert found == expected, f"key {key!r}: the sink has {found}, and was to have {expected}"
 
     # --- what has to hold
 
@@ -217,9 +184,7 @@ class SinkConformance:
         try:
             for _ in range(2):
                 with pytest.raises((PermanentError, WorkFailed)) as caught:
-                    owner = spoiled.owner()
-                    owner.take(*spoiled.shards)
-                    owner.work()
+                    spoiled.work_all()
                 assert re.search(told, str(caught.value)), f"it has to say {told!r}: {caught.value}"
             self.assert_written(tmp_path, spoiled.rows, whole=False)
         finally:
@@ -251,6 +216,11 @@ class Owners:
     def owner(self, cut_at: int | None = None) -> SinkOwner:
         self._made += 1
         return SinkOwner(self.committed, self._kept, f"task-{self._made}", cut_at)
+
+    def work_all(self) -> None:
+        owner = self.owner()
+        owner.take(*self.shards)
+        owner.work()
 
     def writer(self, task: str) -> AnyWriter:
         """Another one, as it is opened by a task of this name."""

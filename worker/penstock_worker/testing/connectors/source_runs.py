@@ -23,14 +23,10 @@ KILLS = ("task", "store", "run", "worker", "task")
 
 
 class SourceRuns:
-    """To be subclassed beside `SourceConformance`, of which it has `topology_source` and `expected`. A run takes
-    half a minute and more.
-
-    `rows_wanted` rows and more keep a source busy until all have been killed; a source whose rows come by
-    hundreds in a read needs as many.
+    """To be subclassed. `topology_source` and `expected` are those of `SourceConformance`, with more rows:
+    some have to be left to read when the last one is killed, and a thousand are read at once. A run takes a
+    minute or two.
     """
-
-    rows_wanted = 8000
 
     def topology_source(self, folder: Path) -> Mapping[str, Any]:
         raise NotImplementedError("topology_source: say what the source under test is")

@@ -122,11 +122,11 @@ class SourceConformance:
         for partition in partitions:
             owner = readers.owner(partition)
             idle = 0
-            while not partition.finished and (
-                idle < 3 or len(partition.rows) < len(whole[partition.shard])
-            ):
+            while not partition.finished and (idle < 3 or len(partition.rows) < len(whole[partition.shard])):
                 batch, rows = owner.look(partition, generator.randrange(1, 9))
-                what = generator.choices(("goes on", "killed", "less", "killed behind", "away"), (6, 1, 2, 1, 1))
+                what = generator.choices(
+                    ("goes on", "killed", "less", "killed behind", "away"), (6, 1, 2, 1, 1)
+                )
                 if what != ["killed"] and what != ["less"]:
                     idle = idle + 1 if batch.position == partition.position else 0
                     partition.commit(batch, rows)
@@ -168,7 +168,7 @@ class SourceConformance:
                     f"{partition.shard}: it had more to come, and is at its end for another owner"
                 )
                 assert batch.finished or batch.next_due_us is not None, (
-                    f"{partition.shard}: a reader that has nothing says when to look again, or that it is done"
+                    f"{partition.shard}: a reader that has nothing says when to look again, or that it ended"
                 )
 
     def test_partitions_go_on_with_another_number_of_workers(
@@ -208,7 +208,9 @@ class SourceConformance:
         for partition in partitions:
             rows = len(more[partition.shard])
             if partition.finished and rows > len(whole[partition.shard]):
-                assert owner.grew(partition), f"{partition.shard}: it grew behind its end, and does not say so"
+                assert owner.grew(partition), (
+                    f"{partition.shard}: it grew behind its end, and does not say so"
+                )
             partition.finished = False
             owner.finish(partition, rows)
             taken_up = Partition(partition.shard, at_rest[partition.shard])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import uuid
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeGuard, cast
 
@@ -39,6 +39,7 @@ from penstock_worker.sinks.batches.writer import BatchWriter, Outcome, Part
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sinks.writer import SinkPlace, SinkWriter
 from penstock_worker.stages.work import WorkFailed
+from penstock_worker.testing.connectors.read_back import Row
 from penstock_worker.testing.connectors.tested_topology import NAME, SHARDS
 from penstock_worker.values.rows import OutputShape, RowReader
 
@@ -47,7 +48,6 @@ BATCH_ROWS = 3
 WITHIN_S = 60.0
 """So long a batched sink may take for what waits. Only a failing test waits for it."""
 
-Row = tuple[Any, ...]
 AnyWriter = SinkWriter | BatchWriter
 
 
@@ -296,11 +296,3 @@ class _SteppedBatches:
 
     def close(self) -> None:
         self._writer.close()
-
-
-def by_key(rows: Sequence[Row]) -> Mapping[object, list[Row]]:
-    """Rows of one key in their order; the key is the first column."""
-    found: dict[object, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(tuple(row))
-    return found
