@@ -27,8 +27,9 @@ class ReadBack:
         raise NotImplementedError("read_back: say which rows the sink under test has")
 
     def rows(self, count: int) -> list[Any]:
-        """So many different rows of `schema`, with some rows of each key. The same each time."""
-        return [(f"wörd {number % 7}", number) for number in range(count)]
+        """So many different rows of `schema`, with some rows of each key, also right behind each other. The
+        same each time."""
+        return [(f"wörd {number // 2 % 7}", number) for number in range(count)]
 
     def assert_written(self, folder: Path, rows: Sequence[Row], *, whole: bool = True) -> None:
         """The system outside has these rows, and no other one, as the sink promises. With `whole` False:

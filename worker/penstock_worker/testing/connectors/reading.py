@@ -23,8 +23,6 @@ ROWS_MAX = 1024
 BYTES_MAX = 256 << 10
 READ_S_MAX = 5.0
 """A read that takes longer has waited for something. One takes milliseconds; the first also imports."""
-WITHIN_S = 60.0
-"""So long all rows may take to come. Only a failing test waits for it."""
 
 IDLE_LOOKS = 3
 """So often nothing comes at the end, before it is taken for the end."""
@@ -56,11 +54,17 @@ class Readers:
     """Makes owners of one source, and closes them all at the end: one that is killed just stops reading."""
 
     def __init__(
-        self, source: Source, schema: Schema, folder: Path, open_one: OpenReader = open_reader
+        self,
+        source: Source,
+        schema: Schema,
+        folder: Path,
+        within_s: float,
+        open_one: OpenReader = open_reader,
     ) -> None:
         self._source = source
         self._folder = folder
         self._open_one = open_one
+        self._within_s = within_s
         self._opened: list[SourceReader] = []
         self._clock = SystemClock()
         self._python = RowReader(schema, collected=True)
@@ -73,7 +77,7 @@ class Readers:
         """A new one, in a process of its own as far as it can tell."""
         reader = self._open_one(OPERATOR, self._source, self._folder)
         self._opened.append(reader)
-        owner = Owner(reader, self._clock, self._as_python)
+        owner = Owner(reader, self._clock, self._as_python, self._within_s)
         for partition in partitions:
             owner.open(partition)
         return owner
@@ -94,11 +98,16 @@ class Owner:
     """One reader and the partitions that it was given."""
 
     def __init__(
-        self, reader: SourceReader, clock: SystemClock, as_python: Callable[[list[Row]], list[Row]]
+        self,
+        reader: SourceReader,
+        clock: SystemClock,
+        as_python: Callable[[list[Row]], list[Row]],
+        within_s: float,
     ) -> None:
         self._reader = reader
         self._clock = clock
         self._as_python = as_python
+        self._within_s = within_s
 
     def open(self, partition: Partition) -> None:
         self._reader.open(partition.shard, partition.position, self._clock.now_us())
@@ -140,11 +149,37 @@ class Owner:
         time.sleep(min(0.2, max(0.001, (until_us - self._clock.now_us()) / 1e6)))
 
     def finish(self, partition: Partition, rows: int, rows_max: int = ROWS_MAX) -> None:
-        """Read until there are so many rows, and on until nothing is left, whatever comes too much."""
-        deadline_s = time.monotonic() + WITHIN_S
-        idle = 0
-        while not partition.finished and (idle < IDLE_LOOKS or len(partition.rows) < rows):
-            idle = 0 if self.step(partition, rows_max) else idle + 1
-            assert time.monotonic() < deadline_s, (
-                f"{partition.shard}: {len(partition.rows)} of {rows} rows came within {WITHIN_S} s"
-            )
+        """Read until there are so many rows, and on until nothing is left."""
+        patience = Patience(partition, rows, self._within_s)
+        while patience.has_more():
+            patience.looked(self.step(partition, rows_max))
+
+
+class Patience:
+    """When a partition is read to its end: it says so, or it has `rows` rows and some looks found nothing."""
+
+    def __init__(self, partition: Partition, rows: int, within_s: float) -> None:
+        self._partition = partition
+        self._rows = rows
+        self._within_s = within_s
+        self._came_s = time.monotonic()
+        self._idle = 0
+
+    def looked(self, came: bool) -> None:
+        self._idle = 0 if came else self._idle + 1
+        if came:
+            self._came_s = time.monotonic()
+
+    def has_more(self) -> bool:
+        """Raises AssertionError where there are more rows, or some are missing and none come."""
+        partition, there = self._partition, len(self._partition.rows)
+        assert there <= self._rows, (
+            f"{partition.shard}: {there} rows came where there are {self._rows}; the last are "
+            f"{partition.rows[-3:]}"
+        )
+        if partition.finished or (self._idle >= IDLE_LOOKS and there >= self._rows):
+            return False
+        assert time.monotonic() < self._came_s + self._within_s, (
+            f"{partition.shard}: {there} of {self._rows} rows came, and then none for {self._within_s} s"
+        )
+        return True

@@ -23,6 +23,7 @@ from penstock_worker.testing.connectors.reading import (
     OPERATOR,
     Owner,
     Partition,
+    Patience,
     Readers,
     Row,
 )
@@ -40,6 +41,9 @@ class SourceConformance:
     `topology_source` and `expected` have to be there, `feed` and `spoil` where the source can do that; pytest
     makes a new object for each test, in a folder of its own.
     """
+
+    within_s = 20.0
+    """So long the next rows may take to come. Only a failing test waits for it."""
 
     def topology_source(self, folder: Path) -> Mapping[str, Any]:
         """The field `source` of a manifest in `folder`, with what it reads brought there."""
@@ -73,7 +77,7 @@ class SourceConformance:
         plan = planned(tmp_path, [operator(OPERATOR, source=dict(self.topology_source(tmp_path))), sink])
         stage = plan.stage(OPERATOR)
         assert isinstance(stage.head, Source)
-        made = Readers(stage.head, stage.out.schema, tmp_path, self.open_reader)
+        made = Readers(stage.head, stage.out.schema, tmp_path, self.within_s, self.open_reader)
         yield made
         made.close()
 
@@ -121,14 +125,14 @@ class SourceConformance:
         partitions = [Partition(shard) for shard in whole]
         for partition in partitions:
             owner = readers.owner(partition)
-            idle = 0
-            while not partition.finished and (idle < 3 or len(partition.rows) < len(whole[partition.shard])):
+            patience = Patience(partition, len(whole[partition.shard]), self.within_s)
+            while patience.has_more():
                 batch, rows = owner.look(partition, generator.randrange(1, 9))
                 what = generator.choices(
                     ("goes on", "killed", "less", "killed behind", "away"), (6, 1, 2, 1, 1)
                 )
                 if what != ["killed"] and what != ["less"]:
-                    idle = idle + 1 if batch.position == partition.position else 0
+                    patience.looked(batch.position != partition.position)
                     partition.commit(batch, rows)
                     if not rows:
                         owner.rest(batch)

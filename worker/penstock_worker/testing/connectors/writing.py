@@ -45,7 +45,7 @@ from penstock_worker.values.rows import OutputShape, RowReader
 
 OPERATOR = "of"
 BATCH_ROWS = 3
-WITHIN_S = 60.0
+WITHIN_S = 30.0
 """So long a batched sink may take for what waits. Only a failing test waits for it."""
 
 AnyWriter = SinkWriter | BatchWriter
