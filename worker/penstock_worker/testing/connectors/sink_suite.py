@@ -185,7 +185,9 @@ class SinkConformance(ReadBack):
             for _ in range(2):
                 with pytest.raises((PermanentError, WorkFailed)) as caught:
                     spoiled.work_all()
-                assert re.search(told, str(caught.value)), f"it has to say {told!r}: {caught.value}"
+                assert re.search(told, str(caught.value), re.DOTALL), (
+                    f"it has to say {told!r}: {caught.value}"
+                )
             self.assert_written(tmp_path, spoiled.rows, whole=False)
         finally:
             spoiled.close()

@@ -281,4 +281,4 @@ def _told(came: Sequence[Row], wanted: Sequence[Row]) -> str:
 
 
 def _assert_told(told: str, error: PermanentError) -> None:
-    assert re.search(told, str(error)), f"the error has to say {told!r}; it says: {error}"
+    assert re.search(told, str(error), re.DOTALL), f"the error has to say {told!r}; it says: {error}"
