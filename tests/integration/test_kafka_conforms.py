@@ -1,4 +1,4 @@
-"""Kafka, in and out, through the suite that users have: on a real broker, read and filled by Kafka's own client."""
+"""Kafka, in and out, through the suite that users have: on a real broker, by its own client."""
 
 from __future__ import annotations
 
