@@ -205,6 +205,7 @@ class SourceConformance:
         owner = readers.owner(*partitions)
         for partition in partitions:
             owner.finish(partition, len(whole[partition.shard]))
+            assert not owner.grew(partition), f"{partition.shard}: it says that it grew, and has nothing more"
         at_rest = {partition.shard: partition.position for partition in partitions}
         self.feed(tmp_path)
         more = self._expected(readers, tmp_path)
