@@ -67,6 +67,9 @@ def test_what_is_left_to_the_slow_lane_is_held_by_a_test_that_is_not() -> None:
     tests: set[str] = set()
     wholly_slow: set[str] = set()
     held_by: set[str] = set()
+    suites = (ROOT / "worker/penstock_worker/testing/connectors").glob("*_suite.py")
+    for suite in suites:
+        tests |= set(re.findall(r"^    def (test_\w+)", suite.read_text(encoding="utf-8"), re.MULTILINE))
     for path in (ROOT / "tests").rglob("test_*.py"):
         source = path.read_text(encoding="utf-8")
         tests |= set(re.findall(r"^def (test_\w+)", source, re.MULTILINE))

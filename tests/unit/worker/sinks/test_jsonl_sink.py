@@ -76,25 +76,6 @@ def test_a_crash_before_the_first_acknowledgement_is_completed_from_the_start(tm
         assert content(tmp_path) == WHOLE
 
 
-def test_a_late_owner_writes_what_is_there_already(tmp_path: Path) -> None:
-    late, owner = writer_of(tmp_path), writer_of(tmp_path)
-    first = late.write(SHARD, b"", ENTRIES[:1])
-    position = owner.write(SHARD, first, ENTRIES[1:])
-    assert late.write(SHARD, first, ENTRIES[1:3]) < position
-    assert late.write(SHARD, b"", ENTRIES[:1]) == first
-    assert content(tmp_path) == WHOLE
-
-
-def test_entries_taken_together_or_one_by_one_give_the_same_bytes(tmp_path: Path) -> None:
-    writer = writer_of(tmp_path)
-    position = b""
-    for entry in ENTRIES:
-        position = writer.write(SHARD, position, [entry])
-    one_by_one = content(tmp_path)
-    assert writer_of(tmp_path).write(SHARD, b"", ENTRIES) == position
-    assert content(tmp_path) == one_by_one == WHOLE
-
-
 def test_nothing_behind_the_end_is_cut(tmp_path: Path) -> None:
     writer = writer_of(tmp_path)
     writer.write(SHARD, b"", ENTRIES)

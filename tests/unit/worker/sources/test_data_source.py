@@ -1,10 +1,9 @@
-"""A data source of PySpark's as a source: ranges are noted before they are read, and whoever goes on at any
-position gives the rows that the one before would have given."""
+"""A data source of PySpark's as a source: ranges are noted before they are read, and what was committed of
+one is compared. `tests/contract/test_sources_conform.py` has what holds of every source."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -81,13 +80,6 @@ def rows_of(batches: Iterator[SourceBatch]) -> list[tuple[Any, ...]]:
 # --- what is read ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows_max", [1, 3, MANY])
-def test_a_stream_reader_gives_each_range_partition_by_partition(rows_max: int) -> None:
-    rows = rows_of(read_all(counter(upTo=25, perRange=10), rows_max=rows_max))
-    assert [number for number, _ in rows] == list(range(25))
-    assert [partition for _, partition in rows[:10]] == [0] * 3 + [1] * 3 + [2] * 4
-
-
 def test_a_simple_reader_is_read_once_where_it_is_not_interrupted(tmp_path: Path) -> None:
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text(f"a{number}\nb{number}\n")
@@ -153,42 +145,6 @@ def test_an_idle_reader_is_asked_ever_more_seldom_until_something_comes(tmp_path
 
 
 # --- going on -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("kind", ["stream", "simple", "bounded"])
-def test_whoever_goes_on_at_any_position_gives_what_the_first_would_have(
-    tmp_path: Path, kind: str, seed: int
-) -> None:
-    generator = random.Random(seed)
-    for number in range(7):
-        lines = [f"{number}-{line}" for line in range(generator.randrange(9))]
-        (tmp_path / f"{number}.txt").write_text("".join(f"{line}\n" for line in lines))
-
-    def fresh() -> DataSourceRangeReader:
-        match kind:
-            case "stream":
-                return counter(upTo=60, perRange=17, partitions=4)
-            case "simple":
-                return reader_of("FolderLines", "file string, line string", folder=tmp_path)
-            case _:
-                return table(rows=40, partitions=3)
-
-    whole = rows_of(read_all(fresh()))
-    seen: list[tuple[Any, ...]] = []
-    reader, position = fresh(), b""
-    while True:
-        batch = read(reader, position, generator.randrange(1, 9))
-        if generator.random() < 0.3:  # killed before the commit: it comes again from the same position
-            reader = fresh()
-            continue
-        if generator.random() < 0.2:  # a part was given up: the same reader is asked again, for less
-            continue
-        seen += batch.rows
-        position = batch.position
-        if batch.finished or batch.next_due_us is not None:
-            break
-    assert seen == whole
 
 
 def test_what_was_committed_of_a_range_is_compared_with_what_comes_now() -> None:

@@ -1,0 +1,72 @@
+"""Kafka, in and out, through the suite that users have: on a real broker, by its own client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.kafka_broker import KafkaBroker
+from penstock.testing.connectors import SinkConformance, SourceConformance
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+class TestKafkaSource(SourceConformance):
+    within_s = 60.0
+
+    @pytest.fixture(autouse=True)
+    def _topic(self, kafka: KafkaBroker) -> None:
+        self.kafka = kafka
+        self.topic = kafka.fresh_topic(2)
+        self.values: dict[int, list[str]] = {0: [], 1: []}
+        self._produce(0, 40)
+        self._produce(1, 25)
+
+    def _produce(self, partition: int, count: int) -> None:
+        there = len(self.values[partition])
+        values = [json.dumps({"n": number, "of": partition}) for number in range(there, there + count)]
+        self.kafka.produce(self.topic, values, partition=partition)
+        self.values[partition] += values
+
+    def topology_source(self, folder: Path) -> dict[str, Any]:
+        value = {"format": "json", "schema": "n bigint, of int"}
+        return {"kafka": {"bootstrapServers": self.kafka.bootstrap, "topics": [self.topic], "value": value}}
+
+    def expected(self, folder: Path) -> dict[str, list[Any]]:
+        return {
+            f"{self.topic}/{partition}": [tuple(json.loads(value).values()) for value in values]
+            for partition, values in self.values.items()
+        }
+
+    def feed(self, folder: Path) -> None:
+        self._produce(1, 7)
+
+    def spoil(self, folder: Path) -> str:
+        self.kafka.produce(self.topic, ["no JSON"], partition=0)
+        return rf"topic {self.topic}, partition 0, offset 40: the value is no JSON"
+
+
+class TestKafkaSink(SinkConformance):
+    deliver = "ExactlyOnce"
+
+    @pytest.fixture(autouse=True)
+    def _topic(self, kafka: KafkaBroker) -> None:
+        self.kafka = kafka
+        self.topic = kafka.fresh_topic(3)
+
+    def sink(self, folder: Path) -> dict[str, Any]:
+        fields = {"topic": self.topic, "keyColumn": "word", "transactionInterval": "10ms"}
+        return {"kafka": {"bootstrapServers": self.kafka.bootstrap, **fields, "deliver": self.deliver}}
+
+    def read_back(self, folder: Path) -> list[Any]:
+        """A consumer of committed messages, to the end of the topic."""
+        found = [json.loads(message.value() or b"") for message in self.kafka.committed(self.topic)]
+        return [(row["word"], row["number"]) for row in found]
+
+
+class TestKafkaSinkAtLeastOnce(TestKafkaSink):
+    deliver = "AtLeastOnce"
+    delivers = "AtLeastOnce"

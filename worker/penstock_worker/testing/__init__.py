@@ -1,0 +1,1 @@
+"""What Penstock gives to tests of others: nothing of the product imports it."""
