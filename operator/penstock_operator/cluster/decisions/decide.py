@@ -54,6 +54,7 @@ from penstock_operator.cluster.manifests.worker_pod import WorkerPod, worker_pod
 from penstock_operator.cluster.observing.observed import Need, Observed
 from penstock_operator.cluster.workers.misplaced_pods import misplaced, replaced_in_place
 from penstock_operator.cluster.workers.node_room import Size
+from penstock_operator.cluster.workers.room_advice import advice
 from penstock_operator.cluster.workers.schedule_decisions import ScheduleChanges
 from penstock_operator.cluster.workers.schedule_figures import rehomed, schedule_figures
 
@@ -263,7 +264,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
         turn.found.waits_for = f"the stores of {', '.join(awaiting)} are starting"
         return False
     unplaced = 0
-    last = turn.size_for(group)
+    last, is_least = turn.size_for(group), False
     for entry in pods:
         size = turn.size_for(group, is_spare=entry.is_spare)
         node = turn.rooms.place(size, entry.preferred)
@@ -273,7 +274,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
             node = turn.rooms.place(size, entry.preferred)
         if node is None:
             unplaced += 1
-            last = size
+            last, is_least = size, entry.is_spare or turn.plan.remote_tasks
             continue
         if turn.is_refused(entry.name):
             continue
@@ -296,7 +297,8 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
         turn.actions.append(CreatePod(entry.name, document))
     if not unplaced:
         return False
-    turn.found.missing_room = turn.rooms.why_none(last)
+    would_fit = advice(turn.asked_by(group, unplaced, is_spare=is_least), turn.rooms.left())
+    turn.found.missing_room = "; ".join(filter(None, (turn.rooms.why_none(last), would_fit)))
     before = turn.found.need
     metadata = turn.observed.topology.manifest.get("metadata") or {}
     turn.found.need = Need(

@@ -15,6 +15,7 @@ def test_without_room_it_is_pending_and_says_what_is_missing_in_figures() -> Non
     assert world.status["phase"] == "Pending"
     assert world.condition("Ready") == ("False", "InsufficientResources")
     assert "Insufficient cpu (0.4 of 0.4 cores free)" in world.message("Ready")
+    assert "all 2 would fit with taskCpu: 100m and workers.cores.min: 200m" in world.message("Ready")
     assert world.last is not None
     assert world.last.need is not None
     assert world.last.need.pods == 2
