@@ -1,7 +1,8 @@
 """Writes the status of a Topology or a LatencySLA when it differs from what stands there, and its events.
 
 Figures (rates, latencies, backlogs, watermarks) differ at every look: by themselves they are written now and
-then only, but for the first of what columns show. Neighbours: `reconcile` and `sla.keeper` call after each decision.
+then only, but for the first of what columns show. Neighbours: `reconcile` and `sla.keeper` call after each
+decision.
 """
 
 from __future__ import annotations

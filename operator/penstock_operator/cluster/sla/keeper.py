@@ -144,9 +144,9 @@ class SlaKeeper:
         due = [loop for loop in loops if loop is not None and loop.due(self._now_us())]
         if due and asked.topology is not None:
             await self._look(due, asked.topology, schedules)
-        held = self._topology.leeway().held
+        leeway = self._topology.leeway()
         for one in judged:
-            await self._show(one, held)
+            await self._show(one, leeway)
         asks_worker = self._asks_worker()
         if asks_worker != self._asked:
             self._asked = asks_worker
@@ -263,12 +263,12 @@ class SlaKeeper:
 
     # --- showing ----------------------------------------------------------------------------------
 
-    async def _show(self, judged: JudgedSla, held: str) -> None:
+    async def _show(self, judged: JudgedSla, leeway: SlaLeeway) -> None:
         shown, seen = self._shown[judged.seen.uid], judged.seen
         line = shown.loop.line() if shown.loop is not None else None
         reason, message = judged.reason, judged.message
         if line is None and judged.promise is not None:
-            reason, message = "Held", held or "the topology is starting"
+            reason, message = "Held", leeway.held or "the topology is starting"
         standing = Standing(
             at_us=self._now_us(),
             generation=seen.generation,
@@ -279,6 +279,7 @@ class SlaKeeper:
             decisions=shown.decisions.entries,
             last_scaled=shown.decisions.last_scaled,
             told=shown.told,
+            is_at_rest=leeway.is_at_rest,
         )
         status, events, shown.memory = sla_status(standing, shown.former, shown.memory)
         was_met, is_met = (met_in(seen.name, one).status for one in (shown.former, status))

@@ -12,7 +12,12 @@ from penstock_operator.cluster.kubernetes_api.port import EVENTS
 from penstock_operator.cluster.observing.observed import SlaControl
 from worlds.cluster_world import manifest
 from worlds.core_budgets import budget_of, schedule, topology
+from worlds.kstatus import kstatus
 from worlds.sla_world import SlaWorld, latency_sla
+
+
+def health(world: SlaWorld) -> str:
+    return kstatus(world.sla("quick"))
 
 
 def started(
@@ -288,6 +293,19 @@ def test_an_sla_that_cannot_be_kept_says_why(spec: dict[str, Any], reason: str, 
     world.run(3)
     assert world.sla_condition("Ready") == ("False", reason)
     assert words in world.sla_status()["conditions"][0]["message"]
+
+
+def test_an_sla_that_nobody_could_keep_has_failed_for_who_applies_it_and_one_at_rest_has_settled() -> None:
+    world = SlaWorld(manifest())
+    world.apply_sla(latency_sla(operator="cuont"))
+    world.run(3)
+    assert health(world) == "Failed"
+    world = started()
+    assert health(world) == "Current"
+    world.edit(spec__paused=True)
+    world.run(10)
+    assert world.sla_condition("Ready") == ("True", "TopologyAtRest")
+    assert health(world) == "Current"
 
 
 def test_of_two_slas_on_one_operator_the_older_one_is_kept() -> None:
