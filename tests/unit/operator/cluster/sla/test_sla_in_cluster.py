@@ -277,6 +277,29 @@ def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they
     assert {"Kept", "BoundExceeded", "WithinBound", "ScaleOut"} <= set(reasons(world))
 
 
+def measured(world: SlaWorld) -> dict[str, float]:
+    families = world.sla_metrics.collect()
+    return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+def test_metrics_tell_bound_latency_cores_and_how_long_the_bound_was_broken() -> None:
+    world = started()
+    assert measured(world)["penstock_sla_met"] == 1.0
+    assert measured(world)["penstock_sla_broken_seconds_total"] == 0.0
+    world.load_per_s = 600
+    world.run(4)
+    told = measured(world)
+    assert told["penstock_sla_met"] == 0.0
+    assert 0.5 < told["penstock_sla_broken_seconds_total"] <= 4.0
+    assert told["penstock_sla_latency_seconds"] > told["penstock_sla_target_seconds"] > 0
+    assert told["penstock_sla_cores"] == told["penstock_sla_tasks"] == tasks(world)
+    world.edit(spec__paused=True)
+    world.run(10)
+    world.delete_sla("quick")
+    world.run(2)
+    assert measured(world) == {}
+
+
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [
