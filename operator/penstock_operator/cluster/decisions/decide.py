@@ -78,6 +78,10 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
         return _held_off_leaving_nodes(observed, memory, now_s, "InvalidManifest", told)
     if seen.is_deleting:
         return _held(observed, memory, "Deleting", "the Topology is being deleted")
+    account = seen.topology.spec.pod.service_account_name
+    if account is not None and account not in observed.config.worker.service_accounts:
+        told = service_account_refusal(account, observed.config.worker.service_accounts)
+        return _held_off_leaving_nodes(observed, memory, now_s, "ServiceAccountRefused", told)
     state = state_identity(seen, seen.plan, observed.schedules)
     if state.reason == "RetainedStateDiffers":
         return _held_off_leaving_nodes(observed, memory, now_s, state.reason, state.problem, state.uid)
@@ -97,6 +101,15 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     _resize(turn)
     _tidy(turn)
     return _decision(turn)
+
+
+def service_account_refusal(account: str, allowed: Sequence[str]) -> str:
+    """Who may write Topologies must not gain the rights of whatever account there is."""
+    names = ", ".join(allowed) or "none"
+    return (
+        f"spec.pod.serviceAccountName: {account} is not one of those that Topologies may name ({names}); "
+        "choose one of these, or have it added to worker.serviceAccounts of the chart"
+    )
 
 
 def _held(observed: Observed, memory: Memory, reason: str, message: str, state_uid: str = "") -> Decision:

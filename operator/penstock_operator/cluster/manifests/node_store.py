@@ -23,7 +23,6 @@ from penstock_operator.cluster.kubernetes_api.names import (
 )
 from penstock_operator.cluster.manifests.pod_parts import (
     CONTAINER_SECURITY,
-    POD_SECURITY,
     STAYS_WHEN_CORDONED,
     STAYS_WITH_ITS_NODE,
     Part,
@@ -31,6 +30,7 @@ from penstock_operator.cluster.manifests.pod_parts import (
     millis,
     pinned_to,
     plain_all,
+    pod_security,
     probe,
 )
 
@@ -85,7 +85,7 @@ def _pod_spec(node: str, hostname: str, config: OperatorConfig) -> Part:
         "automountServiceAccountToken": False,
         "containers": [_store(config), _agent(node, config)],
         "enableServiceLinks": False,
-        "securityContext": dict(POD_SECURITY),
+        "securityContext": pod_security(config),
         "serviceAccountName": config.store.service_account,
         "terminationGracePeriodSeconds": 30,
         "tolerations": tolerations,
