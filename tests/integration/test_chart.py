@@ -50,6 +50,12 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "operator.podLabels.team=streams",
         "worker.nodeSelector.disk=ssd",
     ),
+    "openshift": (
+        "podSecurity.anyUser=true",
+        "images.registry=registry.example.org/team",
+        "worker.serviceAccounts={reader}",
+        "worker.tmpSize=5Gi",
+    ),
     "little": (
         "operator.replicas=1",
         "crds.enabled=false",
@@ -188,7 +194,10 @@ def test_the_operator_understands_its_configuration(settings: str) -> None:
     text = named("ConfigMap", "penstock-operator", settings)["data"]["config.yaml"]
     config = parse_operator_config(text)
     assert (config.fullname, config.namespace) == ("penstock", NAMESPACE)
-    assert config.images.operator == "penstock-operator:0.1.0"
+    registry = "registry.example.org/team/" if settings == "openshift" else ""
+    assert config.images.operator == f"{registry}penstock-operator:0.1.0"
+    assert config.images.worker == f"{registry}penstock-worker:0.1.0"
+    assert config.any_user == (settings == "openshift")
     assert config.store.durability == ("Process" if settings == "process" else "Disk")
     assert config.store.has_claim == (settings != "process")
     assert config.store.keep_volumes == (settings != "destroying")
@@ -203,7 +212,18 @@ def test_the_operator_understands_its_configuration(settings: str) -> None:
         assert (kind, name) in made
 
 
+def test_user_and_groups_are_left_to_the_platform_where_it_gives_them() -> None:
+    for settings, given in (("defaults", {"runAsUser", "runAsGroup", "fsGroup"}), ("openshift", set())):
+        for title, spec in pod_specs(settings):
+            fixed = {name for name in spec["securityContext"] if name.endswith(("AsUser", "Group"))}
+            assert fixed == given, title
+
+
 def test_values_reach_the_operator() -> None:
+    config = parse_operator_config(
+        named("ConfigMap", "penstock-operator", "openshift")["data"]["config.yaml"]
+    )
+    assert (config.worker.tmp_size, config.worker.service_accounts) == ("5Gi", ("reader",))
     config = parse_operator_config(
         named("ConfigMap", "penstock-operator", "everything")["data"]["config.yaml"]
     )

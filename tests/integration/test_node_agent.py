@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -327,6 +328,11 @@ def test_health_and_metrics_tell_of_store_and_deliveries(scene: AgentScene) -> N
     assert 'penstock_agent_applied_version{schedule="words-mid"} 1.0' in metrics
     assert f'penstock_agent_delivered_entries_total{{store="b",topology_uid="{UID}"}}' in metrics
     assert "penstock_agent_store_generation 1.0" in metrics
+    used, limit = (
+        float(re.findall(rf"^penstock_agent_store_memory{part}_bytes (\S+)$", metrics, re.MULTILINE)[0])
+        for part in ("", "_limit")
+    )
+    assert 0 < used < limit
     scene.servers["a"].kill()
 
     def is_unhealthy() -> bool:

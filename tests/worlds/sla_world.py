@@ -13,8 +13,10 @@ from typing import Any, cast
 
 from penstock.metrics.rows import ShardRow, TaskRow
 from penstock.schedule.record import StorePlace
+from penstock.sla.standing import SlaLine
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.carrying_out.apply import Applier, Outcome
+from penstock_operator.cluster.carrying_out.sla_metrics import SlaMetrics
 from penstock_operator.cluster.carrying_out.topology_schedules import TopologySchedules
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import Action, WriteSchedule
@@ -66,6 +68,7 @@ class SlaWorld(World):
         self.hot: dict[str, float] = {}
         self.flows: dict[str, Flow] = {}
         self.silent: set[str] = set()
+        self.sla_metrics = SlaMetrics()
         """Stores that do not answer the keeper."""
         self.at_write: Callable[[], None] = lambda: None
         """Happens before each write of the keeper."""
@@ -104,6 +107,9 @@ class SlaWorld(World):
 
     def wake(self) -> None:
         self.woken += 1
+
+    def measured(self, sla: str, line: SlaLine | None, cores: float) -> None:
+        self.sla_metrics.show("words", sla, line, cores, self.at_s)
 
     def unread(self, store: str) -> None:
         """Nobody counts."""

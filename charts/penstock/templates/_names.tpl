@@ -34,10 +34,14 @@ app.kubernetes.io/component: {{ . }}
 
 {{- /* (dict "root" $ "image" .Values.images.operator) */}}
 {{- define "penstock.image" -}}
+{{- $repository := .image.repository }}
+{{- with .root.Values.images.registry }}
+{{- $repository = printf "%s/%s" . $repository }}
+{{- end }}
 {{- if .image.digest }}
-{{- printf "%s@%s" .image.repository .image.digest }}
+{{- printf "%s@%s" $repository .image.digest }}
 {{- else }}
-{{- printf "%s:%s" .image.repository (default .root.Chart.AppVersion .image.tag) }}
+{{- printf "%s:%s" $repository (default .root.Chart.AppVersion .image.tag) }}
 {{- end }}
 {{- end }}
 
@@ -47,9 +51,11 @@ app.kubernetes.io/component: {{ . }}
 
 {{- define "penstock.podSecurity" -}}
 runAsNonRoot: true
+{{- if not .Values.podSecurity.anyUser }}
 runAsUser: 10001
 runAsGroup: 10001
 fsGroup: 10001
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.sizes_spec import TASKS_MAX, WORKERS_MAX
 from penstock.manifest.document import (
     ApiVersion,
@@ -171,4 +171,4 @@ class LatencySLA(Document):
     kind: Literal["LatencySLA"]
     metadata: ObjectMeta
     spec: LatencySLASpec
-    status: LatencySLAStatus | None = None
+    status: Annotated[LatencySLAStatus | None, Field(json_schema_extra=NOT_SEEN_YET)] = None

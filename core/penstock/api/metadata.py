@@ -31,7 +31,8 @@ class Condition(Document):
     """One condition of a status, as Kubernetes words them."""
 
     type: Annotated[str, StringConstraints(min_length=1, max_length=316)]
-    """Ready, Progressing, SLAMet, Rebalancing, StoreAvailable or MetricsUnavailable."""
+    """Ready, Progressing, SLAMet, Rebalancing, StoreAvailable or MetricsUnavailable; Reconciling or Stalled
+    only while they are True, as kstatus reads them."""
     status: Literal["True", "False", "Unknown"]
     observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
     """The generation of the spec that this condition speaks of."""
@@ -44,4 +45,7 @@ class Condition(Document):
 
 
 Conditions = Annotated[tuple[Condition, ...], keyed_list(16, "type")]
-ObservedGeneration = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
+ObservedGeneration = Annotated[int, Field(ge=-1, json_schema_extra={"format": "int64"})]
+NOT_SEEN_YET: dict[str, Any] = {"default": {"observedGeneration": -1}}
+"""Schema extra of a status: who reads it before the operator has written one, as kstatus does, is not to take
+the object for settled."""

@@ -89,6 +89,10 @@ class WorkerConfig(Document):
 
     termination_grace_seconds: Annotated[int, Field(ge=5, le=3600)] = 30
     """How long a worker may take to retire its tasks."""
+    tmp_size: StorageSize = "2Gi"
+    """What a worker may write below /tmp, where its Topology says nothing else."""
+    service_accounts: Annotated[tuple[ObjectName, ...], Field(strict=False)] = ()
+    """Those that a Topology may name."""
     node_selector: Labels = Field(default_factory=dict)
     tolerations: Tolerations = ()
 
@@ -110,6 +114,8 @@ class OperatorConfig(Document):
     worker: WorkerConfig = WorkerConfig()
     network_policies: bool = True
     """Whether pods may be reached by those alone that need it: with it Spark workers get policies too."""
+    any_user: bool = False
+    """Whether the platform says as which user and group pods run: without it as those of the images."""
     max_cores: Cpu | None = None
     """What all tasks of the namespace may ask for together before LatencySLAs add no more."""
 

@@ -1,9 +1,10 @@
 """What a user may say about the pods of a topology: environment, volumes, where they may run, pull secrets.
 
 Names and shapes are those of Kubernetes' own Pod. What the operator sets itself cannot be set here: each such
-field says so, to the API server (CEL) and to `penstock validate`. There is no service account: workers talk
-to their store alone, and have no token. Neighbours: `topology` holds this as `spec.pod`, `operator_config`
-uses the tolerations, `pod_faults` checks what holds between the entries of its lists.
+field says so, to the API server (CEL) and to `penstock validate`. A service account is for code that asks for
+one: workers themselves talk to their store alone, and have no token. Neighbours: `topology` holds this as
+`spec.pod`, `operator_config` uses the tolerations, `pod_faults` checks what holds between the entries of its
+lists.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.manifest.document import EXPECTED, Document, ObjectName, atomic_list, cel, keyed_list
+from penstock.manifest.document import (
+    EXPECTED,
+    Document,
+    ObjectName,
+    StorageSize,
+    atomic_list,
+    cel,
+    keyed_list,
+)
 
 MAP_ENTRIES_MAX = 64
 VOLUMES_MAX = 16
@@ -464,5 +473,10 @@ class PodSettings(Document):
     node_selector: Labels = Field(default_factory=dict)
     affinity: Affinity | None = None
     image_pull_secrets: PullSecrets = ()
+    service_account_name: ObjectName | None = None
+    """One of those that Penstock was installed to allow: its token is mounted for the topology's code.
+    Without it workers have none."""
+    tmp_size: StorageSize | None = None
+    """What a worker may write below /tmp; without it what Penstock was installed with."""
     labels: OwnLabels = Field(default_factory=dict)
     annotations: OwnAnnotations = Field(default_factory=dict)

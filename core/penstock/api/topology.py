@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from penstock.api.join_spec import JoinSpec
-from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
 from penstock.api.sizes_spec import TasksSpec, WorkersSpec
 from penstock.api.window_spec import AGGREGATES_MAX, AggregateSpec, WindowSpec
@@ -467,4 +467,4 @@ class Topology(Document):
     kind: Literal["Topology"]
     metadata: TopologyMeta
     spec: TopologySpec
-    status: TopologyStatus | None = None
+    status: Annotated[TopologyStatus | None, Field(json_schema_extra=NOT_SEEN_YET)] = None

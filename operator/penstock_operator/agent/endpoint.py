@@ -75,9 +75,14 @@ class AgentCollector(Collector):
         yield _gauge("penstock_agent_store_open", "1 while the store is open", float(view.store is not None))
         if view.store is not None:
             yield _gauge("penstock_agent_store_generation", "Starts of the store", view.store.generation)
-            yield _gauge(
-                "penstock_agent_store_memory_bytes", "Memory that the store uses", view.memory_used_bytes
-            )
+            used, limit = view.memory.used_bytes, view.memory.limit_bytes
+            yield _gauge("penstock_agent_store_memory_bytes", "Memory that the store uses", used)
+            if limit:
+                yield _gauge("penstock_agent_store_memory_limit_bytes", "Memory that it may use", limit)
+        if view.volume is not None:
+            size, free = view.volume.size_bytes, view.volume.free_bytes
+            yield _gauge("penstock_agent_store_volume_bytes", "Size of the store's volume", size)
+            yield _gauge("penstock_agent_store_volume_free_bytes", "What is free of it", free)
         if view.resync_age_s is not None:
             yield _gauge("penstock_agent_resync_age_seconds", "Since the last turn", view.resync_age_s)
         if view.listing_age_s is not None:

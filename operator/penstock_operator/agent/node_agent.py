@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from penstock.errors import PenstockError
 from penstock.schedule.record import AppliedPlace
+from penstock.store.port import StoreMemory
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.agent.couriers import Couriers
@@ -35,6 +36,7 @@ from penstock_operator.agent.store_keeper import OpenedStore, StoreKeeper
 from penstock_operator.agent.store_server import StoreServer
 from penstock_operator.agent.store_side import StoreSide, Turn
 from penstock_operator.agent.store_turns import StoreTurns
+from penstock_operator.agent.store_volume import Volume, volume_of
 from penstock_operator.agent.weighing import Weighing
 
 _LOG = logging.getLogger(__name__)
@@ -58,7 +60,9 @@ class AgentView:
     node: str
     store: OpenedStore | None
     store_fault: str
-    memory_used_bytes: int
+    memory: StoreMemory
+    volume: Volume | None
+    """Where the store writes, if that is known."""
     resync_age_s: float | None
     listing_age_s: float | None
     schedules: Mapping[str, tuple[int, AppliedPlace | None]]
@@ -156,7 +160,8 @@ class NodeAgent:
             node=self._settings.node,
             store=self._keeper.opened,
             store_fault=self._keeper.fault,
-            memory_used_bytes=self._keeper.memory_used_bytes,
+            memory=self._keeper.memory,
+            volume=volume_of(self._settings.data_dir),
             resync_age_s=age(turns.turned_at_s),
             listing_age_s=age(self._listed_at_s),
             schedules={

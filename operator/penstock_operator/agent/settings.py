@@ -7,6 +7,7 @@ PENSTOCK_STORE_URL            this node's store, redis://agent@127.0.0.1:6379; o
                               the same user, and the password in PENSTOCK_STORE_PASSWORD_FILE
 PENSTOCK_STORE_DURABILITY     Process or Disk: what this store can keep
 PENSTOCK_STORE_MEMORY_BYTES   the store's memory limit (maxmemory); 0 leaves the server's
+PENSTOCK_STORE_DATA_DIR       where the agent sees the volume that the store writes to, for its metrics
 PENSTOCK_AGENT_PORT           /healthz and /metrics; 9091
 PENSTOCK_KUBECONFIG           outside of a cluster: the kubeconfig file
 """
@@ -34,6 +35,7 @@ class AgentSettings:
     memory_bytes: int = 0
     port: int = _DEFAULT_PORT
     kubeconfig: str | None = None
+    data_dir: str | None = None
 
     def peer_url(self, address: str) -> str:
         """The URL of another store, from its address (host:port) in a Schedule."""
@@ -69,4 +71,5 @@ def settings_from(environment: Mapping[str, str]) -> AgentSettings:
         memory_bytes=number("PENSTOCK_STORE_MEMORY_BYTES", 0),
         port=number("PENSTOCK_AGENT_PORT", _DEFAULT_PORT),
         kubeconfig=environment.get("PENSTOCK_KUBECONFIG") or None,
+        data_dir=environment.get("PENSTOCK_STORE_DATA_DIR") or None,
     )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.errors import PenstockError
-from penstock.store.port import StoreUnreachable
+from penstock.store.port import StoreMemory, StoreUnreachable
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 from penstock_operator.agent.store_server import StoreServer
 
@@ -51,13 +51,13 @@ class StoreKeeper:
         self._thread = KeptThread("store-keeper", self._run, faults or ThreadFaults(), self._stopped)
         self.opened: OpenedStore | None = None
         self.fault = "not looked at yet"
-        self.memory_used_bytes = 0
+        self.memory = StoreMemory(0, 0)
         self._is_full = False
 
     @property
     def full_of_bytes(self) -> int:
         """The store's memory limit while it is at it, else 0."""
-        return self._memory_bytes if self._is_full else 0
+        return self.memory.limit_bytes if self._is_full else 0
 
     def start(self) -> None:
         self._thread.start()
@@ -101,16 +101,16 @@ class StoreKeeper:
                 raise StoreUnreachable("the server was started anew")
 
     def _look_at_memory(self) -> None:
-        self.memory_used_bytes = self._server.memory_used_bytes()
-        if not self._memory_bytes:
+        self.memory = self._server.memory()
+        if not self.memory.limit_bytes:
             return
-        used = self.memory_used_bytes / self._memory_bytes
+        used = self.memory.used_bytes / self.memory.limit_bytes
         if not self._is_full and used >= _FULL_SHARE:
             self._is_full = True
             _LOG.warning(
                 "the store is at its memory limit of %d MiB: sources wait until what is here is worked off;"
                 " if state fills it, give it more (store.memory of the chart)",
-                self._memory_bytes >> 20,
+                self.memory.limit_bytes >> 20,
             )
         elif self._is_full and used < _ROOM_SHARE:
             self._is_full = False

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.errors import PermanentError
-from penstock.store.port import OpenStore
+from penstock.store.port import OpenStore, StoreMemory
 from penstock.store.redis.connection import ServerError, Wire, translate
 from penstock.store.redis.library import function_library
+from penstock.store.redis.measures import memory_use
 from penstock.store.redis.store import RedisStore, load_functions
 
 _TIMEOUT_S = 5.0
@@ -61,10 +62,9 @@ class StoreServer:
             if self._ask(b"CONFIG", b"GET", key).get(key) != value.encode():
                 self._ask(b"CONFIG", b"SET", key, value)
 
-    def memory_used_bytes(self) -> int:
-        info: bytes = self._ask(b"INFO", b"memory")
-        fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
-        return int(fields["used_memory"])
+    def memory(self) -> StoreMemory:
+        """What it uses, and its limit as it is now."""
+        return memory_use(self._ask(b"INFO", b"memory"))
 
     def listen(self, seconds: float) -> None:
         """Pass the time, or raise StoreUnreachable as soon as the server is gone."""

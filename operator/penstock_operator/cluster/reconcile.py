@@ -183,6 +183,7 @@ class Reconciler:
             work.task = group.create_task(self._loop(_SLA, name, work))
         for name in self._slas.keys() - named:
             self._slas.pop(name).end()
+            self._metrics.slas.forget_topology(name)
             self._wake(name)
 
     async def _loop(self, loop: str, name: str, work: Work) -> None:
@@ -203,6 +204,7 @@ class Reconciler:
             work.turned_s = self._clocks.monotonic_s()
             self._metrics.turned(loop, work.turned_s - began_s)
             self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
+            self._metrics.held_by_quota([of for of, one in self._topologies.items() if one.is_held_by_quota])
             if loop == _SLA and not failures:
                 # What an interval is measured from is its begin.
                 look_s = max(0.0, look_s - _GAP_S - (work.turned_s - began_s))

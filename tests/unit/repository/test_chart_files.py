@@ -77,6 +77,7 @@ METRICS = (
     "worker/penstock_worker/main_process/prometheus.py",
     "operator/penstock_operator/agent/endpoint.py",
     "operator/penstock_operator/cluster/carrying_out/operator_metrics.py",
+    "operator/penstock_operator/cluster/carrying_out/sla_metrics.py",
 )
 
 

@@ -217,7 +217,7 @@ class StreamSwitch:
         conditions = {"Infeasible": "; ".join(found)} if found else {}
         stalled = [name for name, stalls in zip(examined.executors, examined.stalled, strict=True) if stalls]
         if stalled:
-            conditions["Stalled"] = f"rows wait at {', '.join(stalled)}, which completes none"
+            conditions["WorkStalled"] = f"rows wait at {', '.join(stalled)}, which completes none"
         return conditions
 
 

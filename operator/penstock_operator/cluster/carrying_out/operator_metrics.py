@@ -1,12 +1,13 @@
 """The operator's own figures, as Prometheus reads them at /metrics.
 
-Figures of topologies come from workers and agents; here stands what the operator itself does. Neighbours:
-`reconcile` and `apply` count, `health` serves.
+Figures of topologies come from workers and agents; here stands what the operator itself does, and what it
+alone knows of topologies. Neighbours: `reconcile` and `apply` count, `sla_metrics` has the SLAs, `health`
+serves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from prometheus_client import (
     CollectorRegistry,
@@ -17,6 +18,8 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
+
+from penstock_operator.cluster.carrying_out.sla_metrics import SlaMetrics
 
 PHASES = ("Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -61,6 +64,14 @@ class OperatorMetrics:
         self._topologies = Gauge(
             "penstock_operator_topologies", "Topologies by phase", ["phase"], registry=self._registry
         )
+        self._held_by_quota = Gauge(
+            "penstock_operator_held_by_quota",
+            "1 for each topology whose sources stop because it holds more than its storeMemory",
+            ["topology"],
+            registry=self._registry,
+        )
+        self.slas = SlaMetrics()
+        self._registry.register(self.slas)
 
     def leads(self, term: int) -> None:
         self._leader.set(1)
@@ -82,6 +93,12 @@ class OperatorMetrics:
         """Topology -> phase, of all there are."""
         for phase in PHASES:
             self._topologies.labels(phase).set(sum(1 for one in topologies.values() if one == phase))
+
+    def held_by_quota(self, topologies: Collection[str]) -> None:
+        """All that are now."""
+        self._held_by_quota.clear()
+        for topology in topologies:
+            self._held_by_quota.labels(topology).set(1)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

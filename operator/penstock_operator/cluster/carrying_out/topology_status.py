@@ -1,7 +1,8 @@
 """Writes the status of a Topology or a LatencySLA when it differs from what stands there, and its events.
 
 Figures (rates, latencies, backlogs, watermarks) differ at every look: by themselves they are written now and
-then only. Neighbours: `reconcile` and `sla.keeper` call after each decision.
+then only, but for the first of what columns show. Neighbours: `reconcile` and `sla.keeper` call after each
+decision.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ _FIGURES = {
     "lagRecords", "lagSeconds",
     "met", "predictedLatency", "successRate", "meanTasks",
 }  # fmt: skip
+_COLUMNS = ("rate", "latency", "met", "predictedLatency")
+"""Figures that columns show: one that was not known, or was nothing, is not waited for."""
+_NOTHING = (None, "0/s")
 _FIGURES_EVERY_S = 5.0
 
 
@@ -90,7 +94,10 @@ class StatusWriter:
             return bool(wished) and self._is_old() and thing.get("status") != self._answered
         if not is_same or self._wished is None:
             return True
-        return self._is_old() or _without_figures(wished) != _without_figures(self._wished)
+        if self._is_old() or _without_figures(wished) != _without_figures(self._wished):
+            return True
+        written = self._wished
+        return any(wished.get(one) not in _NOTHING and written.get(one) in _NOTHING for one in _COLUMNS)
 
     def _is_old(self) -> bool:
         return self._clock_s() - self._written_s >= _FIGURES_EVERY_S

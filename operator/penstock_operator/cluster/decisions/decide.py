@@ -54,6 +54,7 @@ from penstock_operator.cluster.manifests.worker_pod import WorkerPod, worker_pod
 from penstock_operator.cluster.observing.observed import Need, Observed
 from penstock_operator.cluster.workers.misplaced_pods import misplaced, replaced_in_place
 from penstock_operator.cluster.workers.node_room import Size
+from penstock_operator.cluster.workers.room_advice import advice
 from penstock_operator.cluster.workers.schedule_decisions import ScheduleChanges
 from penstock_operator.cluster.workers.schedule_figures import rehomed, schedule_figures
 
@@ -77,6 +78,10 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
         return _held_off_leaving_nodes(observed, memory, now_s, "InvalidManifest", told)
     if seen.is_deleting:
         return _held(observed, memory, "Deleting", "the Topology is being deleted")
+    account = seen.topology.spec.pod.service_account_name
+    if account is not None and account not in observed.config.worker.service_accounts:
+        told = service_account_refusal(account, observed.config.worker.service_accounts)
+        return _held_off_leaving_nodes(observed, memory, now_s, "ServiceAccountRefused", told)
     state = state_identity(seen, seen.plan, observed.schedules)
     if state.reason == "RetainedStateDiffers":
         return _held_off_leaving_nodes(observed, memory, now_s, state.reason, state.problem, state.uid)
@@ -96,6 +101,15 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     _resize(turn)
     _tidy(turn)
     return _decision(turn)
+
+
+def service_account_refusal(account: str, allowed: Sequence[str]) -> str:
+    """Who may write Topologies must not gain the rights of whatever account there is."""
+    names = ", ".join(allowed) or "none"
+    return (
+        f"spec.pod.serviceAccountName: {account} is not one of those that Topologies may name ({names}); "
+        "choose one of these, or have it added to worker.serviceAccounts of the chart"
+    )
 
 
 def _held(observed: Observed, memory: Memory, reason: str, message: str, state_uid: str = "") -> Decision:
@@ -263,7 +277,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
         turn.found.waits_for = f"the stores of {', '.join(awaiting)} are starting"
         return False
     unplaced = 0
-    last = turn.size_for(group)
+    last, is_least = turn.size_for(group), False
     for entry in pods:
         size = turn.size_for(group, is_spare=entry.is_spare)
         node = turn.rooms.place(size, entry.preferred)
@@ -273,7 +287,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
             node = turn.rooms.place(size, entry.preferred)
         if node is None:
             unplaced += 1
-            last = size
+            last, is_least = size, entry.is_spare or turn.plan.remote_tasks
             continue
         if turn.is_refused(entry.name):
             continue
@@ -296,7 +310,8 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
         turn.actions.append(CreatePod(entry.name, document))
     if not unplaced:
         return False
-    turn.found.missing_room = turn.rooms.why_none(last)
+    would_fit = advice(turn.asked_by(group, unplaced, is_spare=is_least), turn.rooms.left())
+    turn.found.missing_room = "; ".join(filter(None, (turn.rooms.why_none(last), would_fit)))
     before = turn.found.need
     metadata = turn.observed.topology.manifest.get("metadata") or {}
     turn.found.need = Need(

@@ -13,7 +13,8 @@ from penstock_operator.cluster.decisions.verdict import away
 
 def leeway_for_slas(turn: Turn) -> SlaLeeway:
     """Read when the turn has its actions."""
-    return SlaLeeway(_held(turn), _busy(turn), tuple(turn.sla_hosts()))
+    is_at_rest = turn.is_finished or turn.topology.spec.paused
+    return SlaLeeway(_held(turn), _busy(turn), tuple(turn.sla_hosts()), is_at_rest)
 
 
 def _held(turn: Turn) -> str:

@@ -30,3 +30,5 @@ class SlaLeeway:
     held: str = "the operator has yet to look at the topology"
     busy: str = ""
     hosts: tuple[SlaHost, ...] = ()
+    is_at_rest: bool = False
+    """Paused or finished: there is nothing to keep, and nothing is wrong."""

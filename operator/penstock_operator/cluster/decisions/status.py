@@ -8,7 +8,7 @@ the `Verdict`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.dataflow.outline import outline
@@ -22,6 +22,13 @@ _MESSAGE_LENGTH_MAX = 1024
 _QUIET_REASONS = ("ApplyingSchedule", "Settled", "MetricsRead", "StoresReady", "WithinQuota")
 """Their conditions come and go in the course of things: no event, but for who comes back within the quota."""
 SLA_MET = "SLAMet"
+_FOR_OTHERS = (SLA_MET, "Reconciling", "Stalled")
+"""Conditions that say again what another one, or another object, says in an event."""
+_STALLED_REASONS = (
+    "UserCodeFailed", "InvalidManifest", "RetainedStateDiffers", "StateLost", "ScheduleLost",
+    "DurabilityUnavailable", "ServiceAccountRefused",
+)  # fmt: skip
+"""Why a topology is not ready, where that stays so until somebody changes something."""
 _GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting", "StoresMissing")
 
 
@@ -44,6 +51,8 @@ class Verdict:
     store_available: Finding
     metrics_unavailable: Finding
     quota: Finding
+    reconciling: Finding | None = None
+    """What of the spec is not carried out yet; None when all is."""
     state_uid: str = ""
     workers_desired: int = 0
     workers_ready: int = 0
@@ -104,8 +113,7 @@ def events_of(former: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Eve
     for condition in status["conditions"]:
         old = before.get(condition["type"], {})
         is_same = (old.get("status"), old.get("reason")) == (condition["status"], condition["reason"])
-        # what is told of an SLA is told of its own object
-        is_quiet = condition["reason"] in _QUIET_REASONS or condition["type"] == SLA_MET
+        is_quiet = condition["reason"] in _QUIET_REASONS or condition["type"] in _FOR_OTHERS
         if is_same or (is_quiet and not (condition["type"] == "QuotaExceeded" and old)):
             continue
         is_bad = _is_bad(condition)
@@ -141,6 +149,11 @@ def _conditions(observed: Observed, verdict: Verdict, former: Mapping[str, Any])
     }
     if observed.sla.met:
         findings[SLA_MET] = _sla_met(observed.sla.met)
+    # These two are there only while they hold, as kstatus wants it.
+    if verdict.ready.holds is False and verdict.ready.reason in _STALLED_REASONS:
+        findings["Stalled"] = replace(verdict.ready, holds=True)
+    elif verdict.reconciling is not None:
+        findings["Reconciling"] = verdict.reconciling
     before = {condition["type"]: condition for condition in former.get("conditions", ())}
     conditions = []
     for kind, finding in findings.items():

@@ -31,6 +31,7 @@ from penstock_operator.cluster.workers.misplaced_pods import avoids
 from penstock_operator.cluster.workers.node_room import NodeRooms, PlacementRules, Size, served_before
 from penstock_operator.cluster.workers.pods import judge_workers, worker_place
 from penstock_operator.cluster.workers.remote_workers import Cores, RemoteScene, room_beside
+from penstock_operator.cluster.workers.room_advice import Asked
 from penstock_operator.cluster.workers.schedule_decisions import settling_of
 
 FEWER_WORKERS_AFTER_S = 60.0
@@ -202,13 +203,26 @@ class Turn:
 
     def size_for(self, group: Group, *, is_spare: bool = False) -> Size:
         """What a new worker asks for: its part of the group's tasks."""
+        return Size(self.request_millis(0 if is_spare else self._share(group)), self.memory_bytes)
+
+    def asked_by(self, group: Group, workers: int, *, is_spare: bool) -> Asked:
+        """What so many new workers of the group ask for, and by which fields."""
+        return Asked(
+            self.size_for(group, is_spare=is_spare),
+            workers,
+            0 if is_spare else self._share(group),
+            self.task_cpu_millis,
+            cpu_millis(self.topology.spec.workers.cores.min),
+        )
+
+    def _share(self, group: Group) -> int:
+        """How many tasks of the group a worker is to have."""
         tasks = sum(
             self.wishes[stage.operator].tasks if stage.operator in self.wishes else stage.tasks.initial
             for stage in self.plan.stages
             if group.operator in ("", stage.operator)
         )
-        share = 0 if is_spare else -(-tasks // max(1, group.hosts_wanted))
-        return Size(self.request_millis(share), self.memory_bytes)
+        return -(-tasks // max(1, group.hosts_wanted))
 
     def request_millis(self, tasks: int) -> int:
         """Below the limit always: see `manifests.worker_pod`."""

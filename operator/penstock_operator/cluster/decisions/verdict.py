@@ -25,6 +25,7 @@ def verdict_of(turn: Turn) -> Verdict:
         phase=phase,
         ready=ready,
         progressing=_progressing(turn, phase),
+        reconciling=_reconciling(turn, phase, ready),
         store_available=store,
         metrics_unavailable=_metrics_finding(turn),
         quota=turn.quota,
@@ -42,7 +43,7 @@ def verdict_of(turn: Turn) -> Verdict:
 def _ready_finding(turn: Turn, store: Finding) -> tuple[str, Finding]:
     failures = _failures(turn)
     if turn.is_finished:
-        return "Finished", Finding(False, "Finished", "all input is read and worked off")
+        return "Finished", Finding(True, "Finished", "all input is read and worked off")
     if failures:
         operator, message = min(failures.items())
         lines = "\n".join(message.strip().splitlines()[-_FAILURE_LINES_MAX:])
@@ -51,7 +52,7 @@ def _ready_finding(turn: Turn, store: Finding) -> tuple[str, Finding]:
         return _before_start(turn, store)
     if turn.topology.spec.paused:
         if turn.is_at_rest:
-            return "Paused", Finding(False, "Paused", "sources are stopped, and what was read is worked off")
+            return "Paused", Finding(True, "Paused", "sources are stopped, and what was read is worked off")
         return "Draining", Finding(False, "Draining", "sources stop; what was read is being worked off")
     return _running(turn, store)
 
@@ -144,6 +145,18 @@ def _progressing(turn: Turn, phase: str) -> Finding:
     if turn.settled.waits:
         return Finding(True, "ApplyingSchedule", "; ".join(turn.settled.waits[:3]))
     return Finding(False, "Settled")
+
+
+def _reconciling(turn: Turn, phase: str, ready: Finding) -> Finding | None:
+    """What of the spec is not carried out yet. What an SLA changes is the course of things."""
+    if phase in ("Starting", "Draining"):
+        return Finding(True, ready.reason, ready.message)
+    pods = turn.observed.pods
+    outdated = sum(pod.template_hash != turn.template for pod in pods)
+    if outdated and phase in ("Running", "Paused") and not turn.code_missing:
+        told = f"{outdated} of {len(pods)} workers are of what they were made from before"
+        return Finding(True, "RollingTemplate", told)
+    return None
 
 
 def _store_finding(turn: Turn) -> Finding:

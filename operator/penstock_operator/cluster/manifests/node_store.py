@@ -23,7 +23,6 @@ from penstock_operator.cluster.kubernetes_api.names import (
 )
 from penstock_operator.cluster.manifests.pod_parts import (
     CONTAINER_SECURITY,
-    POD_SECURITY,
     STAYS_WHEN_CORDONED,
     STAYS_WITH_ITS_NODE,
     Part,
@@ -31,6 +30,7 @@ from penstock_operator.cluster.manifests.pod_parts import (
     millis,
     pinned_to,
     plain_all,
+    pod_security,
     probe,
 )
 
@@ -42,6 +42,7 @@ _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - whe
 _TOKEN_SECONDS = 3607
 _READABLE_BY_GROUP = 0o440
 _DATA = "data"
+_DATA_DIR = "/data"
 _MAX_MEMORY_PERCENT = 70
 """Of the container's memory: the rest is for copies while the log is rewritten, and for clients."""
 
@@ -84,7 +85,7 @@ def _pod_spec(node: str, hostname: str, config: OperatorConfig) -> Part:
         "automountServiceAccountToken": False,
         "containers": [_store(config), _agent(node, config)],
         "enableServiceLinks": False,
-        "securityContext": dict(POD_SECURITY),
+        "securityContext": pod_security(config),
         "serviceAccountName": config.store.service_account,
         "terminationGracePeriodSeconds": 30,
         "tolerations": tolerations,
@@ -113,7 +114,7 @@ def _store(config: OperatorConfig) -> Part:
         },
         "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": [
-            {"name": _DATA, "mountPath": "/data"},
+            {"name": _DATA, "mountPath": _DATA_DIR},
             {"name": "acl", "mountPath": _AUTH_DIR, "readOnly": True},
             {"name": "store-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         ],
@@ -127,7 +128,7 @@ def redis_args(config: OperatorConfig) -> list[str]:
         "bind": "* -::*",
         "protected-mode": "yes",
         "aclfile": f"{_AUTH_DIR}/{_ACL}",
-        "dir": "/data",
+        "dir": _DATA_DIR,
         "save": "",
         "appendonly": "yes",
         "appendfsync": "always" if config.store.durability == "Disk" else "no",
@@ -144,6 +145,7 @@ def _agent(node: str, config: OperatorConfig) -> Part:
         "PENSTOCK_STORE_URL": f"redis://agent@127.0.0.1:{STORE_PORT}",
         "PENSTOCK_STORE_PASSWORD_FILE": f"{_AUTH_DIR}/{_PASSWORD}",
         "PENSTOCK_STORE_DURABILITY": config.store.durability,
+        "PENSTOCK_STORE_DATA_DIR": _DATA_DIR,
         "PENSTOCK_AGENT_PORT": str(config.metrics_ports.agent),
     }
     return {
@@ -171,6 +173,7 @@ def _agent(node: str, config: OperatorConfig) -> Part:
         "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": [
             {"name": "agent-password", "mountPath": _AUTH_DIR, "readOnly": True},
+            {"name": _DATA, "mountPath": _DATA_DIR, "readOnly": True},
             {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
             {"name": "agent-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from penstock.api.operator_config import OperatorConfig
 from penstock.manifest.document import Document
 
 Part = dict[str, Any]
@@ -16,11 +17,8 @@ USER_ID = 10001
 """Of the images' user, and the group of their volumes."""
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
-POD_SECURITY: Mapping[str, Any] = {
+_ANYBODY: Mapping[str, Any] = {
     "runAsNonRoot": True,
-    "runAsUser": USER_ID,
-    "runAsGroup": USER_ID,
-    "fsGroup": USER_ID,
     "fsGroupChangePolicy": "OnRootMismatch",
     "seccompProfile": {"type": "RuntimeDefault"},
 }
@@ -39,6 +37,13 @@ STAYS_WHEN_CORDONED: Part = {
     "operator": "Exists",
     "effect": "NoSchedule",
 }
+
+
+def pod_security(config: OperatorConfig) -> Part:
+    """Of a pod, whoever it runs as."""
+    if config.any_user:
+        return dict(_ANYBODY)
+    return {**_ANYBODY, "runAsUser": USER_ID, "runAsGroup": USER_ID, "fsGroup": USER_ID}
 
 
 def plain(document: Document) -> Part:

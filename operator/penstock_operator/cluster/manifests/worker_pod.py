@@ -30,7 +30,6 @@ from penstock_operator.cluster.manifests.ownership import owned_by_topology
 from penstock_operator.cluster.manifests.plan_config_map import TOPOLOGY_FILE
 from penstock_operator.cluster.manifests.pod_parts import (
     CONTAINER_SECURITY,
-    POD_SECURITY,
     STAYS_WITH_ITS_NODE,
     Part,
     field_env,
@@ -38,6 +37,7 @@ from penstock_operator.cluster.manifests.pod_parts import (
     pinned_to,
     plain,
     plain_all,
+    pod_security,
     probe,
 )
 
@@ -94,15 +94,17 @@ def worker_pod(
     tolerations = [*plain_all(user.tolerations), *plain_all(config.worker.tolerations), *STAYS_WITH_ITS_NODE]
     spec: Part = {
         "affinity": pinned_to(worker.hostname, affinity),
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": user.service_account_name is not None,
         "containers": [_container(worker, topology, state_uid, config)],
         "enableServiceLinks": False,
         "restartPolicy": "Always",
-        "securityContext": dict(POD_SECURITY),
+        "securityContext": pod_security(config),
         "terminationGracePeriodSeconds": config.worker.termination_grace_seconds,
         "tolerations": tolerations,
         "volumes": [*plain_all(user.volumes), *_volumes(topology, template_hash, config)],
     }
+    if user.service_account_name is not None:
+        spec["serviceAccountName"] = user.service_account_name
     if node_selector := {**user.node_selector, **config.worker.node_selector}:
         spec["nodeSelector"] = node_selector
     if pull_secrets := {s.name: None for s in (*user.image_pull_secrets, *config.image_pull_secrets)}:
@@ -205,7 +207,10 @@ def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> 
                 "defaultMode": _READABLE_BY_GROUP,
             },
         },
-        {"name": "penstock-tmp", "emptyDir": {}},
+        {
+            "name": "penstock-tmp",
+            "emptyDir": {"sizeLimit": topology.spec.pod.tmp_size or config.worker.tmp_size},
+        },
         {"name": "penstock-run", "emptyDir": {}},
     ]
     if code := _code_map(topology):

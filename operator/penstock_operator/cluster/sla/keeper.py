@@ -38,6 +38,7 @@ from penstock_operator.cluster.sla.status import SlaMemory, Standing, met_in, sl
 if TYPE_CHECKING:
     from penstock.sla.look import SlaLook
     from penstock.sla.loop import SlaLoop
+    from penstock.sla.standing import SlaLine
     from penstock.sla.turn import SlaEvent
 
 IDLE_LOOK_S = 5.0
@@ -65,6 +66,10 @@ class TopologyLoop(Protocol):
         """A store gave no answer."""
         ...
 
+    def measured(self, sla: str, line: SlaLine | None, cores: float) -> None:
+        """How an SLA stands, and the cores that the tasks in its scope ask for; None: it is not kept."""
+        ...
+
     def wake(self) -> None:
         """Something that it goes by is another: it is to look."""
         ...
@@ -74,6 +79,7 @@ class TopologyLoop(Protocol):
 class _Shown:
     """One LatencySLA object: its status, and its loop while it is kept."""
 
+    name: str
     writer: StatusWriter
     decisions: RecentDecisions
     former: Mapping[str, Any]
@@ -144,9 +150,9 @@ class SlaKeeper:
         due = [loop for loop in loops if loop is not None and loop.due(self._now_us())]
         if due and asked.topology is not None:
             await self._look(due, asked.topology, schedules)
-        held = self._topology.leeway().held
+        leeway = self._topology.leeway()
         for one in judged:
-            await self._show(one, held)
+            await self._show(one, leeway)
         asks_worker = self._asks_worker()
         if asks_worker != self._asked:
             self._asked = asks_worker
@@ -162,7 +168,7 @@ class SlaKeeper:
     def _forget(self, uids: set[str]) -> None:
         gone = self._shown.keys() - uids
         for uid in gone:
-            del self._shown[uid]
+            self._topology.measured(self._shown.pop(uid).name, None, 0.0)
         if gone:
             self._topology.wake()
 
@@ -177,7 +183,9 @@ class SlaKeeper:
         shown = self._shown.get(seen.uid)
         if shown is None:
             former = seen.manifest.get("status") or {}
-            shown = self._shown[seen.uid] = _Shown(self._new_writer(), RecentDecisions(former), former)
+            shown = self._shown[seen.uid] = _Shown(
+                seen.name, self._new_writer(), RecentDecisions(former), former
+            )
         shards = {one.schedule.operator: tuple(sorted(one.schedule.shards)) for one in schedules}
         promise = judged.promise
         is_ready = promise is not None and promise.scope.targets.keys() <= shards.keys()
@@ -267,12 +275,13 @@ class SlaKeeper:
 
     # --- showing ----------------------------------------------------------------------------------
 
-    async def _show(self, judged: JudgedSla, held: str) -> None:
+    async def _show(self, judged: JudgedSla, leeway: SlaLeeway) -> None:
         shown, seen = self._shown[judged.seen.uid], judged.seen
         line = shown.loop.line() if shown.loop is not None else None
+        self._topology.measured(seen.name, line, _cores(shown.loop, line))
         reason, message = judged.reason, judged.message
         if line is None and judged.promise is not None:
-            reason, message = "Held", held or "the topology is starting"
+            reason, message = "Held", leeway.held or "the topology is starting"
         standing = Standing(
             at_us=self._now_us(),
             generation=seen.generation,
@@ -283,6 +292,7 @@ class SlaKeeper:
             decisions=shown.decisions.entries,
             last_scaled=shown.decisions.last_scaled,
             told=shown.told,
+            is_at_rest=leeway.is_at_rest,
         )
         status, events, shown.memory = sla_status(standing, shown.former, shown.memory)
         was_met, is_met = (met_in(seen.name, one).status for one in (shown.former, status))
@@ -310,6 +320,14 @@ def _loop(
         keeps_timeline=False,
     )
     return SlaLoop(promise, policy_of(promise, edges), shards, edges, decisions, ways)
+
+
+def _cores(loop: SlaLoop | None, line: SlaLine | None) -> float:
+    """What the tasks in its scope ask for: all tasks of a topology ask for the same."""
+    if loop is None or line is None:
+        return 0.0
+    scope = loop.promise.scope
+    return line.tasks * scope.cores_of(next(iter(scope.targets)))
 
 
 def _state_uid(topology: ObservedTopology, schedules: Sequence[ObservedSchedule]) -> str:

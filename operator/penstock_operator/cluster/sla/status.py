@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.sla.source_lag import BEHIND
@@ -24,9 +24,11 @@ MET_AGAIN_US = 5_000_000
 """The bound must have been kept for so long before SLAMet is true again."""
 _MESSAGE_LENGTH_MAX = 1024
 _WARNINGS = {("Ready", "False"), ("SLAMet", "False"), (UNAVAILABLE, "True"), ("Infeasible", "True"),
-             ("Stalled", "True"), (BEHIND, "True")}  # fmt: skip
+             ("WorkStalled", "True"), (BEHIND, "True")}  # fmt: skip
 _QUIET = {("MetricsUnavailable", "False"), ("Rebalancing", "True"), ("Rebalancing", "False"),
-          ("SLAMet", "Unknown")}  # fmt: skip
+          ("SLAMet", "Unknown"), ("Stalled", "True")}  # fmt: skip
+_INVALID = "Invalid"
+"""Why an SLA is not kept, where that stays so until somebody changes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ class Standing:
     decisions: Sequence[Mapping[str, Any]] = ()
     last_scaled: str | None = None
     told: Sequence[SlaEvent] = ()
+    is_at_rest: bool = False
+    """Its topology is paused or finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +138,27 @@ def _findings(
 ) -> dict[str, tuple[str, Finding]]:
     """Condition -> (status, finding)."""
     line = standing.line
+    found: dict[str, tuple[str, Finding]]
     if line is None:
         unknown = ("Unknown", Finding(False, "NotKept", "the SLA is not kept: see Ready"))
-        return {"Ready": ("False", Finding(False, standing.reason, standing.message)), "SLAMet": unknown}
+        if standing.reason == HELD:
+            return {"Ready": _held(standing, standing.message), "SLAMet": unknown}
+        ready = Finding(False, standing.reason, standing.message)
+        found = {"Ready": ("False", ready), "SLAMet": unknown}
+        if standing.reason == _INVALID:
+            # It is there only while it holds, as kstatus wants it.
+            found["Stalled"] = "True", replace(ready, holds=True)
+        return found
     lasting = {
         kind: sentence
         for kind, sentence in line.conditions.items()
         if standing.at_us - memory.since_us[kind] >= NEWS_WINDOWS * line.window_ms * 1000
     }
-    found: dict[str, tuple[str, Finding]] = {}
+    found = {}
     held = lasting.pop(HELD, "")
     what = f"{line.about} is to stay within {line.bound_ms:g} ms over any {line.window_ms:g} ms"
     if held:
-        found["Ready"] = "False", Finding(False, HELD, held)
+        found["Ready"] = _held(standing, held)
     elif line.dry_run:
         found["Ready"] = "True", Finding(True, "DryRun", f"{what}; decisions are shown, not carried out")
     else:
@@ -165,6 +177,13 @@ def _findings(
     for kind, sentence in lasting.items():
         found[kind] = "True", Finding(True, kind, sentence)
     return found
+
+
+def _held(standing: Standing, why: str) -> tuple[str, Finding]:
+    """An SLA of a topology that rests is as it should be."""
+    if standing.is_at_rest:
+        return "True", Finding(True, "TopologyAtRest", why)
+    return "False", Finding(False, HELD, why)
 
 
 def _met(at_us: int, line: SlaLine, old: Mapping[str, Any], memory: SlaMemory) -> tuple[str, Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from penstock.schedule.record import StorePlace
+from penstock.sla.standing import SlaLine
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
@@ -66,6 +67,9 @@ class TopologyForSlas:
 
     def unread(self, store: str) -> None:
         self.metrics.unread(store)
+
+    def measured(self, sla: str, line: SlaLine | None, cores: float) -> None:
+        self.metrics.slas.show(self.name, sla, line, cores, self.monotonic_s())
 
     def wake(self) -> None:
         work = self.works.get(self.name)

@@ -113,6 +113,8 @@ class TopologyTurns:
             work.need = decision.need
             self._wake_all()
         work.phase = str(decision.status.get("phase", work.phase))
+        conditions = {one["type"]: one["status"] for one in decision.status.get("conditions", ())}
+        work.is_held_by_quota = conditions.get("QuotaExceeded") == "True"
         status, schedules = self._writers(work)
         try:
             outcome = await self._applier.carry_out(decision.actions)

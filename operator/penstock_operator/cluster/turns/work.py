@@ -72,6 +72,7 @@ class Work:
     """Uids of Schedules that no store knows in a newer version, as was asked once."""
     need: Need | None = None
     phase: str = "Pending"
+    is_held_by_quota: bool = False
     refusal: str = ""
     """What the API server said to the last turn's write that it will never take."""
 

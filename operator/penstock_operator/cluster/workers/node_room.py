@@ -31,6 +31,15 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class Free:
+    """What a node has left."""
+
+    cpu_millis: int
+    memory_bytes: int
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementRules:
     """What of a topology and the configuration says where its workers may be."""
 
@@ -190,6 +199,19 @@ class NodeRooms:
         if node is None or not node.ready:
             return "is not there"
         return self._rules.misfit(node) or ("did not take a pod lately" if name in self._avoided else "")
+
+    def left(self) -> list[Free]:
+        """What is left on each node that a worker may be on; nothing where it is kept for who goes first."""
+        return self._left_on(self.open_nodes())
+
+    def left_beside(self, node: str) -> list[Free]:
+        """The same on each other node that a Spark worker may be on."""
+        return self._left_on(n for n in self._nodes if n != node and not self._spark_refusal(n))
+
+    def _left_on(self, names: Iterable[str]) -> list[Free]:
+        if self._first:
+            return []
+        return [Free(self._cpu_free[n], self._memory_free[n], self._pods_free[n]) for n in names]
 
     def why_none(self, size: Size) -> str:
         """In words and figures, why `place` finds no node for a worker of `size`."""

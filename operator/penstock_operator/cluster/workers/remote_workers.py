@@ -24,6 +24,7 @@ from penstock_operator.cluster.observing.observed import ObservedNode, ObservedP
 from penstock_operator.cluster.workers.misplaced_pods import UNSCHEDULABLE_GRACE_S, avoids
 from penstock_operator.cluster.workers.node_room import NodeRooms, Size
 from penstock_operator.cluster.workers.pods import ENDED, ending_of
+from penstock_operator.cluster.workers.room_advice import Asked, advice
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,14 @@ def shortage(scene: RemoteScene, remote: Remote) -> str:
         ]
         missing = sum(at_home for at_home, _ in executors) - room
         if missing > 0 and any(at_home > 1 and not is_source for at_home, is_source in executors):
-            why = scene.rooms.why_not_beside(nodes[name], scene.cores.of_spark_worker(1))
+            one = scene.cores.of_spark_worker(1)
+            why = scene.rooms.why_not_beside(nodes[name], one)
+            would_fit = advice(
+                Asked(one, 1, 1, scene.cores.task_millis, 0), scene.rooms.left_beside(nodes[name])
+            )
             return (
                 f"node {nodes[name]} has no cores for {missing} of the tasks of worker {name}, "
-                f"and no other node takes them: {why}"
+                f"and no other node takes them: {why}{would_fit and f'; {would_fit}'}"
             )
     return ""
 

@@ -29,7 +29,7 @@ store:
   serviceAccount: penstock-agent
   headlessService: penstock-stores
   localService: penstock-store-local
-worker: {terminationGraceSeconds: 30}
+worker: {terminationGraceSeconds: 30, serviceAccounts: [reader]}
 """
 
 
@@ -46,6 +46,7 @@ def test_a_configuration_is_read_with_its_defaults() -> None:
     assert config.store.tolerations[0].effect == "NoSchedule"
     assert config.agent.memory == "256Mi"
     assert config.metrics_ports.worker == 9090
+    assert (config.worker.tmp_size, config.worker.service_accounts) == ("2Gi", ("reader",))
 
 
 def test_a_store_on_disk_has_a_volume_of_the_named_class_or_of_the_default_one() -> None:

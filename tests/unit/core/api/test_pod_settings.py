@@ -108,9 +108,14 @@ def test_without_settings_there_are_none() -> None:
             f"spec.pod.annotations: 'app.kubernetes.io/name': {KEY_TAKEN}",
         ),
         (
-            {"serviceAccountName": "admin"},
-            "spec.pod.serviceAccountName: unknown field; known here: env, envFrom, volumes, volumeMounts, "
-            "tolerations, nodeSelector, affinity, imagePullSecrets, labels, annotations",
+            {"hostNetwork": True},
+            "spec.pod.hostNetwork: unknown field; known here: env, envFrom, volumes, volumeMounts, "
+            "tolerations, nodeSelector, affinity, imagePullSecrets, serviceAccountName, tmpSize, labels, "
+            "annotations",
+        ),
+        (
+            {"tmpSize": "10GB"},
+            "spec.pod.tmpSize: '10GB' is not an amount of storage such as 500Mi or 10Gi",
         ),
     ],
 )

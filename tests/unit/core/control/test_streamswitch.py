@@ -231,7 +231,7 @@ def test_an_executor_that_stands_still_is_relieved() -> None:
         (decision,) = policy.decide(feed.topology())
     assert decision.treatment is Treatment.LOAD_BALANCE
     assert decision.reason.startswith("E1 completes nothing, and rows have waited there for 400 ms:")
-    assert decision.conditions == {"Stalled": "rows wait at E1, which completes none"}
+    assert decision.conditions == {"WorkStalled": "rows wait at E1, which completes none"}
 
 
 def test_names_of_new_executors_are_counted_on_or_given() -> None:

@@ -68,6 +68,17 @@ def test_figures_alone_are_written_now_and_then_only() -> None:
     tell(story)
 
 
+def test_the_first_rate_is_written_at_once() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.decide(phase="Running")
+        for rate in ("0/s", "120/s", "130/s", "0/s"):
+            await scene.decide(phase="Running", rate=rate)
+        assert (await scene.topology())["status"]["rate"] == "120/s"
+        assert scene.writes == 2
+
+    tell(story)
+
+
 def test_a_watermark_that_went_on_and_rows_that_came_late_are_figures() -> None:
     async def story(scene: Scene) -> None:
         for second in range(5):

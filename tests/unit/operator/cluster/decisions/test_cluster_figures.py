@@ -67,6 +67,16 @@ def test_no_difference_reaches_across_a_generation_a_move_or_a_gap() -> None:
     assert figures_of_stage(window(before), "count", ["count/0"]) == Figures()
 
 
+def test_a_rate_is_there_one_sample_after_its_shards_are_and_after_one_has_moved() -> None:
+    looks = [look(float(at), {}) for at in range(5)]
+    looks += [look(5.0, {"count/0": ("a", 1, 0)}), look(6.0, {"count/0": ("a", 1, 20)})]
+    assert figures_of_stage(window(*looks), "count", ["count/0"]).rate_per_s == 20.0
+    moved = look(7.0, {"count/0": ("b", 1, 30)})
+    assert figures_of_stage(window(*looks, moved), "count", ["count/0"]) == Figures()
+    after = look(8.0, {"count/0": ("b", 1, 60)})
+    assert figures_of_stage(window(*looks, moved, after), "count", ["count/0"]).rate_per_s == 30.0
+
+
 def test_a_sinks_latency_is_that_of_the_window_only() -> None:
     first = look(0.0, {}, row(3, histogram(500, 500, 500)))
     last = look(2.0, {}, row(7, histogram(500, 500, 500, 10, 10, 10, 20), batches=5))
@@ -117,6 +127,16 @@ def test_samples_are_taken_once_a_second_and_kept_for_the_window() -> None:
     assert len(samples) <= WINDOW_S + 2
     found = figures_of_stage(samples, "count", world.schedules["words.count"].schedule.shards)
     assert found.rate_per_s == 16.0, "eight shards of two rows a second"
+
+
+def test_the_status_has_a_rate_as_soon_as_it_runs() -> None:
+    world = World()
+    looks = []
+    for _ in range(20):
+        world.step()
+        looks.append((world.status["phase"], world.status.get("rate")))
+    begun = [phase for phase, _ in looks].index("Running")
+    assert None not in [rate for _, rate in looks[begun + 1 :]], looks
 
 
 def test_a_store_that_does_not_answer_leaves_no_figure_and_is_told() -> None:

@@ -15,6 +15,7 @@ def test_without_room_it_is_pending_and_says_what_is_missing_in_figures() -> Non
     assert world.status["phase"] == "Pending"
     assert world.condition("Ready") == ("False", "InsufficientResources")
     assert "Insufficient cpu (0.4 of 0.4 cores free)" in world.message("Ready")
+    assert "all 2 would fit with taskCpu: 100m and workers.cores.min: 200m" in world.message("Ready")
     assert world.last is not None
     assert world.last.need is not None
     assert world.last.need.pods == 2
@@ -62,6 +63,23 @@ def test_without_its_code_nothing_is_made_and_what_runs_runs_on() -> None:
     world.code = None
     world.run(10)
     assert world.uids() == before
+
+
+def test_a_service_account_that_is_not_allowed_is_refused_and_what_runs_runs_on() -> None:
+    world = started()
+    before = world.uids()
+    world.edit(spec__pod={"serviceAccountName": "cluster-admin"})
+    world.run(5)
+    assert world.condition("Ready") == ("False", "ServiceAccountRefused")
+    assert world.condition("Stalled") == ("True", "ServiceAccountRefused")
+    assert "cluster-admin is not one of those" in world.message("Ready")
+    assert world.uids() == before
+    allowed = world.config.worker.model_copy(update={"service_accounts": ("reader",)})
+    world.config = world.config.model_copy(update={"worker": allowed})
+    world.edit(spec__pod={"serviceAccountName": "reader"})
+    world.run(40)
+    assert {pod.document["spec"]["serviceAccountName"] for pod in world.pods.values()} == {"reader"}
+    assert world.is_whole()
 
 
 def test_an_event_is_posted_once_for_each_transition() -> None:

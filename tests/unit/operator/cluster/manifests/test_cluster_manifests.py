@@ -20,6 +20,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     worker_name,
 )
 from penstock_operator.cluster.manifests.disruption_budget import disruption_budget
+from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.manifests.plan_config_map import plan_config_map
 from penstock_operator.cluster.manifests.pod_parts import pinned_to
 from penstock_operator.cluster.manifests.schedule_object import schedule_object
@@ -153,7 +154,7 @@ def test_a_worker_pod_is_this() -> None:
                         "defaultMode": 0o440,
                     },
                 },
-                {"name": "penstock-tmp", "emptyDir": {}},
+                {"name": "penstock-tmp", "emptyDir": {"sizeLimit": "2Gi"}},
                 {"name": "penstock-run", "emptyDir": {}},
                 {"name": "penstock-code", "configMap": {"name": "words-code"}},
             ],
@@ -208,6 +209,27 @@ def test_the_users_pod_settings_stand_beside_the_operators_own() -> None:
     for term in required["nodeSelectorTerms"]:
         assert term["matchExpressions"][-1] == pin["matchExpressions"][0]
     assert len(required["nodeSelectorTerms"]) == 2
+
+
+def test_a_topology_may_say_how_much_is_written_below_tmp_and_name_a_service_account() -> None:
+    plain = pod(topology())["spec"]
+    assert "serviceAccountName" not in plain
+    assert plain["automountServiceAccountToken"] is False
+    spec = pod(topology(spec__pod={"tmpSize": "10Gi", "serviceAccountName": "reader"}))["spec"]
+    (tmp,) = (volume for volume in spec["volumes"] if volume["name"] == "penstock-tmp")
+    assert tmp["emptyDir"] == {"sizeLimit": "10Gi"}
+    assert spec["serviceAccountName"] == "reader"
+    assert spec["automountServiceAccountToken"] is True
+
+
+def test_user_and_groups_of_pods_are_left_to_a_platform_that_gives_them() -> None:
+    config = CONFIG.model_copy(update={"any_user": True})
+    given = {name: value for name, value in POD_SECURITY.items() if not name.endswith(("User", "Group"))}
+    worker = WorkerPod("words-w0", "node-a", "a", 1500, 4000)
+    made = worker_pod(worker, topology(), "uid-words", "uid-state", "0123abcd", config)
+    assert made["spec"]["securityContext"] == given
+    store = node_store("node-a", "a", config)
+    assert store["spec"]["template"]["spec"]["securityContext"] == given
 
 
 def test_an_executor_pod_says_which_operator_it_is_for() -> None:

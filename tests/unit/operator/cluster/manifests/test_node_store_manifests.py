@@ -83,6 +83,7 @@ def test_a_node_store_is_this() -> None:
                                     "value": "/etc/penstock/store/agent-password",
                                 },
                                 {"name": "PENSTOCK_STORE_DURABILITY", "value": "Process"},
+                                {"name": "PENSTOCK_STORE_DATA_DIR", "value": "/data"},
                                 {"name": "PENSTOCK_AGENT_PORT", "value": "9091"},
                                 *(
                                     {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
@@ -108,6 +109,7 @@ def test_a_node_store_is_this() -> None:
                                     "mountPath": "/etc/penstock/store",
                                     "readOnly": True,
                                 },
+                                {"name": "data", "mountPath": "/data", "readOnly": True},
                                 {
                                     "name": "token",
                                     "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",

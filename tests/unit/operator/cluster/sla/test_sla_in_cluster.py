@@ -12,7 +12,12 @@ from penstock_operator.cluster.kubernetes_api.port import EVENTS
 from penstock_operator.cluster.observing.observed import SlaControl
 from worlds.cluster_world import manifest
 from worlds.core_budgets import budget_of, schedule, topology
+from worlds.kstatus import kstatus
 from worlds.sla_world import SlaWorld, latency_sla
+
+
+def health(world: SlaWorld) -> str:
+    return kstatus(world.sla("quick"))
 
 
 def started(
@@ -272,6 +277,29 @@ def test_the_status_tells_latency_success_tasks_and_the_decisions_with_what_they
     assert {"Kept", "BoundExceeded", "WithinBound", "ScaleOut"} <= set(reasons(world))
 
 
+def measured(world: SlaWorld) -> dict[str, float]:
+    families = world.sla_metrics.collect()
+    return {sample.name: sample.value for family in families for sample in family.samples}
+
+
+def test_metrics_tell_bound_latency_cores_and_how_long_the_bound_was_broken() -> None:
+    world = started()
+    assert measured(world)["penstock_sla_met"] == 1.0
+    assert measured(world)["penstock_sla_broken_seconds_total"] == 0.0
+    world.load_per_s = 600
+    world.run(4)
+    told = measured(world)
+    assert told["penstock_sla_met"] == 0.0
+    assert 0.5 < told["penstock_sla_broken_seconds_total"] <= 4.0
+    assert told["penstock_sla_latency_seconds"] > told["penstock_sla_target_seconds"] > 0
+    assert told["penstock_sla_cores"] == told["penstock_sla_tasks"] == tasks(world)
+    world.edit(spec__paused=True)
+    world.run(10)
+    world.delete_sla("quick")
+    world.run(2)
+    assert measured(world) == {}
+
+
 @pytest.mark.parametrize(
     ("spec", "reason", "words"),
     [
@@ -288,6 +316,19 @@ def test_an_sla_that_cannot_be_kept_says_why(spec: dict[str, Any], reason: str, 
     world.run(3)
     assert world.sla_condition("Ready") == ("False", reason)
     assert words in world.sla_status()["conditions"][0]["message"]
+
+
+def test_an_sla_that_nobody_could_keep_has_failed_for_who_applies_it_and_one_at_rest_has_settled() -> None:
+    world = SlaWorld(manifest())
+    world.apply_sla(latency_sla(operator="cuont"))
+    world.run(3)
+    assert health(world) == "Failed"
+    world = started()
+    assert health(world) == "Current"
+    world.edit(spec__paused=True)
+    world.run(10)
+    assert world.sla_condition("Ready") == ("True", "TopologyAtRest")
+    assert health(world) == "Current"
 
 
 def test_of_two_slas_on_one_operator_the_older_one_is_kept() -> None:

@@ -153,6 +153,7 @@ def test_a_lack_of_cores_everywhere_is_told_once_in_figures() -> None:
     assert world.remote("count") == {}
     assert world.spark_workers() == {}
     assert "node node-b has Insufficient cpu (0.9 of 0.9 cores free)" in world.message("Progressing")
+    assert world.message("Progressing").endswith("; it would fit with taskCpu: 900m")
     assert len(told(world, "InsufficientResources")) == 1
 
 
