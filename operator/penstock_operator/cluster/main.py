@@ -105,7 +105,7 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
         cluster=cluster,
         open_store=_open_store,
         open_wire=_open_wire,
-        watch=_watch_by_kopf(config.namespace),
+        watch=watch_by_kopf(config.namespace),
         identity=f"{reporter}_{uuid.uuid4()}",
         reporter=reporter,
     )
@@ -124,7 +124,8 @@ def _open_wire(address: str) -> Wire:
     return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S)
 
 
-def _watch_by_kopf(namespace: str) -> Watch:
+def watch_by_kopf(namespace: str) -> Watch:
+    """What feeds the mirror in a cluster."""
     def watch(reconciler: Reconciler, failed: Callable[[str], None]) -> Callable[[], None]:
         watches = Watches(reconciler.mirror, namespace, failed)
         watches.start()
@@ -184,6 +185,10 @@ class Replica:
             fault = f"the Lease has not been tried for {self.elector.untried_s():.0f} s"
         role = "standby" if self.reconciler is None else "leader"
         return Health(role, self.elector.term, self._is_ready, fault)
+
+    def running(self) -> int:
+        """How many Topologies this replica has found running."""
+        return 0 if self.reconciler is None else self.reconciler.phases().count("Running")
 
     async def _lead(self) -> None:
         """Take the Lease, and work until it is lost. Raises what ends it."""

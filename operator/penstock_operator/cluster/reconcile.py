@@ -137,6 +137,10 @@ class Reconciler:
                 return f"the loop of {what} has not ended a turn for {now_s - work.turned_s:.0f} s"
         return ""
 
+    def phases(self) -> list[str]:
+        """Of all Topologies, as they were last decided for."""
+        return [one.phase for one in self._topologies.values()]
+
     # --- loops
 
     async def _first_list(self) -> None:
@@ -190,6 +194,7 @@ class Reconciler:
         failures = 0
         while True:
             work.wake.clear()
+            woken_s, work.woken_s = work.woken_s, None
             began_s = self._clocks.monotonic_s()
             try:
                 look_s = await self._one_turn(loop, name, work)
@@ -202,6 +207,8 @@ class Reconciler:
                 self._tell(loop, name, error, failures)
             work.turned_s = self._clocks.monotonic_s()
             self._metrics.turned(loop, work.turned_s - began_s)
+            if woken_s is not None:
+                self._metrics.taken_up(loop, work.turned_s - woken_s)
             self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
             if loop == _SLA and not failures:
                 # What an interval is measured from is its begin.
@@ -277,26 +284,31 @@ class Reconciler:
             self._names_changed.set()
             work = self._slas.get(topology_of(thing))
             if work is not None:
-                work.wake.set()
+                work.wake_up(self._came_s())
         elif kind == SCHEDULES:
             self._wake(str(thing["spec"].get("topology")))
-            self._stores.wake.set()
+            self._stores.wake_up(self._came_s())
         elif kind in {NODES, STATEFUL_SETS} or is_store(thing):
-            self._stores.wake.set()
+            self._stores.wake_up(self._came_s())
             self._wake_all()
         else:
             for name, work in self._topologies.items():
                 if is_of(thing, name) or (kind == CONFIG_MAPS and code_map(work.look) == name_of(thing)):
-                    work.wake.set()
+                    work.wake_up(self._came_s())
 
     def _wake(self, topology: str) -> None:
         work = self._topologies.get(topology)
         if work is not None:
-            work.wake.set()
+            work.wake_up(self._came_s())
 
     def _wake_all(self) -> None:
         for work in self._topologies.values():
-            work.wake.set()
+            work.wake_up(self._came_s())
+
+    def _came_s(self) -> float:
+        """When the change came in that is being handed on."""
+        arrived_s = self.mirror.arrived_s
+        return self._clocks.monotonic_s() if arrived_s is None else arrived_s
 
     def _new_work(self) -> Work:
         return Work(asyncio.Event(), self._clocks.monotonic_s())

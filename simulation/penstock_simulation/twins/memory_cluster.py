@@ -187,6 +187,10 @@ class MemoryCluster:
             return self._change(key, copy.deepcopy(manifest))
         return self._add(key, copy.deepcopy(manifest))
 
+    def held(self, kind: Kind, name: str) -> Object:
+        """The object of that name, which is there."""
+        return copy.deepcopy(self._objects[self._key(kind, name)])
+
     def set_status(self, kind: Kind, name: str, status: Object) -> Object:
         """Somebody else replaces the status."""
         key = self._key(kind, name)

@@ -34,6 +34,13 @@ class OperatorMetrics:
             buckets=_SECONDS,
             registry=self._registry,
         )
+        self._taken_up = Histogram(
+            "penstock_operator_taken_up_seconds",
+            "From when a change came in to the end of the turn that took it up",
+            ["loop"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
         self._errors = Counter(
             "penstock_operator_errors",
             "Turns that ended in an error: retry, permanent, skip or bug",
@@ -68,6 +75,9 @@ class OperatorMetrics:
 
     def turned(self, loop: str, seconds: float) -> None:
         self._turns.labels(loop).observe(seconds)
+
+    def taken_up(self, loop: str, seconds: float) -> None:
+        self._taken_up.labels(loop).observe(seconds)
 
     def erred(self, loop: str, kind: str) -> None:
         self._errors.labels(loop, kind).inc()

@@ -84,6 +84,9 @@ class Elector:
         self._seen_term = 0
         self._renewed_s = 0.0
         self._tried_s: float | None = None
+        self.renewals = 0
+        self.late = 0
+        """Renewals that were done later than a half of `retry_s` after they were due."""
 
     @property
     def term(self) -> int | None:
@@ -118,6 +121,7 @@ class Elector:
             await self._take(lease)
         if self._term is None:
             return None
+        self._count(leads_anew=not self._renewed_s)
         self._renewed_s = began_s
         if self._left_s() <= 0:
             raise LeaseLost(f"the answer to renewing the Lease {self._name} came too late")
@@ -174,6 +178,12 @@ class Elector:
             await self._cluster.replace(LEASES, free)
 
     # --- inside
+
+    def _count(self, *, leads_anew: bool) -> None:
+        if leads_anew:
+            return
+        self.renewals += 1
+        self.late += self._clock_s() - self._renewed_s > 1.5 * self._times.retry_s
 
     def _left_s(self) -> float:
         return self._renewed_s + self._times.renew_deadline_s - self._clock_s()

@@ -65,6 +65,8 @@ class Mirror:
         """Kind -> whose it is (`_owner`) -> by name."""
         self._changes: list[tuple[Kind, str]] = []
         self._changes_from = 0
+        self.arrived_s: float | None = None
+        """When the event that is being put in reached this process, where a watch has told."""
 
     def is_complete(self) -> bool:
         """Whether every kind was listed once."""

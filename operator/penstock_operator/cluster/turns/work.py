@@ -57,6 +57,8 @@ class Work:
 
     wake: asyncio.Event
     turned_s: float
+    woken_s: float | None = None
+    """When the first change came in that no turn has taken up yet."""
     task: asyncio.Task[None] | None = None
     keeper: SlaKeeper | None = None
     """Of a loop that keeps the LatencySLAs of a topology."""
@@ -74,6 +76,12 @@ class Work:
     phase: str = "Pending"
     refusal: str = ""
     """What the API server said to the last turn's write that it will never take."""
+
+    def wake_up(self, changed_s: float) -> None:
+        """Something that it looks at changed then."""
+        if self.woken_s is None:
+            self.woken_s = changed_s
+        self.wake.set()
 
     def end(self) -> None:
         if self.task is not None:
