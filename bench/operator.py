@@ -25,6 +25,7 @@ from typing import Any
 
 from bench import cpu, machine
 from bench.operator_cluster import (
+    CONFIG,
     Databases,
     ManyTopologies,
     Written,
@@ -38,7 +39,7 @@ from backends.cluster_api_server import ClusterApiServer
 from clocks.eventually import eventually_awaited
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.store import load_functions
-from penstock_operator.cluster.kubernetes_api.port import NODES, PODS, TOPOLOGIES
+from penstock_operator.cluster.kubernetes_api.port import LEASES, NODES, PODS, TOPOLOGIES, Object
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
 from worlds.operator_world import NAMESPACE
@@ -197,10 +198,11 @@ async def _measure(
     with screen.step(f"{topologies} of them are written"):
         for _ in many.write(written):
             await asyncio.sleep(0)
+    cluster.put(LEASES, _free_lease())
     await server.start()
     rows = asyncio.create_task(_rows(many))
     began_s = time.monotonic()
-    operator = await OperatorProcess.start(server.kubeconfig(folder), redis, nodes, folder / "operator.log")
+    operator = await OperatorProcess.start(server.kubeconfig(folder), redis, nodes, Path(os.environ.get("BENCH_LOG", folder / "operator.log")))
     try:
         with screen.step("the operator takes them over"):
             told = await operator.told()
@@ -236,6 +238,12 @@ async def _measure(
         rows.cancel()
         await operator.stop()
         await server.stop()
+
+
+def _free_lease() -> Object:
+    """As a leader leaves it that was told to stop."""
+    spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 1}
+    return {"metadata": {"name": f"{CONFIG.fullname}-operator"}, "spec": spec}
 
 
 def _figures(told: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from penstock.api.load import read_topology
 from penstock.store.port import Bounds, NodeStore
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
+from penstock_operator.cluster.kubernetes_api.loop_thread import ThisLoop
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import store_address, store_name
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -120,7 +121,16 @@ async def bring_up_template(databases: Databases, operators: int, within_s: floa
     cluster = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
     cluster.put(CONFIG_MAPS, _code())
     world = OperatorWorld(cluster, databases.shared, databases.wire, node_names=TEMPLATE_NODES)
-    around = Surroundings(cluster, world.open_store, world.open_wire, _fed_by(cluster), "template", "bench")
+    around = Surroundings(
+        cluster,
+        world.open_store,
+        world.open_wire,
+        _fed_by(cluster),
+        "template",
+        "bench",
+        lease_cluster=cluster,
+        lease_runs=ThisLoop(),
+    )
     stop = asyncio.Event()
     running = asyncio.create_task(Replica(operator_config(free_port()), around).run(stop))
     await cluster.create(TOPOLOGIES, template(operators))

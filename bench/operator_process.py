@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import os
 import resource
 import signal
@@ -20,6 +21,7 @@ from bench.operator_cluster import Databases
 
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.kubernetes_api.client import connect
+from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread
 from penstock_operator.cluster.main import Replica, Surroundings, watch_by_kopf
 from worlds.operator_world import operator_config
 
@@ -57,6 +59,7 @@ async def run(kubeconfig: str, databases: Databases, metrics_port: int) -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     config = operator_config(metrics_port)
     os.environ["KUBECONFIG"] = kubeconfig
+    lease_runs = LoopThread("lease")
     around = Surroundings(
         cluster=await connect(config.namespace, kubeconfig),
         open_store=databases.open_at,
@@ -64,6 +67,8 @@ async def run(kubeconfig: str, databases: Databases, metrics_port: int) -> int:
         watch=watch_by_kopf(config.namespace),
         identity="bench",
         reporter="bench",
+        lease_cluster=await lease_runs.run(connect(config.namespace, kubeconfig)),
+        lease_runs=lease_runs,
     )
     replica = Replica(config, around)
     metrics = replica.metrics = RecordingMetrics()
@@ -104,6 +109,18 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--metrics-port", type=int, required=True)
     told = parser.parse_args()
+    logging.basicConfig(level=logging.DEBUG if os.environ.get("BENCH_DEBUG") else logging.INFO, stream=sys.stderr)
+    logging.getLogger("kopf").setLevel(logging.DEBUG)
+    if os.environ.get("BENCH_PROFILE"):
+        import cProfile, pstats
+        profile = cProfile.Profile()
+        profile.enable()
+        code = asyncio.run(run(told.kubeconfig, Databases(told.redis, told.nodes), told.metrics_port))
+        profile.disable()
+        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(60)
+        pstats.Stats(profile, stream=sys.stderr).sort_stats("cumtime").print_stats(90)
+        sys.stderr.flush()
+        os._exit(code)
     code = asyncio.run(run(told.kubeconfig, Databases(told.redis, told.nodes), told.metrics_port))
     sys.stdout.flush()
     os._exit(code)

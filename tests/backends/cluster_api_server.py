@@ -47,6 +47,17 @@ KINDS = (
     TOPOLOGIES, LATENCY_SLAS, SCHEDULES, PODS, NODES, CONFIG_MAPS, STATEFUL_SETS, VOLUME_CLAIMS,
     DISRUPTION_BUDGETS, NETWORK_POLICIES, LEASES, EVENTS,
 )  # fmt: skip
+_NAMED_ONLY = (
+    Kind("v1", "Namespace", "namespaces", is_namespaced=False),
+    Kind(
+        "apiextensions.k8s.io/v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        is_namespaced=False,
+    ),
+)
+"""kopf waits until it knows of these; nobody asks for one."""
+_DISCOVERED = (*KINDS, *_NAMED_ONLY)
 _HISTORY_MAX = 50_000
 _STATUS = {ObjectInvalid: 422, NotAllowed: 403, ClusterUnreachable: 503}
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
@@ -78,8 +89,8 @@ class ClusterApiServer:
         app = web.Application(client_max_size=8 << 20)
         app.router.add_get("/api", self._core_versions)
         app.router.add_get("/apis", self._groups)
-        for version in sorted({kind.api_version for kind in KINDS}):
-            root = next(kind.root for kind in KINDS if kind.api_version == version)
+        for version in sorted({kind.api_version for kind in _DISCOVERED}):
+            root = next(kind.root for kind in _DISCOVERED if kind.api_version == version)
             app.router.add_get(root, self._resources(version))
         for kind in KINDS:
             for path in _paths(kind):
@@ -138,7 +149,7 @@ class ClusterApiServer:
 
     async def _groups(self, _: web.Request) -> web.Response:
         versions: dict[str, list[str]] = {}
-        for version in sorted({kind.api_version for kind in KINDS if "/" in kind.api_version}):
+        for version in sorted({kind.api_version for kind in _DISCOVERED if "/" in kind.api_version}):
             versions.setdefault(version.split("/")[0], []).append(version)
         groups = []
         for name, all_ in versions.items():
@@ -156,7 +167,7 @@ class ClusterApiServer:
                     "namespaced": kind.is_namespaced,
                     "verbs": _VERBS,
                 }
-                for kind in KINDS
+                for kind in _DISCOVERED
                 if kind.api_version == version
             ]
             return web.json_response({"kind": "APIResourceList", "groupVersion": version, "resources": found})

@@ -16,6 +16,7 @@ from backends.store_fixtures import RedisBackend
 from clocks.running import run
 from penstock.store.port import Bounds
 from penstock_operator.agent.schedule_memory import ScheduleMemory
+from penstock_operator.cluster.kubernetes_api.loop_thread import ThisLoop
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -68,7 +69,14 @@ class Stage:
     def replica(self, name: str) -> tuple[Replica, asyncio.Event]:
         self.port = free_port()
         around = Surroundings(
-            self.cluster, self.world.open_store, self.world.open_wire, self._watch, f"{name}-start", name
+            self.cluster,
+            self.world.open_store,
+            self.world.open_wire,
+            self._watch,
+            f"{name}-start",
+            name,
+            lease_cluster=self.cluster,
+            lease_runs=ThisLoop(),
         )
         return Replica(operator_config(self.port), around), asyncio.Event()
 
