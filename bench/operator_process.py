@@ -31,6 +31,7 @@ class Counted:
     """Since it was last told."""
 
     turns: dict[str, int] = field(default_factory=dict)
+    decisions: int = 0
     turn_s: list[float] = field(default_factory=list)
     taken_up_s: list[float] = field(default_factory=list)
     cpu_s: float = field(default_factory=time.process_time)
@@ -49,6 +50,10 @@ class RecordingMetrics(OperatorMetrics):
         super().turned(loop, seconds)
         self.counted.turns[loop] = self.counted.turns.get(loop, 0) + 1
         self.counted.turn_s.append(seconds)
+
+    def decided(self) -> None:
+        super().decided()
+        self.counted.decisions += 1
 
     def taken_up(self, loop: str, seconds: float) -> None:
         super().taken_up(loop, seconds)
@@ -94,6 +99,7 @@ async def _tell(replica: Replica, metrics: RecordingMetrics) -> None:
             "turns": counted.turns,
             "turn_ms": sorted(round(1e3 * one, 2) for one in counted.turn_s),
             "taken_up_ms": sorted(round(1e3 * one, 2) for one in counted.taken_up_s),
+            "decisions": counted.decisions,
             "running": replica.running(),
             "lease_late": replica.elector.late,
             "lease_renewals": replica.elector.renewals,

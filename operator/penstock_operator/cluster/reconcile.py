@@ -21,6 +21,7 @@ from penstock_operator.cluster.carrying_out.topology_schedules import TopologySc
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
+from penstock_operator.cluster.kubernetes_api.names import label_value
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     LATENCY_SLAS,
@@ -36,10 +37,11 @@ from penstock_operator.cluster.kubernetes_api.port import (
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture, code_map
 from penstock_operator.cluster.observing.core_budget import CoreBudget
-from penstock_operator.cluster.observing.observe import is_of, is_store
+from penstock_operator.cluster.observing.observe import is_store, node_named, topology_label
 from penstock_operator.cluster.observing.observed import SlaControl
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.sla.objects import topology_of
+from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX
 from penstock_operator.cluster.turns.stores_turn import StoresTurns
 from penstock_operator.cluster.turns.topology_for_slas import TopologyForSlas
 from penstock_operator.cluster.turns.topology_turn import TopologyTurns
@@ -84,10 +86,13 @@ class Reconciler:
         self._picture = ClusterPicture(cluster, self.mirror, config)
         self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
         self._topologies: dict[str, Work] = {}
+        self._of_label: dict[str, str] = {}
+        """A label's value -> the Topology that it means."""
         self._slas: dict[str, Work] = {}
         """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
         self._names_changed = asyncio.Event()
+        metrics.counts_phases(self.phases)
         self._stores_turns = StoresTurns(
             cluster,
             self.mirror,
@@ -168,6 +173,7 @@ class Reconciler:
 
     def _start_and_end_loops(self, group: asyncio.TaskGroup) -> None:
         there = {name_of(one) for one in self.mirror.all(TOPOLOGIES)}
+        self._of_label = {label_value(name): name for name in there}
         for name in there - self._topologies.keys():
             work = self._topologies[name] = self._new_work()
             work.task = group.create_task(self._loop(_TOPOLOGY, name, work))
@@ -209,14 +215,13 @@ class Reconciler:
             self._metrics.turned(loop, work.turned_s - began_s)
             if woken_s is not None:
                 self._metrics.taken_up(loop, work.turned_s - woken_s)
-            self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
             if loop == _SLA and not failures:
                 # What an interval is measured from is its begin.
                 look_s = max(0.0, look_s - _GAP_S - (work.turned_s - began_s))
             await asyncio.sleep(_GAP_S if not failures else look_s)
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes as it is woken.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(look_s, _LOOK_S_MAX)):
+                async with asyncio.timeout(min(look_s, LOOKS_EVERY_S_MAX if work.rest else _LOOK_S_MAX)):
                     await work.wake.wait()
 
     async def _one_turn(self, loop: str, name: str, work: Work) -> float:
@@ -278,8 +283,10 @@ class Reconciler:
     def _changed(self, kind: Kind, thing: Object) -> None:
         """Something that decisions look at is another one."""
         if kind == TOPOLOGIES:
-            self._wake(name_of(thing))
-            self._names_changed.set()
+            name = name_of(thing)
+            self._wake(name)
+            if (name in self._topologies) != (self.mirror.get(TOPOLOGIES, name) is not None):
+                self._names_changed.set()
         elif kind == LATENCY_SLAS:
             self._names_changed.set()
             work = self._slas.get(topology_of(thing))
@@ -288,13 +295,25 @@ class Reconciler:
         elif kind == SCHEDULES:
             self._wake(str(thing["spec"].get("topology")))
             self._stores.wake_up(self._came_s())
-        elif kind in {NODES, STATEFUL_SETS} or is_store(thing):
+        elif kind == NODES:
             self._stores.wake_up(self._came_s())
-            self._wake_all()
+            self._wake_on(name_of(thing))
+        elif kind == STATEFUL_SETS or is_store(thing):
+            self._stores.wake_up(self._came_s())
+            self._wake_on(node_named(thing))
         else:
-            for name, work in self._topologies.items():
-                if is_of(thing, name) or (kind == CONFIG_MAPS and code_map(work.look) == name_of(thing)):
-                    work.wake_up(self._came_s())
+            self._wake(self._of_label.get(topology_label(thing), ""))
+            if kind == CONFIG_MAPS:
+                for work in self._topologies.values():
+                    if code_map(work.look) == name_of(thing):
+                        work.wake_up(self._came_s())
+
+    def _wake_on(self, node: str) -> None:
+        """Who is on the node, and who wants anything: others have nothing to do with it. `node` may be a
+        label's value."""
+        for work in self._topologies.values():
+            if work.rest is None or any(node in (one, label_value(one)) for one in work.rest.nodes):
+                work.wake_up(self._came_s())
 
     def _wake(self, topology: str) -> None:
         work = self._topologies.get(topology)

@@ -6,7 +6,7 @@ Figures of topologies come from workers and agents; here stands what the operato
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
 
 from prometheus_client import (
     CollectorRegistry,
@@ -32,6 +32,11 @@ class OperatorMetrics:
             "How long a turn took, from looking to the last write",
             ["loop"],
             buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._decisions = Counter(
+            "penstock_operator_decisions",
+            "Looks at Topologies that were followed by a decision: the others found all as it was",
             registry=self._registry,
         )
         self._taken_up = Histogram(
@@ -76,6 +81,10 @@ class OperatorMetrics:
     def turned(self, loop: str, seconds: float) -> None:
         self._turns.labels(loop).observe(seconds)
 
+    def decided(self) -> None:
+        """A look at a Topology was followed by a decision: something had changed, or it does not rest."""
+        self._decisions.inc()
+
     def taken_up(self, loop: str, seconds: float) -> None:
         self._taken_up.labels(loop).observe(seconds)
 
@@ -88,10 +97,12 @@ class OperatorMetrics:
     def unread(self, store: str) -> None:
         self._unread.labels(store).inc()
 
-    def phases(self, topologies: Mapping[str, str]) -> None:
-        """Topology -> phase, of all there are."""
+    def counts_phases(self, phases: Callable[[], Collection[str]]) -> None:
+        """Where to ask for the phases of all Topologies, when somebody reads them."""
         for phase in PHASES:
-            self._topologies.labels(phase).set(sum(1 for one in topologies.values() if one == phase))
+            self._topologies.labels(phase).set_function(
+                lambda phase=phase: sum(1 for one in phases() if one == phase)
+            )
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -107,6 +107,8 @@ class Mirror:
             return
         if known is not None and version < _version(known):
             return
+        if known is not None and version == _version(known) and uid_of(thing) == uid_of(known):
+            return  # the same one once more: by a list, or by the watch after our own write's answer
         kept = _trimmed(kind, thing)
         self._take_out(kind, known)
         self._objects[kind][name] = kept

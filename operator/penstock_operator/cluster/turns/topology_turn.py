@@ -46,6 +46,7 @@ from penstock_operator.cluster.observing.observed import (
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
+from penstock_operator.cluster.turns.rest import looks_every_s, rest_after
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
 _STOPS_AT_ONCE = 5
@@ -102,11 +103,21 @@ class TopologyTurns:
         self._check_term(kept)
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept)
-        decision = decide(observed, work.memory, self._clocks.monotonic_s())
-        await self._carry_out(work, manifest, decision)
-        return decision.next_look_s
+        now_s = self._clocks.monotonic_s()
+        if work.rest is not None and work.rest.lasts(observed, now_s):
+            return self._resting_look_s()
+        work.rest = None
+        before, decision = work.memory, decide(observed, work.memory, now_s)
+        self._metrics.decided()
+        if await self._carry_out(work, manifest, decision):
+            work.rest = rest_after(observed, before, decision, now_s)
+        return decision.next_look_s if work.rest is None else self._resting_look_s()
 
-    async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> None:
+    def _resting_look_s(self) -> float:
+        return looks_every_s(sum(work.rest is not None for work in self._works.values()))
+
+    async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> bool:
+        """Whether all of it was."""
         work.memory = decision.memory
         work.leeway = decision.leeway
         if work.need != decision.need:
@@ -135,6 +146,7 @@ class TopologyTurns:
         await status.write(manifest, decision.status, decision.events)
         if not outcome.stopped:
             await schedules.write(decision.schedules)
+        return not outcome.stopped
 
     def _writers(self, work: Work) -> tuple[StatusWriter, ScheduleStatusWriter]:
         if work.status is None:
@@ -223,8 +235,12 @@ class TopologyTurns:
 
     def _needs_beside(self, topology: str) -> tuple[Need, ...]:
         """What the others have no room for."""
-        works = sorted(self._works.items())
-        return tuple(one.need for name, one in works if name != topology and one.need is not None)
+        found = [
+            (name, one.need)
+            for name, one in self._works.items()
+            if one.need is not None and name != topology
+        ]
+        return tuple(need for _, need in sorted(found, key=lambda named: named[0]))
 
 
 def _with_refusal(decision: Decision, work: Work, message: str) -> Decision:

@@ -20,6 +20,7 @@ from penstock_operator.cluster.observing.observed import Need
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.turns.pod_tries import PodTries
+from penstock_operator.cluster.turns.rest import Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,8 @@ class Work:
     """Turns in a row that ended early, because another writer came first."""
     compared: set[str] = field(default_factory=set)
     """Uids of Schedules that no store knows in a newer version, as was asked once."""
+    rest: Rest | None = None
+    """What the last decision left nothing to do on."""
     need: Need | None = None
     phase: str = "Pending"
     refusal: str = ""
