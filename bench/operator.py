@@ -49,12 +49,12 @@ NODES_HERE = 200
 OPERATORS = 10
 SECONDS = 70.0
 """A whole minute and more: every 60 s all objects are listed."""
-START_WITHIN_S = 900.0
+START_WITHIN_S = 1500.0
 SETTLE_S = 15.0
 EDITS_PER_S = 2.0
 PODS_PER_S = 5.0
 NODES_PER_S = 0.2
-ROWS_EVERY_S = 3.0
+ROWS_EVERY_S = 4.0
 MIB = 1 << 20
 
 

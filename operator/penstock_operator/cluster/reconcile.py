@@ -53,6 +53,8 @@ STALLED_S = 60.0
 """A loop without the end of a turn for so long does not work."""
 _GAP_S = 0.05
 """Between two turns of a loop: what changes together is looked at together."""
+_STORES_GAP_S = 0.5
+"""Of the node stores' loop, which every Schedule wakes."""
 _LOOK_S_MAX = 5.0
 _RELIST_S = 60.0
 _BACKOFF_S_MIN = 0.5
@@ -218,7 +220,8 @@ class Reconciler:
             if loop == _SLA and not failures:
                 # What an interval is measured from is its begin.
                 look_s = max(0.0, look_s - _GAP_S - (work.turned_s - began_s))
-            await asyncio.sleep(_GAP_S if not failures else look_s)
+            gap_s = _STORES_GAP_S if loop == _STORES else _GAP_S
+            await asyncio.sleep(look_s if failures else gap_s)
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes as it is woken.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(look_s, LOOKS_EVERY_S_MAX if work.rest else _LOOK_S_MAX)):

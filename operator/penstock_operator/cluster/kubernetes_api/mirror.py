@@ -96,6 +96,10 @@ class Mirror:
         held = self._groups[kind].get(topology if kind == SCHEDULES else label_value(topology), {})
         return (held[name] for name in sorted(held))
 
+    def owners(self, kind: Kind) -> set[str]:
+        """Whose there are any: as `of` names them."""
+        return set(self._groups[kind])
+
     def get(self, kind: Kind, name: str) -> Object | None:
         return self._objects[kind].get(name)
 

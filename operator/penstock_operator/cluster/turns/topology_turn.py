@@ -38,6 +38,7 @@ from penstock_operator.cluster.observing.observed import (
     KeptThere,
     Need,
     Observed,
+    ObservedNode,
     ObservedSchedule,
     ObservedTopology,
     SlaControl,
@@ -90,6 +91,8 @@ class TopologyTurns:
         self._control = control
         self._renewing = renewing
         self._wake_all = wake_all
+        self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
+        """(all nodes, which one's store is being renewed, how topologies are to see them) of the last look."""
 
     async def turn(self, name: str, work: Work) -> float:
         """One look at a topology and what follows; seconds to the next one."""
@@ -221,7 +224,7 @@ class TopologyTurns:
             wall_time=self._clocks.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             pods=self._picture.workers_of(name),
             schedules=self._picture.schedules_of(name),
-            nodes=as_cordoned(as_left(self._picture.nodes(name), self._config), self._renewing()),
+            nodes=self._nodes_for(name),
             stores=self._picture.stores(),
             readings=readings,
             config_maps=tuple(name_of(one) for one in self._mirror.of(CONFIG_MAPS, name)),
@@ -232,6 +235,13 @@ class TopologyTurns:
             sla=self._control(name),
             spark_workers=self._picture.spark_workers_of(name),
         )
+
+    def _nodes_for(self, topology: str) -> tuple[ObservedNode, ...]:
+        """As topologies are to see them."""
+        nodes, renewing = self._picture.nodes(topology), self._renewing()
+        if self._nodes is None or self._nodes[0] is not nodes or self._nodes[1] != renewing:
+            self._nodes = (nodes, renewing, as_cordoned(as_left(nodes, self._config), renewing))
+        return self._nodes[2]
 
     def _needs_beside(self, topology: str) -> tuple[Need, ...]:
         """What the others have no room for."""
