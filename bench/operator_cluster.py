@@ -37,6 +37,8 @@ from penstock_operator.cluster.kubernetes_api.port import (
 from penstock_operator.cluster.main import Replica, Surroundings
 from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image
+from penstock_operator.cluster.observing.kept_schedules import OpenWire
+from penstock_operator.cluster.observing.store_reader import OpenStoreClient
 from penstock_operator.cluster.reconcile import Reconciler
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
@@ -121,18 +123,9 @@ async def bring_up_template(databases: Databases, operators: int, within_s: floa
     cluster = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
     cluster.put(CONFIG_MAPS, _code())
     world = OperatorWorld(cluster, databases.shared, databases.wire, node_names=TEMPLATE_NODES)
-    around = Surroundings(
-        cluster,
-        world.open_store,
-        world.open_wire,
-        _fed_by(cluster),
-        "template",
-        "bench",
-        lease_cluster=cluster,
-        lease_runs=ThisLoop(),
-    )
     stop = asyncio.Event()
-    running = asyncio.create_task(Replica(operator_config(free_port()), around).run(stop))
+    replica = replica_on(cluster, world.open_store, world.open_wire, "template")
+    running = asyncio.create_task(replica.run(stop))
     await cluster.create(TOPOLOGIES, template(operators))
     try:
         async with asyncio.timeout(within_s):
@@ -142,6 +135,23 @@ async def bring_up_template(databases: Databases, operators: int, within_s: floa
         stop.set()
         await running
     return cluster
+
+
+def replica_on(
+    cluster: MemoryCluster, open_store: OpenStoreClient, open_wire: OpenWire, identity: str
+) -> Replica:
+    """The operator in this process, on the twin itself."""
+    around = Surroundings(
+        cluster,
+        open_store,
+        open_wire,
+        _fed_by(cluster),
+        identity,
+        "bench",
+        lease_cluster=cluster,
+        lease_runs=ThisLoop(),
+    )
+    return Replica(operator_config(free_port()), around)
 
 
 async def _is_settled(cluster: MemoryCluster, operators: int) -> bool:

@@ -34,6 +34,8 @@ class Counted:
     decisions: int = 0
     turn_s: list[float] = field(default_factory=list)
     taken_up_s: list[float] = field(default_factory=list)
+    of_topologies: list[float] = field(default_factory=list)
+    """Those of `taken_up_s` that are of Topologies' loops."""
     cpu_s: float = field(default_factory=time.process_time)
     at_s: float = field(default_factory=time.monotonic)
 
@@ -44,7 +46,6 @@ class RecordingMetrics(OperatorMetrics):
     def __init__(self) -> None:
         super().__init__()
         self.counted = Counted()
-        self.of_phase: dict[str, int] = {}
 
     def turned(self, loop: str, seconds: float) -> None:
         super().turned(loop, seconds)
@@ -58,6 +59,8 @@ class RecordingMetrics(OperatorMetrics):
     def taken_up(self, loop: str, seconds: float) -> None:
         super().taken_up(loop, seconds)
         self.counted.taken_up_s.append(seconds)
+        if loop == "topology":
+            self.counted.of_topologies.append(seconds)
 
 
 async def run(kubeconfig: str, databases: Databases, metrics_port: int) -> int:
@@ -115,18 +118,8 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--metrics-port", type=int, required=True)
     told = parser.parse_args()
-    logging.basicConfig(level=logging.DEBUG if os.environ.get("BENCH_DEBUG") else logging.INFO, stream=sys.stderr)
-    logging.getLogger("kopf").setLevel(logging.DEBUG)
-    if os.environ.get("BENCH_PROFILE"):
-        import cProfile, pstats
-        profile = cProfile.Profile()
-        profile.enable()
-        code = asyncio.run(run(told.kubeconfig, Databases(told.redis, told.nodes), told.metrics_port))
-        profile.disable()
-        pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(60)
-        pstats.Stats(profile, stream=sys.stderr).sort_stats("cumtime").print_stats(90)
-        sys.stderr.flush()
-        os._exit(code)
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    logging.getLogger("kopf").setLevel(logging.WARNING)
     code = asyncio.run(run(told.kubeconfig, Databases(told.redis, told.nodes), told.metrics_port))
     sys.stdout.flush()
     os._exit(code)

@@ -225,6 +225,7 @@ class Replica:
         self._worked_s = time.monotonic()
         _LOG.info("leading in term %d", term)
         self.metrics.leads(term)
+        self.metrics.counts_lease(lambda: self.elector.late)
         threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="stores")
         steady_us = SteadyClock().now_us
         reader = StoreReader(self._around.open_store, threads, time.monotonic, steady_us)

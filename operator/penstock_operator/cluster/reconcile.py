@@ -94,7 +94,7 @@ class Reconciler:
         """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
         self._names_changed = asyncio.Event()
-        metrics.counts_phases(self.phases)
+        metrics.counts_topologies(self.phases, self.resting)
         self._stores_turns = StoresTurns(
             cluster,
             self.mirror,
@@ -147,6 +147,10 @@ class Reconciler:
     def phases(self) -> list[str]:
         """Of all Topologies, as they were last decided for."""
         return [one.phase for one in self._topologies.values()]
+
+    def resting(self) -> int:
+        """How many Topologies the last decision left nothing to do for."""
+        return sum(work.rest is not None for work in self._topologies.values())
 
     # --- loops
 

@@ -73,6 +73,16 @@ class OperatorMetrics:
         self._topologies = Gauge(
             "penstock_operator_topologies", "Topologies by phase", ["phase"], registry=self._registry
         )
+        self._resting = Gauge(
+            "penstock_operator_topologies_resting",
+            "Topologies that nothing is to be done for while all is as it was",
+            registry=self._registry,
+        )
+        self._lease_late = Gauge(
+            "penstock_operator_lease_renewals_late",
+            "Renewals of the Lease that came more than a second late",
+            registry=self._registry,
+        )
 
     def leads(self, term: int) -> None:
         self._leader.set(1)
@@ -97,12 +107,17 @@ class OperatorMetrics:
     def unread(self, store: str) -> None:
         self._unread.labels(store).inc()
 
-    def counts_phases(self, phases: Callable[[], Collection[str]]) -> None:
-        """Where to ask for the phases of all Topologies, when somebody reads them."""
+    def counts_topologies(self, phases: Callable[[], Collection[str]], resting: Callable[[], int]) -> None:
+        """Where to ask for the phases of all Topologies, and how many rest, when somebody reads that."""
         for phase in PHASES:
             self._topologies.labels(phase).set_function(
                 lambda phase=phase: sum(1 for one in phases() if one == phase)
             )
+        self._resting.set_function(resting)
+
+    def counts_lease(self, late: Callable[[], int]) -> None:
+        """Where to ask how many renewals of the Lease came late."""
+        self._lease_late.set_function(late)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
