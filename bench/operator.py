@@ -1,9 +1,10 @@
+# ruff: noqa: A005 - a module of a package, named as its target is
 """`make bench-operator`: what the operator costs with 1 000 Topologies on 200 nodes, and how soon it answers.
 
 The operator's process as it is, with its Kubernetes client and kopf's watches, on the twin of the Kubernetes
 API over HTTP; its nodes' stores are databases of one redis-server. Two phases are measured: idle, when
 nothing changes but the workers' rows in the stores; and changes, at an even rate: edits of Topologies, pods
-that are no longer ready and ready again, nodes that are cordoned and freed.
+that are no longer ready and ready again, nodes whose labels change.
 
 A turn's latency is from when a change came in at the process to the end of the turn that took it up, so that
 waiting counts. BENCH_SECONDS is the length of each phase, BENCH_TOPOLOGIES and BENCH_NODES other sizes.
@@ -39,7 +40,7 @@ from backends.cluster_api_server import ClusterApiServer
 from clocks.eventually import eventually_awaited
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.store import load_functions
-from penstock_operator.cluster.kubernetes_api.port import LEASES, NODES, PODS, TOPOLOGIES, Object
+from penstock_operator.cluster.kubernetes_api.port import LEASES, NODES, PODS, SCHEDULES, TOPOLOGIES, Object
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
 from worlds.operator_world import NAMESPACE
@@ -81,7 +82,8 @@ class OperatorProcess:
 
     async def told(self) -> dict[str, Any]:
         """What was counted since the last time."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(b"\n")
         line = await self._process.stdout.readline()
         if not line:
@@ -136,7 +138,7 @@ class Changes:
         self._flip(PODS, pod)
 
     def _flip_node(self, number: int) -> None:
-        """An annotation and a label: what many agents on nodes write."""
+        """A label: what many agents on nodes write."""
         held = self.many.cluster.held(NODES, node_name((13 * number) % self.many.nodes))
         held["metadata"].setdefault("labels", {})["bench.example/number"] = str(number)
         self.many.cluster.put(NODES, held)
@@ -163,7 +165,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return values[min(len(values) - 1, int(len(values) * percent / 100))] if values else 0.0
 
 
-async def measure(screen: Screen, topologies: int, nodes: int, seconds: float, folder: Path) -> dict[str, Any]:
+async def measure(
+    screen: Screen, topologies: int, nodes: int, seconds: float, folder: Path
+) -> dict[str, Any]:
     redis_port = free_port()
     redis = subprocess.Popen(
         ["redis-server", "--port", str(redis_port), "--databases", str(nodes + 8), "--save", ""],
@@ -202,16 +206,16 @@ async def _measure(
     await server.start()
     rows = asyncio.create_task(_rows(many))
     began_s = time.monotonic()
-    operator = await OperatorProcess.start(server.kubeconfig(folder), redis, nodes, Path(os.environ.get("BENCH_LOG", folder / "operator.log")))
+    operator = await OperatorProcess.start(server.kubeconfig(folder), redis, nodes, folder / "operator.log")
     try:
         with screen.step("the operator takes them over"):
             told = await operator.told()
             while told["running"] < topologies:
-                await asyncio.sleep(1)
-                told = await operator.told()
-                screen.note(f"{told['running']} run, {told['turns']}, cpu {told['cpu_s']/max(told['seconds'],.1):.2f}, late {told['lease_late']}/{told['lease_renewals']}")
                 if time.monotonic() - began_s > START_WITHIN_S:
                     raise SystemExit(f"{told['running']} Topologies run after {START_WITHIN_S:.0f} s")
+                await asyncio.sleep(1)
+                told = await operator.told()
+                screen.tell(f"{told['running']} of them run")
             start_s = time.monotonic() - began_s
             await asyncio.sleep(SETTLE_S)
         writes = len(cluster.calls)
@@ -219,6 +223,7 @@ async def _measure(
         with screen.step("idle"):
             await asyncio.sleep(seconds)
             idle = await operator.told()
+            memory_mib = operator.memory_mib()
         idle_writes = len(cluster.calls) - writes
         with screen.step("changes"):
             changes = Changes(many, {})
@@ -228,16 +233,24 @@ async def _measure(
         return {
             "start_s": round(start_s, 1),
             "start_lease_late": start["lease_late"],
-            "idle": _figures(idle) | {"writes": idle_writes},
-            "changes": _figures(busy) | {"done": changes.done},
+            "idle": {**_figures(idle), "writes": idle_writes},
+            "changes": {**_figures(busy), "done": changes.done},
             "lease_late": busy["lease_late"],
             "lease_renewals": busy["lease_renewals"],
-            "memory_mib": round(operator.memory_mib()),
+            "memory_mib": round(memory_mib),
+            "agent_streams": agent_streams(cluster, nodes),
         }
     finally:
         rows.cancel()
         await operator.stop()
         await server.stop()
+
+
+def agent_streams(cluster: MemoryCluster, nodes: int) -> dict[str, float]:
+    """What each agent's one watch brings, and what of it names its store."""
+    schedules = [cluster.held(SCHEDULES, name) for name in cluster.names(SCHEDULES)]
+    named = sum(len(one["spec"]["stores"]) for one in schedules)
+    return {"watches": 1, "schedules": len(schedules), "of_its_store": round(named / nodes, 1)}
 
 
 def _free_lease() -> Object:
@@ -270,6 +283,7 @@ def main() -> None:
     about = machine.description()
     with scratch("operator") as folder:
         found = asyncio.run(measure(Screen(5), topologies, nodes, seconds, folder))
+    taken = {"lease_late", "memory_mib", "agent_streams"}
     result = {
         "bench": "operator",
         "topologies": topologies,
@@ -280,11 +294,14 @@ def main() -> None:
         "lease_late": found["lease_late"],
         "cpu_cores": found["idle"]["cpu_cores"],
         "memory_mib": found["memory_mib"],
-        **{name: part for name, part in found.items() if name not in {"lease_late", "memory_mib"}},
+        "agent_streams": found["agent_streams"],
+        **{name: part for name, part in found.items() if name not in taken},
         "seconds": seconds,
         "machine": about,
     }
-    table = Table(title=f"The operator, with {topologies} Topologies of {OPERATORS} operators on {nodes} nodes")
+    table = Table(
+        title=f"The operator, with {topologies} Topologies of {OPERATORS} operators on {nodes} nodes"
+    )
     for column in ("", "idle", "changes"):
         table.add_column(column, justify="right")
     for name in found["idle"]:

@@ -252,7 +252,9 @@ class ManyTopologies:
         for pod in written.pods:
             made = self.cluster.put(PODS, _fresh({**pod, "status": {}}, renamed, is_bound=False))
             renamed[uid_of(pod)] = uid_of(made)
-            self.workers.append((made["metadata"]["labels"]["penstock.dev/node"], uid, name_of(made), uid_of(made)))
+            self.workers.append(
+                (made["metadata"]["labels"]["penstock.dev/node"], uid, name_of(made), uid_of(made))
+            )
         for schedule in written.schedules:
             figures = {k: v for k, v in schedule["status"].items() if k != "applied"}
             self.cluster.put(SCHEDULES, _fresh({**schedule, "status": figures}, renamed))

@@ -1,5 +1,7 @@
-"""The operator of `make bench-operator`, as a process of its own: the product's replica, its Kubernetes client
-and kopf's watches over HTTP. Only the way to the stores is the bench's: all are databases of one redis-server.
+"""The operator of `make bench-operator`, as a process of its own.
+
+It is the product's replica, with its Kubernetes client and kopf's watches over HTTP. Only the way to the
+stores is the bench's: all are databases of one redis-server.
 
 Each line on stdin asks for what was counted since the last one; the answer is a line of JSON on stdout.
 """

@@ -1,5 +1,7 @@
-"""The adapters of the cluster's port, as the contract suite gets at them: the twin, the client on the twin over
-HTTP, the client on a real API server."""
+"""The adapters of the cluster's port, as the contract suite gets at them.
+
+The twin, the operator's client on the twin over HTTP, and the client on a real API server.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,9 @@ def kubernetes_backend() -> Iterator[KubernetesBackend]:
     run(backend.remove())
 
 
-@pytest.fixture(params=["memory", "served", pytest.param("kubernetes", marks=[pytest.mark.integration, NO_CLUSTER])])
+@pytest.fixture(
+    params=["memory", "served", pytest.param("kubernetes", marks=[pytest.mark.integration, NO_CLUSTER])]
+)
 def backend(request: pytest.FixtureRequest) -> ClusterBackend:
     if request.param == "memory":
         return MemoryClusterBackend()

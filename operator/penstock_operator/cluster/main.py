@@ -3,8 +3,8 @@
 A replica tries for the Lease; the one that has it watches and reconciles until it is told to stop, or has
 lost the Lease. Then the process ends at once, with a code of its own, and is started anew as a standby: what
 it knew is not carried into another term. The Lease is kept in a thread with a loop and a connection of its
-own, so that no turn, however long, makes a renewal late. Neighbours: `lease`, `reconcile`, `watches`, `health`; the command
-line calls `operate`.
+own, so that no turn, however long, makes a renewal late. Neighbours: `lease`, `reconcile`, `watches`,
+`health`; the command line calls `operate`.
 """
 
 from __future__ import annotations
@@ -146,6 +146,7 @@ def _open_wire(address: str) -> Wire:
 
 def watch_by_kopf(namespace: str) -> Watch:
     """What feeds the mirror in a cluster."""
+
     def watch(reconciler: Reconciler, failed: Callable[[str], None]) -> Callable[[], None]:
         watches = Watches(reconciler.mirror, namespace, failed)
         watches.start()

@@ -7,6 +7,7 @@ Figures of topologies come from workers and agents; here stands what the operato
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -110,9 +111,7 @@ class OperatorMetrics:
     def counts_topologies(self, phases: Callable[[], Collection[str]], resting: Callable[[], int]) -> None:
         """Where to ask for the phases of all Topologies, and how many rest, when somebody reads that."""
         for phase in PHASES:
-            self._topologies.labels(phase).set_function(
-                lambda phase=phase: sum(1 for one in phases() if one == phase)
-            )
+            self._topologies.labels(phase).set_function(partial(_count, phases, phase))
         self._resting.set_function(resting)
 
     def counts_lease(self, late: Callable[[], int]) -> None:
@@ -121,3 +120,7 @@ class OperatorMetrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
+
+
+def _count(phases: Callable[[], Collection[str]], phase: str) -> int:
+    return sum(one == phase for one in phases())

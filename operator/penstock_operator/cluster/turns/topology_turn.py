@@ -92,7 +92,7 @@ class TopologyTurns:
         self._renewing = renewing
         self._wake_all = wake_all
         self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
-        """(all nodes, which one's store is being renewed, how topologies are to see them) of the last look."""
+        """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
 
     async def turn(self, name: str, work: Work) -> float:
         """One look at a topology and what follows; seconds to the next one."""
@@ -246,9 +246,7 @@ class TopologyTurns:
     def _needs_beside(self, topology: str) -> tuple[Need, ...]:
         """What the others have no room for."""
         found = [
-            (name, one.need)
-            for name, one in self._works.items()
-            if one.need is not None and name != topology
+            (name, one.need) for name, one in self._works.items() if one.need is not None and name != topology
         ]
         return tuple(need for _, need in sorted(found, key=lambda named: named[0]))
 
