@@ -191,7 +191,7 @@ class MemoryCluster:
         """The object of that name, which is there."""
         return copy.deepcopy(self._objects[self._key(kind, name)])
 
-    def names(self, kind: Kind) -> list[str]:
+    def names(self, kind: Kind) -> tuple[str, ...]:
         """Of all objects of the kind in this namespace."""
         return [
             key.name for key in self._objects if key.kind == kind and key.namespace in {"", self.namespace}

@@ -1,7 +1,7 @@
 """Which stores Schedules name, and whether that is known: what a store holds that none names can go.
 
 A Schedule that is gone though its Topology has had it still has its state in the stores: until it is rebuilt
-nobody can say which ones it needs. Pure. Neighbours: `observing.schedule_index` keeps it
+nobody can say which ones it needs. Pure. Neighbours: `schedule_index` keeps it
 for all together; `node_stores` and `store_renewal` go by what is named.
 """
 

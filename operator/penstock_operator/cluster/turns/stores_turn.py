@@ -22,9 +22,9 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
-from penstock_operator.cluster.observing.schedule_index import ScheduleIndex
 from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.retained_homes import retained_homes
+from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.work import Clocks, Leadership

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import SCHEDULES, TOPOLOGIES, Object
-from penstock_operator.cluster.observing.schedule_index import ScheduleIndex
+from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 
 
 def schedule(name: str, version: int, *stores: str) -> Object:

@@ -1,6 +1,6 @@
 """What follows from all Schedules together, kept up to date by what has changed: there may be ten thousand.
 
-Neighbours: `mirror` says what has changed, the node stores' turn asks, `stores.named_stores` has the rule.
+Neighbours: `mirror` says what has changed, the node stores' turn asks, `named_stores` has the rule.
 """
 
 from __future__ import annotations
