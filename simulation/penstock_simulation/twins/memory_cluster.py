@@ -193,9 +193,8 @@ class MemoryCluster:
 
     def names(self, kind: Kind) -> tuple[str, ...]:
         """Of all objects of the kind in this namespace."""
-        return [
-            key.name for key in self._objects if key.kind == kind and key.namespace in {"", self.namespace}
-        ]
+        here = {"", self.namespace}
+        return tuple(key.name for key in self._objects if key.kind == kind and key.namespace in here)
 
     def set_status(self, kind: Kind, name: str, status: Object) -> Object:
         """Somebody else replaces the status."""
