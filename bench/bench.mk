@@ -67,3 +67,7 @@ bench-elasticity: setup-tests ## Bench: Elasticutor's experiments in virtual tim
 .PHONY: bench-sources
 bench-sources: setup-tests ## Bench: Kafka to Kafka beside Spark's connector, at least once and exactly once
 	@PYTHONPATH=tests $(BENCH) bench.sources
+
+.PHONY: bench-operator
+bench-operator: setup-tests ## Bench: what the operator costs with 1 000 Topologies on 200 nodes, and how soon it answers
+	@PYTHONPATH=tests $(BENCH) bench.operator

@@ -1,4 +1,7 @@
-"""The two adapters of the cluster's port, as the contract suite gets at them."""
+"""The adapters of the cluster's port, as the contract suite gets at them.
+
+The twin, the operator's client on the twin over HTTP, and the client on a real API server.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,13 @@ import uuid
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Protocol
 
 from kubernetes.aio import config as kubernetes_config  # noqa: F401 - fails here when it is not installed
 
+from backends.cluster_api_server import ClusterApiServer
 from clocks.eventually import eventually_awaited
 from penstock.api.crds import crd
 from penstock_operator.cluster.kubernetes_api.client import connect
@@ -38,6 +44,23 @@ class MemoryClusterBackend:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ClusterApi]:
         yield MemoryCluster(clock_s=time.time)
+
+
+class ServedClusterBackend:
+    """The operator's own client, and the twin over HTTP."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[ClusterApi]:
+        twin = MemoryCluster(clock_s=time.time)
+        server = ClusterApiServer(twin)
+        await server.start()
+        with TemporaryDirectory() as folder:
+            cluster = await connect(twin.namespace, str(server.kubeconfig(Path(folder))))
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+            await server.stop()
 
 
 class KubernetesBackend:

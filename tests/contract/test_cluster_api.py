@@ -1,4 +1,4 @@
-"""The cluster's port: one suite for the twin and for a real API server.
+"""The cluster's port: one suite for the twin, for the client on the twin over HTTP, and on a real API server.
 
 The real one is asked when the variable PENSTOCK_TEST_KUBECONFIG names the kubeconfig of a cluster.
 """
@@ -17,6 +17,7 @@ from backends.cluster_backends import (
     ClusterBackend,
     KubernetesBackend,
     MemoryClusterBackend,
+    ServedClusterBackend,
 )
 from clocks.eventually import eventually_awaited
 from clocks.running import run
@@ -48,10 +49,14 @@ def kubernetes_backend() -> Iterator[KubernetesBackend]:
     run(backend.remove())
 
 
-@pytest.fixture(params=["memory", pytest.param("kubernetes", marks=[pytest.mark.integration, NO_CLUSTER])])
+@pytest.fixture(
+    params=["memory", "served", pytest.param("kubernetes", marks=[pytest.mark.integration, NO_CLUSTER])]
+)
 def backend(request: pytest.FixtureRequest) -> ClusterBackend:
     if request.param == "memory":
         return MemoryClusterBackend()
+    if request.param == "served":
+        return ServedClusterBackend()
     real: KubernetesBackend = request.getfixturevalue("kubernetes_backend")
     return real
 

@@ -7,6 +7,8 @@ import json
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any
 from urllib.error import HTTPError
 
@@ -16,6 +18,8 @@ from backends.store_fixtures import RedisBackend
 from clocks.running import run
 from penstock.store.port import Bounds
 from penstock_operator.agent.schedule_memory import ScheduleMemory
+from penstock_operator.cluster.kubernetes_api.lease import LeaseTimes
+from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread, ThisLoop
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -65,12 +69,20 @@ class Stage:
         self._changes = asyncio.Event()
         self.cluster.subscribe(lambda *_: self._changes.set())
 
-    def replica(self, name: str) -> tuple[Replica, asyncio.Event]:
+    def replica(self, name: str, **changes: Any) -> tuple[Replica, asyncio.Event]:
+        """`changes` are of its `Surroundings`."""
         self.port = free_port()
         around = Surroundings(
-            self.cluster, self.world.open_store, self.world.open_wire, self._watch, f"{name}-start", name
+            self.cluster,
+            self.world.open_store,
+            self.world.open_wire,
+            self._watch,
+            f"{name}-start",
+            name,
+            lease_cluster=self.cluster,
+            lease_runs=ThisLoop(),
         )
-        return Replica(operator_config(self.port), around), asyncio.Event()
+        return Replica(operator_config(self.port), replace(around, **changes)), asyncio.Event()
 
     def _watch(self, reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
         def take(kind: Kind, change: str, thing: Object) -> None:
@@ -471,6 +483,39 @@ def test_a_standby_that_tries_for_the_lease_no_longer_is_unhealthy(
         assert replica.health().role == "standby"
 
     tell(nodes, story)
+
+
+def test_a_leader_whose_loop_comes_round_no_more_gives_up_the_lease_and_is_ended(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_operator.cluster.main.HUNG_S", 3.0)
+    monkeypatch.setattr("penstock_operator.cluster.main._END_WITHIN_S", 0.01)
+    leases = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
+    lease_runs = LoopThread("lease")
+    ended: SimpleQueue[int] = SimpleQueue()
+
+    async def told() -> None:
+        stage = Stage(nodes)
+        replica, stop = stage.replica(
+            "one",
+            lease_cluster=leases,
+            lease_runs=lease_runs,
+            lease_times=LeaseTimes(duration_s=15.0, renew_deadline_s=2.0, retry_s=0.1),
+            end=ended.put,
+        )
+        running = asyncio.create_task(replica.run(stop))
+        await stage.cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        # Nothing else runs in this loop meanwhile.
+        assert ended.get(timeout=30) == EXIT_LEASE_LOST
+        assert not replica.elector.may_act()
+        assert await running == EXIT_LEASE_LOST
+
+    try:
+        run(told())
+    finally:
+        lease_runs.stop()
+        nodes.empty()
 
 
 def test_an_api_server_that_is_away_for_a_while_costs_nothing(nodes: RedisBackend) -> None:

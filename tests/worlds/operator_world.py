@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,7 @@ from penstock.metrics.rows import (
     partitions_row_name,
     worker_row_name,
 )
+from penstock.schedule.record import OperatorSchedule
 from penstock.store.port import Create, NodeStore, OpenStore, PutMetrics
 from penstock.store.publishing import to_publish
 from penstock.store.redis.connection import Wire
@@ -88,20 +89,27 @@ class OperatorWorld:
     wires: Callable[[str], Wire]
     lazy_kubelets: bool = False
     """While they are, new pods stay as they are."""
-    _uids: dict[str, str] = field(default_factory=dict)
+    node_names: Sequence[str] = NODE_NAMES
+    agents_remember: bool = True
+    """Whether they keep Schedules in their stores."""
+    _tasks: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    """Worker's uid -> operator -> executor -> tasks."""
 
     def __post_init__(self) -> None:
-        for name in NODE_NAMES:
+        for name in self.node_names:
             self.cluster.put(NODES, _node(name))
             self.stores(name, "nobody").call(OpenStore(name))
+        self._by_address = {
+            store_address("pen", name, "pen-stores", NAMESPACE): name for name in self.node_names
+        }
         self.cluster.subscribe(self._changed)
 
     def open_store(self, address: str, topology_uid: str) -> NodeStore:
         """As the operator opens one, by its address in the cluster."""
-        return self.stores(_node_at(address), topology_uid)
+        return self.stores(self._by_address[address], topology_uid)
 
     def open_wire(self, address: str) -> Wire:
-        return self.wires(_node_at(address))
+        return self.wires(self._by_address[address])
 
     def _changed(self, kind: Kind, change: str, thing: Object) -> None:
         if kind == STATEFUL_SETS and change == "ADDED":
@@ -140,7 +148,6 @@ class OperatorWorld:
         found = PartitionsRow("numbers", worker, uid, 1, now_us, shards)
         rows = ((worker_row_name(worker), pack(row)), (partitions_row_name("numbers"), pack(found)))
         self.stores(node, topology_uid).call(PutMetrics(rows))
-        self._uids[worker] = topology_uid
 
     def _apply(self, thing: Object) -> None:
         """What the agent of each store in it does."""
@@ -154,28 +161,31 @@ class OperatorWorld:
                 if home.home == place.id and home.fresh_since > applied.get(place.node, 0):
                     store.call(Create(shard, source=schedule.is_source))
             store.call(to_publish(schedule))
-            memory = ScheduleMemory(self.wires(place.node))
-            memory.keep({name_of(thing): thing})
-            memory.close()
-            self._report(place.node, store, thing)
+            if self.agents_remember:
+                memory = ScheduleMemory(self.wires(place.node))
+                memory.keep({name_of(thing): thing})
+                memory.close()
+            self._report(place.node, store, schedule)
             told = {"node": place.node, "version": schedule.version, "generation": 1}
             status = {"metadata": {"name": name_of(thing)}, "status": {"applied": [told]}}
             self.cluster.status_by(f"penstock-agent-{place.node}", SCHEDULES, status)
 
-    def _report(self, node: str, store: NodeStore, thing: Object) -> None:
+    def _report(self, node: str, store: NodeStore, schedule: OperatorSchedule) -> None:
         """Its workers on the node run what they are given."""
-        schedule = from_object(thing)
-        now_us = time.time_ns() // 1000
         for worker in schedule.workers:
             if worker.node != node:
                 continue
-            tasks = {one.name: one.tasks for one in schedule.executors if one.worker == worker.name}
-            row = WorkerRow(worker.name, worker.uid, 0, 1, "ready", "", now_us, tasks, ("numbers",))
-            store.call(PutMetrics(((worker_row_name(worker.name), pack(row)),)))
+            running = self._tasks.setdefault(worker.uid, {})
+            running[schedule.operator] = {
+                one.name: one.tasks for one in schedule.executors if one.worker == worker.name
+            }
+            self.tell(store, worker.name, worker.uid)
 
-
-def _node_at(address: str) -> str:
-    return next(n for n in NODE_NAMES if address == store_address("pen", n, "pen-stores", NAMESPACE))
+    def tell(self, store: NodeStore, worker: str, uid: str) -> None:
+        """The worker writes its row anew."""
+        tasks = {name: count for of in self._tasks.get(uid, {}).values() for name, count in of.items()}
+        row = WorkerRow(worker, uid, 0, 1, "ready", "", time.time_ns() // 1000, tasks, ("numbers",))
+        store.call(PutMetrics(((worker_row_name(worker), pack(row)),)))
 
 
 def _node(name: str) -> Object:

@@ -2,8 +2,9 @@
 
 A replica tries for the Lease; the one that has it watches and reconciles until it is told to stop, or has
 lost the Lease. Then the process ends at once, with a code of its own, and is started anew as a standby: what
-it knew is not carried into another term. Neighbours: `lease`, `reconcile`, `watches`, `health`; the command
-line calls `operate`.
+it knew is not carried into another term. The Lease is kept in a thread with a loop and a connection of its
+own, so that no turn, however long, makes a renewal late. Neighbours: `lease`, `reconcile`, `watches`,
+`health`; the command line calls `operate`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -33,7 +35,8 @@ from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.fenced import FencedCluster
-from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost, TermBehind
+from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost, LeaseTimes, TermBehind
+from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread, Runs
 from penstock_operator.cluster.kubernetes_api.port import (
     LATENCY_SLAS,
     SCHEDULES,
@@ -62,6 +65,12 @@ _WIRE_TIMEOUT_S = 2.0
 """An SLA does not wait longer for a store: what is missing holds."""
 _STORE_USER = "operator"
 
+HUNG_S = 30.0
+"""A leader whose loop does not come round for so long gives up the Lease."""
+_WORKED_EVERY_S = 1.0
+_END_WITHIN_S = 2.0
+"""So long that loop has to end the process by itself when the Lease is lost."""
+
 Watch = Callable[[Reconciler, Callable[[str], None]], Callable[[], None]]
 """Begins to feed the reconciler's mirror; answers how to stop it. The other argument is told of a failure."""
 
@@ -76,6 +85,12 @@ class Surroundings:
     watch: Watch
     identity: str
     reporter: str
+    lease_cluster: ClusterApi
+    """What the Lease is kept through. Belongs to the loop of `lease_runs`."""
+    lease_runs: Runs
+    lease_times: LeaseTimes = LeaseTimes()  # noqa: RUF009 - frozen
+    end: Callable[[int], object] = os._exit
+    """Ends the process where its own loop does not come to it."""
 
 
 def operate(config: OperatorConfig, environment: Mapping[str, str]) -> NoReturn:
@@ -96,8 +111,10 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     reporter = environment.get(POD_NAME) or socket.gethostname()
+    lease_runs = LoopThread("lease")
     try:
         cluster = await connect(config.namespace, environment.get("KUBECONFIG"))
+        lease_cluster = await lease_runs.run(connect(config.namespace, environment.get("KUBECONFIG")))
     except PermanentError as error:
         _LOG.error("%s", error)
         return EXIT_FAILED
@@ -105,14 +122,17 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
         cluster=cluster,
         open_store=_open_store,
         open_wire=_open_wire,
-        watch=_watch_by_kopf(config.namespace),
+        watch=watch_by_kopf(config.namespace),
         identity=f"{reporter}_{uuid.uuid4()}",
         reporter=reporter,
+        lease_cluster=lease_cluster,
+        lease_runs=lease_runs,
     )
     try:
         return await Replica(config, surroundings).run(stop)
     finally:
         await cluster.close()
+        await lease_runs.run(lease_cluster.close())
 
 
 def _open_store(address: str, topology_uid: str) -> NodeStore:
@@ -124,7 +144,9 @@ def _open_wire(address: str) -> Wire:
     return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S)
 
 
-def _watch_by_kopf(namespace: str) -> Watch:
+def watch_by_kopf(namespace: str) -> Watch:
+    """What feeds the mirror in a cluster."""
+
     def watch(reconciler: Reconciler, failed: Callable[[str], None]) -> Callable[[], None]:
         watches = Watches(reconciler.mirror, namespace, failed)
         watches.start()
@@ -140,14 +162,18 @@ class Replica:
         self._config = config
         self._around = surroundings
         self.metrics = OperatorMetrics()
+        self._worked_s = time.monotonic()
         self.elector = Elector(
-            surroundings.cluster,
+            surroundings.lease_cluster,
             f"{config.fullname}-operator",
             surroundings.identity,
             self._least_term,
             time.monotonic,
             lambda: datetime.now(UTC),
+            surroundings.lease_times,
+            is_working=lambda: time.monotonic() - self._worked_s < HUNG_S,
         )
+        self._ending: threading.Timer | None = None
         self.reconciler: Reconciler | None = None
         self._is_ready = False
 
@@ -175,7 +201,9 @@ class Replica:
             await asyncio.gather(leading, stopped, return_exceptions=True)
             with contextlib.suppress(PenstockError, TimeoutError):
                 async with asyncio.timeout(2):
-                    await self.elector.release()
+                    await self._around.lease_runs.run(self.elector.release())
+            if self._ending is not None:
+                self._ending.cancel()
             await server.cleanup()
 
     def health(self) -> Health:
@@ -185,14 +213,20 @@ class Replica:
         role = "standby" if self.reconciler is None else "leader"
         return Health(role, self.elector.term, self._is_ready, fault)
 
+    def running(self) -> int:
+        """How many Topologies this replica has found running."""
+        return 0 if self.reconciler is None else self.reconciler.phases().count("Running")
+
     async def _lead(self) -> None:
         """Take the Lease, and work until it is lost. Raises what ends it."""
         await self._wait_for_crds()
         self._is_ready = True
         _LOG.info("standing by as %s", self._around.identity)
-        term = await self.elector.acquire()
+        term = await self._around.lease_runs.run(self.elector.acquire())
+        self._worked_s = time.monotonic()
         _LOG.info("leading in term %d", term)
         self.metrics.leads(term)
+        self.metrics.counts_lease(lambda: self.elector.late)
         threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="stores")
         steady_us = SteadyClock().now_us
         reader = StoreReader(self._around.open_store, threads, time.monotonic, steady_us)
@@ -216,12 +250,30 @@ class Replica:
         stop_watching = self._around.watch(reconciler, lambda why: _break(broken, why))
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.elector.hold())
+                group.create_task(self._around.lease_runs.run(self._hold()))
+                group.create_task(self._work_forever())
                 group.create_task(reconciler.run())
                 group.create_task(_wait_for(broken))
         finally:
             stop_watching()
             threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _hold(self) -> None:
+        """Keep the Lease, beside the loop that works. Once it is lost the process ends, whatever that loop is
+        busy with."""
+        try:
+            await self.elector.hold()
+        except LeaseLost:
+            self._ending = threading.Timer(_END_WITHIN_S, self._around.end, [EXIT_LEASE_LOST])
+            self._ending.daemon = True
+            self._ending.start()
+            raise
+
+    async def _work_forever(self) -> None:
+        """Says that the loop which works comes round."""
+        while True:
+            self._worked_s = time.monotonic()
+            await asyncio.sleep(_WORKED_EVERY_S)
 
     async def _wait_for_crds(self) -> None:
         """kopf looks once which kinds there are: they must be there before it starts."""
@@ -236,10 +288,10 @@ class Replica:
 
     async def _least_term(self) -> int:
         """The highest term of a Schedule; a Topology with a status tells that somebody leads, or has led."""
-        schedules = await self._around.cluster.list(SCHEDULES)
+        schedules = await self._around.lease_cluster.list(SCHEDULES)
         terms = [int(one["spec"]["term"]) for one in schedules.items]
         if not terms:
-            topologies = await self._around.cluster.list(TOPOLOGIES)
+            topologies = await self._around.lease_cluster.list(TOPOLOGIES)
             terms = [1 for one in topologies.items if one.get("status")]
         return max(terms, default=0)
 

@@ -21,6 +21,7 @@ from penstock_operator.cluster.carrying_out.topology_schedules import TopologySc
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
+from penstock_operator.cluster.kubernetes_api.names import label_value
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     LATENCY_SLAS,
@@ -36,10 +37,11 @@ from penstock_operator.cluster.kubernetes_api.port import (
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture, code_map
 from penstock_operator.cluster.observing.core_budget import CoreBudget
-from penstock_operator.cluster.observing.observe import is_of, is_store
+from penstock_operator.cluster.observing.observe import is_store, node_named, topology_label
 from penstock_operator.cluster.observing.observed import SlaControl
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.sla.objects import topology_of
+from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX
 from penstock_operator.cluster.turns.stores_turn import StoresTurns
 from penstock_operator.cluster.turns.topology_for_slas import TopologyForSlas
 from penstock_operator.cluster.turns.topology_turn import TopologyTurns
@@ -51,6 +53,8 @@ STALLED_S = 60.0
 """A loop without the end of a turn for so long does not work."""
 _GAP_S = 0.05
 """Between two turns of a loop: what changes together is looked at together."""
+_STORES_GAP_S = 0.5
+"""Of the node stores' loop, which every Schedule wakes."""
 _LOOK_S_MAX = 5.0
 _RELIST_S = 60.0
 _BACKOFF_S_MIN = 0.5
@@ -84,10 +88,13 @@ class Reconciler:
         self._picture = ClusterPicture(cluster, self.mirror, config)
         self._applier = Applier(cluster, self.mirror, leadership.term, metrics)
         self._topologies: dict[str, Work] = {}
+        self._of_label: dict[str, str] = {}
+        """A label's value -> the Topology that it means."""
         self._slas: dict[str, Work] = {}
         """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
         self._names_changed = asyncio.Event()
+        metrics.counts_topologies(self.phases, self.resting)
         self._stores_turns = StoresTurns(
             cluster,
             self.mirror,
@@ -137,6 +144,14 @@ class Reconciler:
                 return f"the loop of {what} has not ended a turn for {now_s - work.turned_s:.0f} s"
         return ""
 
+    def phases(self) -> list[str]:
+        """Of all Topologies, as they were last decided for."""
+        return [one.phase for one in self._topologies.values()]
+
+    def resting(self) -> int:
+        """How many Topologies the last decision left nothing to do for."""
+        return sum(work.rest is not None for work in self._topologies.values())
+
     # --- loops
 
     async def _first_list(self) -> None:
@@ -164,11 +179,13 @@ class Reconciler:
 
     def _start_and_end_loops(self, group: asyncio.TaskGroup) -> None:
         there = {name_of(one) for one in self.mirror.all(TOPOLOGIES)}
+        self._of_label = {label_value(name): name for name in there}
         for name in there - self._topologies.keys():
             work = self._topologies[name] = self._new_work()
             work.task = group.create_task(self._loop(_TOPOLOGY, name, work))
         for name in self._topologies.keys() - there:
             self._topologies.pop(name).end()
+            self._metrics.held_by_quota(name, is_held=False)
             self._wake_all()  # there may be room now
         uids = self._picture.topology_uids() | {uid_of(one) for one in self.mirror.all(TOPOLOGIES)}
         for reader in (self._readers.stores, self._readers.samples):
@@ -191,6 +208,7 @@ class Reconciler:
         failures = 0
         while True:
             work.wake.clear()
+            woken_s, work.woken_s = work.woken_s, None
             began_s = self._clocks.monotonic_s()
             try:
                 look_s = await self._one_turn(loop, name, work)
@@ -203,15 +221,16 @@ class Reconciler:
                 self._tell(loop, name, error, failures)
             work.turned_s = self._clocks.monotonic_s()
             self._metrics.turned(loop, work.turned_s - began_s)
-            self._metrics.phases({of: one.phase for of, one in self._topologies.items()})
-            self._metrics.held_by_quota([of for of, one in self._topologies.items() if one.is_held_by_quota])
+            if woken_s is not None:
+                self._metrics.taken_up(loop, work.turned_s - woken_s)
             if loop == _SLA and not failures:
                 # What an interval is measured from is its begin.
                 look_s = max(0.0, look_s - _GAP_S - (work.turned_s - began_s))
-            await asyncio.sleep(_GAP_S if not failures else look_s)
+            gap_s = _STORES_GAP_S if loop == _STORES else _GAP_S
+            await asyncio.sleep(look_s if failures else gap_s)
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes as it is woken.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(look_s, _LOOK_S_MAX)):
+                async with asyncio.timeout(min(look_s, LOOKS_EVERY_S_MAX if work.rest else _LOOK_S_MAX)):
                     await work.wake.wait()
 
     async def _one_turn(self, loop: str, name: str, work: Work) -> float:
@@ -273,32 +292,51 @@ class Reconciler:
     def _changed(self, kind: Kind, thing: Object) -> None:
         """Something that decisions look at is another one."""
         if kind == TOPOLOGIES:
-            self._wake(name_of(thing))
-            self._names_changed.set()
+            name = name_of(thing)
+            self._wake(name)
+            if (name in self._topologies) != (self.mirror.get(TOPOLOGIES, name) is not None):
+                self._names_changed.set()
         elif kind == LATENCY_SLAS:
             self._names_changed.set()
             work = self._slas.get(topology_of(thing))
             if work is not None:
-                work.wake.set()
+                work.wake_up(self._came_s())
         elif kind == SCHEDULES:
             self._wake(str(thing["spec"].get("topology")))
-            self._stores.wake.set()
-        elif kind in {NODES, STATEFUL_SETS} or is_store(thing):
-            self._stores.wake.set()
-            self._wake_all()
+            self._stores.wake_up(self._came_s())
+        elif kind == NODES:
+            self._stores.wake_up(self._came_s())
+            self._wake_on(name_of(thing))
+        elif kind == STATEFUL_SETS or is_store(thing):
+            self._stores.wake_up(self._came_s())
+            self._wake_on(node_named(thing))
         else:
-            for name, work in self._topologies.items():
-                if is_of(thing, name) or (kind == CONFIG_MAPS and code_map(work.look) == name_of(thing)):
-                    work.wake.set()
+            self._wake(self._of_label.get(topology_label(thing), ""))
+            if kind == CONFIG_MAPS:
+                for work in self._topologies.values():
+                    if code_map(work.look) == name_of(thing):
+                        work.wake_up(self._came_s())
+
+    def _wake_on(self, node: str) -> None:
+        """Who is on the node, and who wants anything: others have nothing to do with it. `node` may be a
+        label's value."""
+        for work in self._topologies.values():
+            if work.rest is None or any(node in (one, label_value(one)) for one in work.rest.nodes):
+                work.wake_up(self._came_s())
 
     def _wake(self, topology: str) -> None:
         work = self._topologies.get(topology)
         if work is not None:
-            work.wake.set()
+            work.wake_up(self._came_s())
 
     def _wake_all(self) -> None:
         for work in self._topologies.values():
-            work.wake.set()
+            work.wake_up(self._came_s())
+
+    def _came_s(self) -> float:
+        """When the change came in that is being handed on."""
+        arrived_s = self.mirror.arrived_s
+        return self._clocks.monotonic_s() if arrived_s is None else arrived_s
 
     def _new_work(self) -> Work:
         return Work(asyncio.Event(), self._clocks.monotonic_s())

@@ -75,7 +75,8 @@ class MemoryCluster:
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     """Every write: verb, kind, name."""
     _objects: dict[_Key, Object] = field(default_factory=dict)
-    _fields: dict[tuple[_Key, str], frozenset[Path]] = field(default_factory=dict)
+    _fields: dict[_Key, dict[str, frozenset[Path]]] = field(default_factory=dict)
+    """Object -> field manager -> what it has applied."""
     _watchers: list[Watcher] = field(default_factory=list)
     _last_version: int = 100
     _last_uid: int = 0
@@ -132,7 +133,7 @@ class MemoryCluster:
         key = self._key(kind, manifest["metadata"]["name"])
         held = self._objects.get(key)
         if held is None:
-            self._fields[key, FIELD_MANAGER] = fields_of(manifest)
+            self._fields[key] = {FIELD_MANAGER: fields_of(manifest)}
             return self._add(key, copy.deepcopy(manifest))
         return self._change(key, self._applied(key, held, manifest, FIELD_MANAGER))
 
@@ -186,6 +187,15 @@ class MemoryCluster:
             return self._change(key, copy.deepcopy(manifest))
         return self._add(key, copy.deepcopy(manifest))
 
+    def held(self, kind: Kind, name: str) -> Object:
+        """The object of that name, which is there."""
+        return copy.deepcopy(self._objects[self._key(kind, name)])
+
+    def names(self, kind: Kind) -> tuple[str, ...]:
+        """Of all objects of the kind in this namespace."""
+        here = {"", self.namespace}
+        return tuple(key.name for key in self._objects if key.kind == kind and key.namespace in here)
+
     def set_status(self, kind: Kind, name: str, status: Object) -> Object:
         """Somebody else replaces the status."""
         key = self._key(kind, name)
@@ -222,12 +232,10 @@ class MemoryCluster:
             self.calls.append((verb, kind.kind, name))
 
     def _applied(self, key: _Key, held: Object, manifest: Object, manager: str) -> Object:
-        fields = fields_of(manifest)
-        others = frozenset[Path]().union(
-            *(paths for (of, who), paths in self._fields.items() if of == key and who != manager)
-        )
-        dropped = self._fields.get((key, manager), frozenset()) - fields - others
-        self._fields[key, manager] = fields
+        fields, held_by = fields_of(manifest), self._fields.setdefault(key, {})
+        others = frozenset[Path]().union(*(paths for who, paths in held_by.items() if who != manager))
+        dropped = held_by.get(manager, frozenset()) - fields - others
+        held_by[manager] = fields
         return merged(held, manifest, dropped)
 
     def _add(self, key: _Key, fresh: Object) -> Object:
@@ -285,8 +293,7 @@ class MemoryCluster:
                     self._store(key, leaving, "MODIFIED")
                 return
         gone = self._objects.pop(key)
-        for held_by in [held_by for held_by in self._fields if held_by[0] == key]:
-            del self._fields[held_by]
+        self._fields.pop(key, None)
         self._last_version += 1
         gone["metadata"]["resourceVersion"] = str(self._last_version)
         self._tell(key.kind, "DELETED", gone)

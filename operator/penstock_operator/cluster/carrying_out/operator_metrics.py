@@ -7,7 +7,8 @@ serves.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection
+from functools import partial
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,6 +34,18 @@ class OperatorMetrics:
         self._turns = Histogram(
             "penstock_operator_reconcile_seconds",
             "How long a turn took, from looking to the last write",
+            ["loop"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self._decisions = Counter(
+            "penstock_operator_decisions",
+            "Looks at Topologies that were followed by a decision: the others found all as it was",
+            registry=self._registry,
+        )
+        self._taken_up = Histogram(
+            "penstock_operator_taken_up_seconds",
+            "From when a change came in to the end of the turn that took it up",
             ["loop"],
             buckets=_SECONDS,
             registry=self._registry,
@@ -70,8 +83,19 @@ class OperatorMetrics:
             ["topology"],
             registry=self._registry,
         )
+        self._held: set[str] = set()
         self.slas = SlaMetrics()
         self._registry.register(self.slas)
+        self._resting = Gauge(
+            "penstock_operator_topologies_resting",
+            "Topologies that nothing is to be done for while all is as it was",
+            registry=self._registry,
+        )
+        self._lease_late = Gauge(
+            "penstock_operator_lease_renewals_late",
+            "Renewals of the Lease that came more than a second late",
+            registry=self._registry,
+        )
 
     def leads(self, term: int) -> None:
         self._leader.set(1)
@@ -79,6 +103,13 @@ class OperatorMetrics:
 
     def turned(self, loop: str, seconds: float) -> None:
         self._turns.labels(loop).observe(seconds)
+
+    def decided(self) -> None:
+        """A look at a Topology was followed by a decision: something had changed, or it does not rest."""
+        self._decisions.inc()
+
+    def taken_up(self, loop: str, seconds: float) -> None:
+        self._taken_up.labels(loop).observe(seconds)
 
     def erred(self, loop: str, kind: str) -> None:
         self._errors.labels(loop, kind).inc()
@@ -89,16 +120,27 @@ class OperatorMetrics:
     def unread(self, store: str) -> None:
         self._unread.labels(store).inc()
 
-    def phases(self, topologies: Mapping[str, str]) -> None:
-        """Topology -> phase, of all there are."""
+    def counts_topologies(self, phases: Callable[[], Collection[str]], resting: Callable[[], int]) -> None:
+        """Where to ask for the phases of all Topologies, and how many rest, when somebody reads that."""
         for phase in PHASES:
-            self._topologies.labels(phase).set(sum(1 for one in topologies.values() if one == phase))
+            self._topologies.labels(phase).set_function(partial(_count, phases, phase))
+        self._resting.set_function(resting)
 
-    def held_by_quota(self, topologies: Collection[str]) -> None:
-        """All that are now."""
-        self._held_by_quota.clear()
-        for topology in topologies:
+    def counts_lease(self, late: Callable[[], int]) -> None:
+        """Where to ask how many renewals of the Lease came late."""
+        self._lease_late.set_function(late)
+
+    def held_by_quota(self, topology: str, *, is_held: bool) -> None:
+        """Whether one is now; one that is gone is not."""
+        if is_held:
             self._held_by_quota.labels(topology).set(1)
+        elif topology in self._held:
+            self._held_by_quota.remove(topology)
+        (self._held.add if is_held else self._held.discard)(topology)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
+
+
+def _count(phases: Callable[[], Collection[str]], phase: str) -> int:
+    return sum(one == phase for one in phases())

@@ -60,6 +60,9 @@ class Elector:
 
     `least_term` tells the highest term that anything but the Lease shows, 0 when nobody can have led so far:
     the term of a Lease that somebody deleted begins above it, and above all that this candidate saw.
+    `is_working` tells whether the process does what it leads for: a leader that does not is not renewed, so
+    that another one takes over. It runs in a loop of its own (`loop_thread`); `may_act`, `term` and the
+    figures may be read from any thread.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Elector:
         clock_s: Callable[[], float],
         wall_time: Callable[[], datetime],
         times: LeaseTimes = LeaseTimes(),
+        is_working: Callable[[], bool] = lambda: True,
     ) -> None:
         self._cluster = cluster
         self._name = name
@@ -79,11 +83,15 @@ class Elector:
         self._clock_s = clock_s
         self._wall_time = wall_time
         self._times = times
+        self._is_working = is_working
         self._seen: _Seen | None = None
         self._term: int | None = None
         self._seen_term = 0
         self._renewed_s = 0.0
         self._tried_s: float | None = None
+        self.renewals = 0
+        self.late = 0
+        """Renewals that were done later than a half of `retry_s` after they were due."""
 
     @property
     def term(self) -> int | None:
@@ -118,6 +126,7 @@ class Elector:
             await self._take(lease)
         if self._term is None:
             return None
+        self._count(leads_anew=not self._renewed_s)
         self._renewed_s = began_s
         if self._left_s() <= 0:
             raise LeaseLost(f"the answer to renewing the Lease {self._name} came too late")
@@ -138,6 +147,10 @@ class Elector:
         """Renew until that fails: LeaseLost, at the latest when the deadline passes."""
         while True:
             await asyncio.sleep(min(self._times.retry_s, max(self._left_s(), 0.0)))
+            if not self._is_working():
+                if self._left_s() <= 0:
+                    raise LeaseLost(f"the Lease {self._name} was not renewed: this process does not work")
+                continue
             try:
                 async with asyncio.timeout(max(self._left_s(), 0.001)):
                     await self.try_once()
@@ -174,6 +187,12 @@ class Elector:
             await self._cluster.replace(LEASES, free)
 
     # --- inside
+
+    def _count(self, *, leads_anew: bool) -> None:
+        if leads_anew:
+            return
+        self.renewals += 1
+        self.late += self._clock_s() - self._renewed_s > 1.5 * self._times.retry_s
 
     def _left_s(self) -> float:
         return self._renewed_s + self._times.renew_deadline_s - self._clock_s()

@@ -65,6 +65,8 @@ class Mirror:
         """Kind -> whose it is (`_owner`) -> by name."""
         self._changes: list[tuple[Kind, str]] = []
         self._changes_from = 0
+        self.arrived_s: float | None = None
+        """When the event that is being put in reached this process, where a watch has told."""
 
     def is_complete(self) -> bool:
         """Whether every kind was listed once."""
@@ -94,6 +96,10 @@ class Mirror:
         held = self._groups[kind].get(topology if kind == SCHEDULES else label_value(topology), {})
         return (held[name] for name in sorted(held))
 
+    def owners(self, kind: Kind) -> set[str]:
+        """Whose there are any: as `of` names them."""
+        return set(self._groups[kind])
+
     def get(self, kind: Kind, name: str) -> Object | None:
         return self._objects[kind].get(name)
 
@@ -105,6 +111,8 @@ class Mirror:
             return
         if known is not None and version < _version(known):
             return
+        if known is not None and version == _version(known) and uid_of(thing) == uid_of(known):
+            return  # the same one once more: by a list, or by the watch after our own write's answer
         kept = _trimmed(kind, thing)
         self._take_out(kind, known)
         self._objects[kind][name] = kept

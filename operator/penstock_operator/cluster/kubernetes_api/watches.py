@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -72,15 +73,18 @@ class Watches:
 
     def _handler(self, kind: Kind) -> Callable[..., Any]:
         async def hand_on(event: Mapping[str, Any], **_: Any) -> None:
-            self._loop.call_soon_threadsafe(self._take, kind, event["type"], dict(event["object"]))
+            thing = dict(event["object"])
+            self._loop.call_soon_threadsafe(self._take, kind, event["type"], thing, time.monotonic())
 
         return hand_on
 
-    def _take(self, kind: Kind, change: str | None, thing: Object) -> None:
+    def _take(self, kind: Kind, change: str | None, thing: Object, arrived_s: float) -> None:
+        self._mirror.arrived_s = arrived_s
         if change == "DELETED":
             self._mirror.remove(kind, thing)
         else:
             self._mirror.put(kind, thing)
+        self._mirror.arrived_s = None
 
 
 def _login(**arguments: Any) -> kopf.ConnectionInfo | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.api.operator_config import OperatorConfig
@@ -76,6 +76,8 @@ class ClusterPicture:
         self._requests = NodeRequests(mirror)
         self._nodes: dict[str, tuple[Object, tuple[Request, ...], ObservedNode]] = {}
         """Name -> (object, requests, what follows), for those whose requests are the same ones."""
+        self._all_nodes: tuple[tuple[object, ...], tuple[ObservedNode, ...]] | None = None
+        """(what they follow from, all nodes), while nobody's pod is pinned and not bound."""
         self._stores: dict[str, tuple[Object, Object | None, ObservedStore]] = {}
         """Name -> (StatefulSet, its pod, what follows)."""
 
@@ -131,14 +133,15 @@ class ClusterPicture:
         pods = (pod for pod in self._mirror.of(PODS, topology) if is_one(pod))
         return tuple(observe_pod(pod, nodes) for pod in pods)
 
-    def schedules(self) -> tuple[ObservedSchedule, ...]:
-        """All that can be read."""
+    def schedules_but_of(self, topologies: Collection[str]) -> tuple[ObservedSchedule, ...]:
+        """Those of no such topology, of which each can be read."""
         found = []
-        for one in self._mirror.all(SCHEDULES):
-            try:
-                found.append(self._schedule(one))
-            except InvalidManifest as fault:
-                _LOG.debug("Schedule %s cannot be read: %s", name_of(one), fault)
+        for name in sorted(self._mirror.owners(SCHEDULES) - set(topologies)):
+            for one in self._mirror.of(SCHEDULES, name):
+                try:
+                    found.append(self._schedule(one))
+                except InvalidManifest as fault:
+                    _LOG.debug("Schedule %s cannot be read: %s", name_of(one), fault)
         return tuple(found)
 
     def schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
@@ -160,11 +163,18 @@ class ClusterPicture:
         return known
 
     def nodes(self, topology: str) -> tuple[ObservedNode, ...]:
-        """With what is requested on each; worker pods of other topologies count where they are pinned to."""
-        others = requests_by_node(pod for pod in self._requests.pinned() if not is_of(pod, topology))
+        """With what is requested on each; worker pods of other topologies count where they are pinned to. The
+        same tuple as long as nothing of it has changed."""
+        pinned = [pod for pod in self._requests.pinned() if not is_of(pod, topology)]
+        basis = (self._mirror.all(NODES), self._requests.edition, self._foreign)
+        if not pinned and self._all_nodes is not None and _are_same(self._all_nodes[0], basis):
+            return self._all_nodes[1]
+        others = requests_by_node(pinned)
         found = tuple(self._node(node, others.get(name_of(node), ())) for node in self._mirror.all(NODES))
         if len(self._nodes) > 2 * len(found):
             self._nodes.clear()
+        if not pinned:
+            self._all_nodes = (basis, found)
         return found
 
     def _node(self, node: Object, pinned: tuple[Request, ...]) -> ObservedNode:
@@ -190,6 +200,11 @@ class ClusterPicture:
             seen = observe_store(stateful_set, pod, nodes, self._config)
             known = self._stores[name] = (stateful_set, pod, seen)
         return known[2]
+
+
+def _are_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+    """Whether these are the very same things."""
+    return all(a is b or (isinstance(a, int) and a == b) for a, b in zip(one, other, strict=True))
 
 
 def code_map(look: TopologyLook) -> str | None:

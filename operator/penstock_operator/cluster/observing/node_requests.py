@@ -29,6 +29,8 @@ class NodeRequests:
         """Node -> pod -> what it takes."""
         self._pinned: dict[str, Object] = {}
         """Pods that are pinned and not bound, as if they were."""
+        self.edition = 0
+        """One more whenever what is taken of some node may be another."""
         self._sums: dict[str, tuple[Request, ...]] = {}
 
     def on(self, node: str) -> tuple[Request, ...]:
@@ -54,10 +56,15 @@ class NodeRequests:
             # which node a label means may be another
             changes = [(PODS, name) for name in {*self._of_pod, *self._pinned}]
             changes += [(PODS, name_of(pod)) for pod in self._mirror.all(PODS)]
+            self.edition += 1
         for name in {name for kind, name in changes if kind == PODS}:
             self._take(name, self._mirror.get(PODS, name))
 
     def _take(self, name: str, pod: Object | None) -> None:
+        taken = None if pod is None else next(iter(requests_by_node([pod]).items()), None)
+        if taken is not None and self._of_pod.get(name) == taken:
+            return
+        self.edition += 1
         before = self._of_pod.pop(name, None)
         if before is not None:
             del self._on_node[before[0]][name]
@@ -65,8 +72,8 @@ class NodeRequests:
         self._pinned.pop(name, None)
         if pod is None:
             return
-        for node, requests in requests_by_node([pod]).items():
-            self._of_pod[name] = (node, requests)
+        if taken is not None:
+            node, requests = self._of_pod[name] = taken
             self._on_node.setdefault(node, {})[name] = requests
             self._sums.pop(node, None)
         if not pod["spec"].get("nodeName") and (is_worker(pod) or is_spark_worker(pod)):

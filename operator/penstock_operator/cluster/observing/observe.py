@@ -86,6 +86,16 @@ def is_store(stateful_set: Object) -> bool:
     return _is_part(stateful_set, COMPONENT_STORE)
 
 
+def topology_label(thing: Object) -> str:
+    """Which topology its label names; "" for none."""
+    return str(_labels(thing).get(LABEL_TOPOLOGY, ""))
+
+
+def node_named(thing: Object) -> str:
+    """The value of the label that says which node a pod or a store is for; "" for none."""
+    return str(_labels(thing).get(LABEL_NODE, ""))
+
+
 def is_of(thing: Object, topology: str) -> bool:
     """Whether the object's label names this topology."""
     return bool(_labels(thing).get(LABEL_TOPOLOGY) == label_value(topology))

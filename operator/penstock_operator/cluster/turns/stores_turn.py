@@ -16,16 +16,15 @@ from penstock_operator.cluster.decisions.actions import Event, WriteSchedule
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
-    SCHEDULES,
     STATEFUL_SETS,
     TOPOLOGIES,
     ClusterApi,
     name_of,
 )
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
-from penstock_operator.cluster.stores.named_stores import named_stores
 from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.retained_homes import retained_homes
+from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.work import Clocks, Leadership
@@ -56,6 +55,7 @@ class StoresTurns:
         self._leadership = leadership
         self._clocks = clocks
         self._wake_topologies = wake_topologies
+        self._index = ScheduleIndex(mirror)
         self._renewal = RenewalMemory()
         self._tries = StoreTries()
         self._told: set[tuple[str, Event]] = set()
@@ -102,9 +102,10 @@ class StoresTurns:
         complete list alone."""
         if not self._mirror.is_complete():
             return ()
+        topologies = {name_of(one) for one in self._mirror.all(TOPOLOGIES)}
         return retained_homes(
-            self._picture.schedules(),
-            {name_of(one) for one in self._mirror.all(TOPOLOGIES)},
+            self._picture.schedules_but_of(topologies),
+            topologies,
             as_cordoned(self._picture.nodes(""), self._renewal.node),
             self._picture.stores(),
             self._config,
@@ -127,4 +128,4 @@ class StoresTurns:
         """Stores that a Schedule names; None while that is not known."""
         if not self._mirror.is_complete():
             return None
-        return named_stores(self._mirror.all(SCHEDULES), self._mirror.all(TOPOLOGIES))
+        return self._index.named_stores()

@@ -38,6 +38,7 @@ from penstock_operator.cluster.observing.observed import (
     KeptThere,
     Need,
     Observed,
+    ObservedNode,
     ObservedSchedule,
     ObservedTopology,
     SlaControl,
@@ -46,6 +47,7 @@ from penstock_operator.cluster.observing.observed import (
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
+from penstock_operator.cluster.turns.rest import looks_every_s, rest_after
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
 _STOPS_AT_ONCE = 5
@@ -89,6 +91,8 @@ class TopologyTurns:
         self._control = control
         self._renewing = renewing
         self._wake_all = wake_all
+        self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
+        """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
 
     async def turn(self, name: str, work: Work) -> float:
         """One look at a topology and what follows; seconds to the next one."""
@@ -102,11 +106,21 @@ class TopologyTurns:
         self._check_term(kept)
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept)
-        decision = decide(observed, work.memory, self._clocks.monotonic_s())
-        await self._carry_out(work, manifest, decision)
-        return decision.next_look_s
+        now_s = self._clocks.monotonic_s()
+        if work.rest is not None and work.rest.lasts(observed, now_s):
+            return self._resting_look_s()
+        work.rest = None
+        before, decision = work.memory, decide(observed, work.memory, now_s)
+        self._metrics.decided()
+        if await self._carry_out(work, manifest, decision):
+            work.rest = rest_after(observed, before, decision, now_s)
+        return decision.next_look_s if work.rest is None else self._resting_look_s()
 
-    async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> None:
+    def _resting_look_s(self) -> float:
+        return looks_every_s(sum(work.rest is not None for work in self._works.values()))
+
+    async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> bool:
+        """Whether all of it was."""
         work.memory = decision.memory
         work.leeway = decision.leeway
         if work.need != decision.need:
@@ -114,7 +128,7 @@ class TopologyTurns:
             self._wake_all()
         work.phase = str(decision.status.get("phase", work.phase))
         conditions = {one["type"]: one["status"] for one in decision.status.get("conditions", ())}
-        work.is_held_by_quota = conditions.get("QuotaExceeded") == "True"
+        self._metrics.held_by_quota(name_of(manifest), is_held=conditions.get("QuotaExceeded") == "True")
         status, schedules = self._writers(work)
         try:
             outcome = await self._applier.carry_out(decision.actions)
@@ -137,6 +151,7 @@ class TopologyTurns:
         await status.write(manifest, decision.status, decision.events)
         if not outcome.stopped:
             await schedules.write(decision.schedules)
+        return not outcome.stopped
 
     def _writers(self, work: Work) -> tuple[StatusWriter, ScheduleStatusWriter]:
         if work.status is None:
@@ -211,7 +226,7 @@ class TopologyTurns:
             wall_time=self._clocks.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
             pods=self._picture.workers_of(name),
             schedules=self._picture.schedules_of(name),
-            nodes=as_cordoned(as_left(self._picture.nodes(name), self._config), self._renewing()),
+            nodes=self._nodes_for(name),
             stores=self._picture.stores(),
             readings=readings,
             config_maps=tuple(name_of(one) for one in self._mirror.of(CONFIG_MAPS, name)),
@@ -223,10 +238,19 @@ class TopologyTurns:
             spark_workers=self._picture.spark_workers_of(name),
         )
 
+    def _nodes_for(self, topology: str) -> tuple[ObservedNode, ...]:
+        """As topologies are to see them."""
+        nodes, renewing = self._picture.nodes(topology), self._renewing()
+        if self._nodes is None or self._nodes[0] is not nodes or self._nodes[1] != renewing:
+            self._nodes = (nodes, renewing, as_cordoned(as_left(nodes, self._config), renewing))
+        return self._nodes[2]
+
     def _needs_beside(self, topology: str) -> tuple[Need, ...]:
         """What the others have no room for."""
-        works = sorted(self._works.items())
-        return tuple(one.need for name, one in works if name != topology and one.need is not None)
+        found = [
+            (name, one.need) for name, one in self._works.items() if one.need is not None and name != topology
+        ]
+        return tuple(need for _, need in sorted(found, key=lambda named: named[0]))
 
 
 def _with_refusal(decision: Decision, work: Work, message: str) -> Decision:

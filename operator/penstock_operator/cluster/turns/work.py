@@ -20,6 +20,7 @@ from penstock_operator.cluster.observing.observed import Need
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.turns.pod_tries import PodTries
+from penstock_operator.cluster.turns.rest import Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Work:
 
     wake: asyncio.Event
     turned_s: float
+    woken_s: float | None = None
+    """When the first change came in that no turn has taken up yet."""
     task: asyncio.Task[None] | None = None
     keeper: SlaKeeper | None = None
     """Of a loop that keeps the LatencySLAs of a topology."""
@@ -70,11 +73,18 @@ class Work:
     """Turns in a row that ended early, because another writer came first."""
     compared: set[str] = field(default_factory=set)
     """Uids of Schedules that no store knows in a newer version, as was asked once."""
+    rest: Rest | None = None
+    """What the last decision left nothing to do on."""
     need: Need | None = None
     phase: str = "Pending"
-    is_held_by_quota: bool = False
     refusal: str = ""
     """What the API server said to the last turn's write that it will never take."""
+
+    def wake_up(self, changed_s: float) -> None:
+        """Something that it looks at changed then."""
+        if self.woken_s is None:
+            self.woken_s = changed_s
+        self.wake.set()
 
     def end(self) -> None:
         if self.task is not None:

@@ -38,6 +38,7 @@ class Scene:
         skew_s: float = 0.0,
         times: LeaseTimes = LeaseTimes(),  # noqa: B008 - frozen
         clock_s: Callable[[], float] | None = None,
+        is_working: Callable[[], bool] = lambda: True,
     ) -> Elector:
         async def least_term() -> int:
             held = (await self.cluster.list(SCHEDULES)).items
@@ -51,6 +52,7 @@ class Scene:
             clock_s=clock_s or (lambda: self.now_s + skew_s),
             wall_time=lambda: datetime.fromtimestamp(self.now_s + skew_s, UTC),
             times=times,
+            is_working=is_working,
         )
 
     async def holder(self) -> tuple[str, int]:
@@ -319,5 +321,31 @@ def test_a_leader_holds_until_the_api_server_is_away_for_longer_than_the_deadlin
         with pytest.raises(LeaseLost):
             await one.hold()
         assert time.monotonic() - began_s >= 0.1
+
+    tell(story)
+
+
+def test_a_leader_that_does_not_work_is_renewed_no_more_and_followed() -> None:
+    async def story(scene: Scene) -> None:
+        works = True
+        one = scene.candidate("one", times=FAST, clock_s=time.monotonic, is_working=lambda: works)
+        two = scene.candidate("two", times=FAST, clock_s=time.monotonic)
+        await one.acquire()
+        works = False
+        with pytest.raises(LeaseLost, match="does not work"):
+            await one.hold()
+        assert not one.may_act()
+        assert await two.acquire() == 2
+
+    tell(story)
+
+
+def test_a_renewal_that_comes_long_after_it_was_due_counts_as_late() -> None:
+    async def story(scene: Scene) -> None:
+        one = scene.candidate("one")
+        for pause_s in (0.0, 2.0, 2.0, 3.5, 2.0):
+            scene.now_s += pause_s
+            await one.try_once()
+        assert (one.renewals, one.late) == (4, 1)
 
     tell(story)

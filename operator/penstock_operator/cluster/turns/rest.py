@@ -1,0 +1,108 @@
+"""When a look need not be followed by a decision: the last one found nothing to do, and all is as it was.
+
+A topology *rests* when a decision had no action, nobody to wait for and no wait that runs, and its status was
+the one before. `decide` on the same picture would say the same, so it is not asked while what is seen stays
+so: the topology's own objects, the nodes and stores that it is on, and what its stores tell but for when they
+told it. Other nodes mean nothing to one that wants no worker. After `REST_S` it is asked all the same.
+
+Who rests is also looked at less often the more of them there are (`looks_every_s`): changes of objects wake a
+loop at once, so this is about what the stores alone tell. Pure. Neighbours: `topology_turn` asks, `reconcile`
+wakes by `Rest.nodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from msgspec import structs
+
+from penstock.metrics.rows import tells_of_now
+from penstock_operator.cluster.decisions.actions import Decision
+from penstock_operator.cluster.decisions.decide import LATER_S
+from penstock_operator.cluster.decisions.quota import HELD_ROW_AGE_US_MAX
+from penstock_operator.cluster.decisions.remembered import Memory
+from penstock_operator.cluster.observing.observed import Observed, StoreReading
+
+REST_S = 30.0
+LOOKS_EVERY_S_MAX = 10.0
+_LOOKS_PER_S_MAX = 125
+"""Of all that rest together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """`nodes` are those that the topology is on, `seen` is what it rests on, `since_s` when that was decided;
+    `next_look_s` is what was decided then."""
+
+    nodes: frozenset[str]
+    seen: tuple[Any, ...]
+    since_s: float
+
+    def lasts(self, observed: Observed, now_s: float) -> bool:
+        """Whether `decide` would say what it said."""
+        return now_s - self.since_s < REST_S and self.seen == _essence(observed, self.nodes)
+
+
+def rest_after(observed: Observed, before: Memory, decision: Decision, now_s: float) -> Rest | None:
+    """What there is to rest on after a decision that was carried out; None while something is under way."""
+    is_idle = not (decision.actions or decision.events or decision.awaited or decision.need)
+    is_alike = decision.status == before.status and decision.memory.backlog == before.backlog
+    if not is_idle or not is_alike or decision.memory.since_s or decision.next_look_s < LATER_S:
+        return None
+    if observed.sla.limits or observed.kept or observed.refused:
+        return None
+    nodes = frozenset(
+        {pod.node for pod in (*observed.pods, *observed.spark_workers)}
+        | {store.id for one in observed.schedules for store in one.schedule.stores}
+        | {store.node for one in observed.schedules for store in one.schedule.stores}
+        | {place.home for one in observed.schedules for place in one.schedule.shards.values()}
+    )
+    return Rest(nodes, _essence(observed, nodes), now_s)
+
+
+def looks_every_s(resting: int) -> float:
+    """How often to look at each of so many topologies that rest."""
+    return min(max(LATER_S, resting / _LOOKS_PER_S_MAX), LOOKS_EVERY_S_MAX)
+
+
+def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
+    """What of a picture a decision about a resting topology follows from. Objects of the API are compared as
+    such first: they are the same ones as long as nothing has changed."""
+    return (
+        observed.topology.manifest.get("metadata"),
+        observed.topology.manifest.get("status"),
+        observed.pods,
+        observed.spark_workers,
+        tuple((one.uid, one.resource_version) for one in observed.schedules),
+        tuple(one for one in observed.nodes if one.name in nodes),
+        tuple(one for one in observed.stores if one.id in nodes),
+        {store: _told(reading) for store, reading in observed.readings.items()},
+        observed.config_maps,
+        observed.disruption_budget_min,
+        observed.code,
+        observed.refused,
+        observed.sla,
+        observed.kept,
+    )
+
+
+def _told(reading: StoreReading | None) -> StoreReading | None:
+    """A reading without its times: a row's is 1 while it tells of now, else 0."""
+    if reading is None:
+        return None
+    now_us, held = reading.now_us, reading.held
+    if held is not None:
+        held = structs.replace(held, at_us=int(now_us - held.at_us <= HELD_ROW_AGE_US_MAX))
+    return replace(
+        reading,
+        now_us=0,
+        workers=_timeless(reading.workers, now_us),
+        tasks=_timeless(reading.tasks, now_us),
+        held=held,
+    )
+
+
+def _timeless(rows: Mapping[str, Any], now_us: int) -> dict[str, Any]:
+    return {name: structs.replace(row, at_us=int(tells_of_now(row, now_us))) for name, row in rows.items()}

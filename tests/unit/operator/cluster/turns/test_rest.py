@@ -1,0 +1,159 @@
+"""When a look is followed by no decision: on the world of the decisions' tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from penstock_operator.cluster.decisions.decide import decide
+from penstock_operator.cluster.observing.observed import Need, Observed, Refused, StoreReading
+from penstock_operator.cluster.turns.rest import (
+    LOOKS_EVERY_S_MAX,
+    REST_S,
+    Rest,
+    looks_every_s,
+    rest_after,
+)
+from worlds.cluster_world import World, manifest
+
+
+@pytest.fixture(scope="module")
+def steady() -> World:
+    """A topology that has long run, with a node that it has nothing to do with. No test alters it."""
+    world = World(manifest(), nodes=3)
+    world.run(30)
+    return world
+
+
+def seen_of(world: World) -> Observed:
+    """What its stores know of Schedules has been compared by now."""
+    return replace(world.observed(), kept={})
+
+
+def rest_of(world: World) -> Rest | None:
+    observed = seen_of(world)
+    decision = decide(observed, world.memory, world.now_s)
+    return rest_after(observed, world.memory, decision, world.now_s)
+
+
+def as_next_seen(world: World) -> Observed:
+    """The picture a second later; everything has been read anew."""
+    world.now_s += 1
+    try:
+        return seen_of(world)
+    finally:
+        world.now_s -= 1
+
+
+def resting(world: World) -> Rest:
+    found = rest_of(world)
+    assert found is not None
+    return found
+
+
+def test_a_topology_that_runs_and_wants_nothing_rests_until_it_is_time(steady: World) -> None:
+    rest = resting(steady)
+    seen = as_next_seen(steady)
+    assert rest.lasts(seen, steady.now_s + 1)
+    assert not rest.lasts(seen, steady.now_s + REST_S)
+
+
+def test_what_decide_would_say_to_a_resting_one_is_what_it_said(steady: World) -> None:
+    rest = resting(steady)
+    seen = as_next_seen(steady)
+    assert rest.lasts(seen, steady.now_s + 1)
+    decision = decide(seen, steady.memory, steady.now_s + 1)
+    assert (decision.actions, decision.events) == ((), ())
+    assert steady.memory.status == decision.status
+
+
+def test_one_that_is_being_brought_up_does_not_rest() -> None:
+    world = World(manifest())
+    for _ in range(3):
+        assert rest_of(world) is None
+        world.step()
+
+
+def reading(seen: Observed, change: Callable[[StoreReading], StoreReading]) -> Observed:
+    """With another reading of the first store that has workers."""
+    store = next(name for name, one in seen.readings.items() if one is not None and one.workers)
+    found = seen.readings[store]
+    assert found is not None
+    return replace(seen, readings={**seen.readings, store: change(found)})
+
+
+def with_worker(seen: Observed, **changes: object) -> Observed:
+    def changed(found: StoreReading) -> StoreReading:
+        name, row = next(iter(found.workers.items()))
+        return replace(found, workers={**found.workers, name: structs.replace(row, **changes)})
+
+    return reading(seen, changed)
+
+
+def own_node(seen: Observed) -> str:
+    return seen.pods[0].node
+
+
+CHANGES: dict[str, Callable[[Observed], Observed]] = {
+    "a pod is not ready": lambda seen: replace(
+        seen, pods=(replace(seen.pods[0], ready=False), *seen.pods[1:])
+    ),
+    "a pod is gone": lambda seen: replace(seen, pods=seen.pods[1:]),
+    "a Schedule is another": lambda seen: replace(
+        seen, schedules=(replace(seen.schedules[0], resource_version="x"), *seen.schedules[1:])
+    ),
+    "a Schedule is gone": lambda seen: replace(seen, schedules=seen.schedules[1:]),
+    "its node is cordoned": lambda seen: replace(
+        seen,
+        nodes=tuple(
+            replace(one, schedulable=False) if one.name == own_node(seen) else one for one in seen.nodes
+        ),
+    ),
+    "its store is not ready": lambda seen: replace(
+        seen, stores=tuple(replace(one, ready=False) for one in seen.stores)
+    ),
+    "the code is another": lambda seen: replace(seen, code={"words.py": "!"}),
+    "a pod was refused": lambda seen: replace(seen, refused=(Refused("w", "quota"),)),
+    "the plan is gone": lambda seen: replace(seen, config_maps=()),
+    "the budget is another": lambda seen: replace(seen, disruption_budget_min=7),
+    "a store does not answer": lambda seen: replace(seen, readings=dict.fromkeys(seen.readings)),
+    "a task failed": lambda seen: reading(seen, lambda one: replace(one, failures={"count": "no"})),
+    "a worker runs fewer tasks": lambda seen: with_worker(seen, tasks={}),
+    "a worker tells nothing any more": lambda seen: with_worker(seen, at_us=0),
+    "there is another partition": lambda seen: reading(
+        seen, lambda one: replace(one, partitions={"lines": ("lines/c",)})
+    ),
+    "records came": lambda seen: reading(seen, lambda one: replace(one, shards={})),
+    "the Topology is another": lambda seen: replace(
+        seen,
+        topology=replace(
+            seen.topology,
+            manifest={**seen.topology.manifest, "metadata": {"name": "words", "generation": 2}},
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_whatever_a_decision_follows_from_ends_the_rest(steady: World, what: str) -> None:
+    rest = resting(steady)
+    assert not rest.lasts(CHANGES[what](as_next_seen(steady)), steady.now_s)
+
+
+def test_other_nodes_and_what_others_want_do_not_end_it(steady: World) -> None:
+    rest = resting(steady)
+    seen = as_next_seen(steady)
+    others = [one for one in seen.nodes if one.name not in rest.nodes]
+    assert others
+    nodes = tuple(replace(one, schedulable=False) if one in others else one for one in seen.nodes)
+    need = Need("other", 1, "2026-01-01T00:00:00Z", 1, 1000, 1)
+    assert rest.lasts(replace(seen, nodes=nodes, needs=(need,)), steady.now_s)
+
+
+def test_the_more_of_them_rest_the_less_often_each_is_looked_at() -> None:
+    assert looks_every_s(0) == looks_every_s(250) == 2.0
+    assert looks_every_s(1000) == 8.0
+    assert looks_every_s(100_000) == LOOKS_EVERY_S_MAX
