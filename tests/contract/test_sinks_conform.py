@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.testing.connectors import SinkConformance
+from scenes.users_sinks import batches_closed, rows_in_ledger
 
 
 class TestJsonlFiles(SinkConformance):
@@ -50,8 +51,7 @@ class OfUsers(SinkConformance):
         return {"dataSource": {"class": "scenes.users_sinks:Ledger", "options": options}}
 
     def read_back(self, folder: Path) -> list[Any]:
-        batches = sorted((folder / "ledger").glob("*.json"), key=lambda file: int(file.stem))
-        return [tuple(row.values()) for file in batches for row in json.loads(file.read_text())]
+        return rows_in_ledger(folder / "ledger")
 
 
 class TestStreamWriter(OfUsers):
@@ -73,18 +73,7 @@ class TestForeach(SinkConformance):
         return {"foreach": {"call": "scenes.users_sinks:Notes"}}
 
     def read_back(self, folder: Path) -> list[Any]:
-        given: dict[tuple[int, int], list[Any]] = {}
-        closed: dict[tuple[int, int], list[Any]] = {}
-        notes = folder / "notes"
-        for line in notes.read_text().splitlines() if notes.exists() else ():
-            step, partition, epoch, *more = json.loads(line)
-            if step == "open":
-                given[partition, epoch] = []
-            elif step == "process":
-                given[partition, epoch].append(tuple(more[0].values()))
-            elif more == [None]:
-                closed.setdefault((partition, epoch), given[partition, epoch])
-        return [row for batch in sorted(closed) for row in closed[batch]]
+        return batches_closed(folder / "notes")
 
     def refused(self) -> tuple[Any, str]:
         return ("bad", 1), r"operator out: scenes\.users_sinks:Notes.*a bad word"

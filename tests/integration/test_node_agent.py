@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -328,11 +327,15 @@ def test_health_and_metrics_tell_of_store_and_deliveries(scene: AgentScene) -> N
     assert 'penstock_agent_applied_version{schedule="words-mid"} 1.0' in metrics
     assert f'penstock_agent_delivered_entries_total{{store="b",topology_uid="{UID}"}}' in metrics
     assert "penstock_agent_store_generation 1.0" in metrics
-    used, limit = (
-        float(re.findall(rf"^penstock_agent_store_memory{part}_bytes (\S+)$", metrics, re.MULTILINE)[0])
-        for part in ("", "_limit")
-    )
-    assert 0 < used < limit
+    with redis.Redis(port=scene.servers["a"].port) as admin:
+        admin.config_set("maxmemory", 1 << 30)
+    name = "penstock_agent_store_memory_limit_bytes "
+
+    def limits() -> list[float]:
+        lines = agent.get("/metrics").splitlines()
+        return [float(line.removeprefix(name)) for line in lines if line.startswith(name)]
+
+    eventually(lambda: limits() == [1 << 30], "the server's own limit is told")
     scene.servers["a"].kill()
 
     def is_unhealthy() -> bool:

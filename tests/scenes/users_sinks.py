@@ -97,3 +97,27 @@ class Notes:
 def printed(row: Row) -> None:
     """A plain function."""
     sys.stdout.write(f"{row.asDict(recursive=True)}\n")
+
+
+# --- how they are read from outside
+
+
+def rows_in_ledger(folder: Path) -> list[tuple[Any, ...]]:
+    """Rows of the batches in a ledger, by their ids."""
+    batches = sorted(folder.glob("*.json"), key=lambda file: int(file.stem))
+    return [tuple(row.values()) for file in batches for row in json.loads(file.read_text())]
+
+
+def batches_closed(notes: Path) -> list[tuple[Any, ...]]:
+    """Rows of the batches in `Notes`' file that were closed, each once."""
+    given: dict[tuple[int, int], list[Any]] = {}
+    closed: dict[tuple[int, int], list[Any]] = {}
+    for line in notes.read_text().splitlines() if notes.exists() else ():
+        step, partition, epoch, *more = json.loads(line)
+        if step == "open":
+            given[partition, epoch] = []
+        elif step == "process":
+            given[partition, epoch].append(tuple(more[0].values()))
+        elif more == [None]:
+            closed.setdefault((partition, epoch), given[partition, epoch])
+    return [row for batch in sorted(closed) for row in closed[batch]]

@@ -287,12 +287,13 @@ class Replica:
             await asyncio.sleep(_RETRY_S)
 
     async def _least_term(self) -> int:
-        """The highest term of a Schedule; a Topology with a status tells that somebody leads, or has led."""
+        """The highest term of a Schedule; a Topology with a phase tells that somebody leads, or led."""
         schedules = await self._around.lease_cluster.list(SCHEDULES)
         terms = [int(one["spec"]["term"]) for one in schedules.items]
         if not terms:
             topologies = await self._around.lease_cluster.list(TOPOLOGIES)
-            terms = [1 for one in topologies.items if one.get("status")]
+            # By its CRD a fresh one has a status too.
+            terms = [1 for one in topologies.items if (one.get("status") or {}).get("phase")]
         return max(terms, default=0)
 
 

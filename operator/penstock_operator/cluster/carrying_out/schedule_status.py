@@ -27,8 +27,9 @@ class ScheduleStatusWriter:
         self._clock_s = clock_s
         self._written_s: dict[str, float] = {}
 
-    async def write(self, figures: Iterable[ScheduleFigures]) -> None:
-        """Raises the cluster's errors."""
+    async def write(self, figures: Iterable[ScheduleFigures]) -> bool:
+        """Whether all of them stand there now. Raises the cluster's errors."""
+        are_told = True
         for wished in figures:
             held = self._mirror.get(SCHEDULES, wished.name)
             if held is None:
@@ -40,6 +41,7 @@ class ScheduleStatusWriter:
             is_turn = bool(status.get("shardsMoving")) is not bool(stands.get("shardsMoving"))
             since_s = self._clock_s() - self._written_s.get(wished.name, float("-inf"))
             if since_s < _EVERY_S and not is_turn:
+                are_told = False
                 continue
             manifest = {
                 "apiVersion": SCHEDULES.api_version,
@@ -51,6 +53,7 @@ class ScheduleStatusWriter:
             self._written_s[wished.name] = self._clock_s()
             if not isinstance(answer, Refusal):
                 self._mirror.put(SCHEDULES, answer)
+        return are_told
 
 
 def _status(wished: ScheduleFigures, stands: Mapping[str, Any]) -> dict[str, int]:

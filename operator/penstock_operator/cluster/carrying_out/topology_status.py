@@ -87,6 +87,10 @@ class StatusWriter:
             except PenstockError as error:
                 _LOG.warning("the event %s of %s is lost: %s", event.reason, name_of(thing), error)
 
+    def has_told(self, status: Mapping[str, Any]) -> bool:
+        """Whether this is what was last written, figures and all."""
+        return status == self._wished
+
     def _is_due(self, thing: Object, wished: Mapping[str, Any]) -> bool:
         is_same = thing["metadata"]["uid"] == self._uid
         if not wished or (is_same and wished == self._wished):

@@ -120,7 +120,7 @@ class TopologyTurns:
         return looks_every_s(sum(work.rest is not None for work in self._works.values()))
 
     async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> bool:
-        """Whether all of it was."""
+        """Whether all of it was: figures are written now and then only."""
         work.memory = decision.memory
         work.leeway = decision.leeway
         if work.need != decision.need:
@@ -149,9 +149,10 @@ class TopologyTurns:
         if is_news or 0 < work.stops <= _STOPS_AT_ONCE:
             work.wake.set()
         await status.write(manifest, decision.status, decision.events)
-        if not outcome.stopped:
-            await schedules.write(decision.schedules)
-        return not outcome.stopped
+        if outcome.stopped:
+            return False
+        are_told = await schedules.write(decision.schedules)
+        return are_told and status.has_told(decision.status)
 
     def _writers(self, work: Work) -> tuple[StatusWriter, ScheduleStatusWriter]:
         if work.status is None:

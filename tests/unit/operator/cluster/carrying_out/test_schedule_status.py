@@ -142,6 +142,9 @@ def test_progress_is_written_now_and_then_and_the_end_at_once() -> None:
             shown.append((await scene.write(moving, 4))["shardsMoving"])
             scene.now_s += 0.2
         assert shown == [0, 40, 40, 40, 37, 37, 37]
+        scene.now_s -= 0.2
+        assert not await scene.writer.write([ScheduleFigures(scene.name, 34, 4)])
+        assert await scene.writer.write([ScheduleFigures(scene.name, 37, 4)])
         assert (await scene.write(0, 4))["shardsMoving"] == 0
 
     tell(story)

@@ -40,6 +40,16 @@ def test_what_is_put_is_there_and_told_once() -> None:
     assert scene.woken == [("Pod", "a")] * 2
 
 
+def test_a_list_that_shows_what_is_known_changes_nothing() -> None:
+    """What follows from an object is kept as long as it is the very same one."""
+    scene = Scene()
+    scene.mirror.put(PODS, pod("a", 5))
+    held, revision = scene.mirror.get(PODS, "a"), scene.mirror.revision
+    scene.mirror.relisted(PODS, Listing((pod("a", 5),), "9"))
+    assert scene.mirror.get(PODS, "a") is held
+    assert scene.mirror.revision == revision
+
+
 def test_an_older_state_does_not_take_the_place_of_a_newer_one() -> None:
     scene = Scene()
     scene.mirror.put(PODS, pod("a", 7, phase="Running"))

@@ -76,6 +76,25 @@ def test_what_is_kept_up_to_date_is_what_would_be_reckoned_anew() -> None:
                 assert [name_of(one) for one in kept.pinned()] == unbound
 
 
+def test_its_edition_is_another_when_what_is_taken_is_and_stays_when_a_pod_only_says_more() -> None:
+    mirror = Mirror(lambda kind, thing: None)
+    kept = NodeRequests(mirror)
+
+    def edition(version: int, cpu: int, **changes: object) -> int:
+        made = pod("p", version, "a", is_bound=True, cpu=cpu, phase="Running", topology="t")
+        mirror.put(PODS, {**made, **changes})
+        kept.on("a")
+        return kept.edition
+
+    first = edition(1, 100)
+    assert edition(2, 100, status={"phase": "Running", "podIP": "10.0.0.1"}) == first
+    assert edition(3, 200) > first
+    before = kept.edition
+    mirror.put(NODES, thing("a", 4, spec={}, status={}))
+    kept.on("a")
+    assert kept.edition > before
+
+
 def test_objects_are_found_by_whose_they_are() -> None:
     rng = random.Random(1)
     mirror = Mirror(lambda kind, thing: None)
