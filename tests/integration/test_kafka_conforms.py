@@ -1,4 +1,4 @@
-"""Kafka, in and out, through the suite that users have: on a real broker, by its own client."""
+"""Kafka's source through the suite that users have, on a real broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backends.kafka_broker import KafkaBroker
-from penstock.testing.connectors import SinkConformance, SourceConformance
+from penstock.testing.connectors import SourceConformance
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -47,26 +47,3 @@ class TestKafkaSource(SourceConformance):
     def spoil(self, folder: Path) -> str:
         self.kafka.produce(self.topic, ["no JSON"], partition=0)
         return rf"topic {self.topic}, partition 0, offset 40: the value is no JSON"
-
-
-class TestKafkaSink(SinkConformance):
-    deliver = "ExactlyOnce"
-
-    @pytest.fixture(autouse=True)
-    def _topic(self, kafka: KafkaBroker) -> None:
-        self.kafka = kafka
-        self.topic = kafka.fresh_topic(3)
-
-    def sink(self, folder: Path) -> dict[str, Any]:
-        fields = {"topic": self.topic, "keyColumn": "word", "transactionInterval": "10ms"}
-        return {"kafka": {"bootstrapServers": self.kafka.bootstrap, **fields, "deliver": self.deliver}}
-
-    def read_back(self, folder: Path) -> list[Any]:
-        """A consumer of committed messages, to the end of the topic."""
-        found = [json.loads(message.value() or b"") for message in self.kafka.committed(self.topic)]
-        return [(row["word"], row["number"]) for row in found]
-
-
-class TestKafkaSinkAtLeastOnce(TestKafkaSink):
-    deliver = "AtLeastOnce"
-    delivers = "AtLeastOnce"
