@@ -131,6 +131,7 @@ def test_a_machine_that_lacks_nothing_is_left_alone(machine: Machine) -> None:
     machine.has("strace", "exit 0")
     machine.has("cc", "exit 0")
     machine.has("mvn", "exit 0")
+    machine.has("pg_ctlcluster", "exit 0")
     machine.has("python3", PYTHON_THAT_MAKES_ENVIRONMENTS)
     first = machine.set_up("--tests")
     assert first.returncode == 0, first.stderr
