@@ -54,7 +54,7 @@ def test_a_fetch_brings_more_than_an_inbox_holds_and_an_inbox_more_than_a_batch(
     bounds, whole = Bounds(), WholeInbox()
     whole.observed(60_000_000, 1 << 20, 1)
     assert whole.bytes >= bounds.inbox_bytes_max + bounds.entry_bytes_max
-    assert BATCH_BYTES_MAX * 2 <= bounds.inbox_bytes_max
+    assert bounds.inbox_bytes_max >= BATCH_BYTES_MAX * 2
     assert ENTRY_ROWS_MAX == 256, "the least that rowsMax may be"
 
 
