@@ -20,9 +20,9 @@ from clocks.eventually import eventually
 from processes.live_processes import process_tree
 from processes.run_harness import Run
 
-ROWS, SLOW_ROWS, WORDS = 800, 9000, 7
+ROWS, SLOW_ROWS, WORDS = 800, 6000, 7
 PATIENCE_S = 300.0
-"""A worker starts anew three times; that takes its time where others work."""
+"""A worker with five executors starts, twice; that takes its time where others work."""
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
 kind: Topology
@@ -187,7 +187,7 @@ def test_each_row_is_written_once_whatever_is_killed(
         noted = [step for sink in ("parquet", "postgres") for _, step, _ in calls(tmp_path, sink)]
         return noted.count("begins") > noted.count("ends")
 
-    for victim in ("to-postgres", "store", "worker", "to-parquet", "worker"):
+    for victim in ("to-postgres", "store", "to-parquet", "worker"):
         before = ended()
         eventually(lambda: ended() > before + 2, f"some batches before {victim} is killed", PATIENCE_S)  # noqa: B023
         eventually(is_writing, "a batch is written", PATIENCE_S)
@@ -203,7 +203,7 @@ def test_each_row_is_written_once_whatever_is_killed(
                 os.kill(run.tasks(victim)[0].pid, signal.SIGKILL)
         assert run.process is not None
         assert run.process.poll() is None, "all was written before all were killed"
-    assert run.finish(PATIENCE_S) == 0, run.output
+    assert run.finish(2 * PATIENCE_S) == 0, run.output
     counted = [
         (f"w{word}", n) for word in range(WORDS) for n in range(1, len(range(word, SLOW_ROWS, WORDS)) + 1)
     ]
