@@ -229,7 +229,7 @@ spec:
     sink: {foreachBatch: {call: "users_batches:fails"}}
 """
     run = started(tmp_path, runs, text)
-    assert run.finish() == 1
+    assert run.finish(PATIENCE_S) == 1
     told = " ".join(run.output.split())
     assert "operator out: users_batches:fails raised on batch 1, of" in told
     assert f'File "{tmp_path}/users_batches.py"' in told
