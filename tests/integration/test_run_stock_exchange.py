@@ -41,6 +41,7 @@ def compare(folder: Path) -> subprocess.CompletedProcess[str]:
     return script("compare.py", *(one if one.startswith("--") else str(folder / one) for one in folders))
 
 
+@pytest.mark.slow(held_by="test_the_stock_exchange_gives_the_same_rows_in_spark_and_in_penstock")
 def test_every_trade_is_made_and_told_of_exactly_once_while_a_worker_is_killed(
     folder: Path, runs: list[Run]
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_silent_sensor_is_told_of_once_and_so_is_its_return(tmp_path: Path, ru
     assert len([what for _, what, _, _ in expected if what == "back"]) > 20
 
 
+@pytest.mark.slow(held_by="test_a_silent_sensor_is_told_of_once_and_so_is_its_return")
 def test_a_stolen_card_is_told_of_when_its_session_is_over(tmp_path: Path, runs: list[Run]) -> None:
     rows = played(tmp_path, runs, "fraud-sessions", "payments", "--cards", "150", "--minutes", "90")
     passed_ms = max(ms_of(row["at"]) for row in rows) - 10_000
