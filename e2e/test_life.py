@@ -86,7 +86,7 @@ def test_schedules_are_not_somebodys_to_write_or_delete(
     counting.wait_rows()
     told = "Schedules are written and deleted by Penstock's operator alone"
     name = counting.schedules()[0]["metadata"]["name"]
-    patch = '--patch={"spec":{"version":1}}'
+    patch = '--patch={"spec":{"version":999}}'
     for tried in (
         ("delete", "schedule", name, "--wait=false"),
         ("patch", "schedule", name, "--type=merge", patch),

@@ -137,7 +137,7 @@ def wants_fsync(snapshot: Snapshot, durability: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Farewell:
     """Which topologies have no Schedule any more. `missed` is uid -> the listing that missed it first;
-    `spared` are those whose Topology is there."""
+    `spared` are those of them whose Topology is there."""
 
     missed: Mapping[str, int]
     retract: tuple[str, ...]
@@ -145,8 +145,8 @@ class Farewell:
 
     @property
     def must_list(self) -> bool:
-        """Somebody is missed and not yet gone for sure."""
-        return len(self.missed) > len(self.retract)
+        """Of somebody who is missed it is not yet known whether he is gone."""
+        return bool(self.missed.keys() - {*self.retract, *self.spared})
 
 
 NOBODY_GOES = Farewell({}, ())
@@ -157,18 +157,18 @@ def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str,
     Topology is not there either: Schedules alone, deleted by whomever, are rebuilt from what stores hold.
 
     So neither a watch that lost its way nor one odd answer takes away anybody's state; nor do two, if a list
-    between them has it, whether anybody looked at that one or not.
+    between them has it, whether anybody looked at that one or not. Topologies that were listed before it was
+    missed say nothing: it was there then.
     """
     if not snapshot.listing or snapshot.topology_uids is None:
         return NOBODY_GOES
     listed_at = snapshot.listed_at
-    absent = [uid for uid in in_store if uid not in snapshot.topology_uids]
-    spared = frozenset(absent) & (snapshot.living or frozenset())
     now = {
         uid: max(missed.get(uid, snapshot.listing), listed_at.get(uid, 0) + 1)
-        for uid in absent
-        if uid not in spared
+        for uid in in_store
+        if uid not in snapshot.topology_uids
     }
-    is_known = snapshot.living is not None
-    gone = [uid for uid, listing in now.items() if is_known and snapshot.listing > listing]
-    return Farewell(now, tuple(sorted(gone)), spared)
+    if snapshot.living is None:
+        return Farewell(now, ())
+    known = {uid for uid, listing in now.items() if snapshot.listing > listing}
+    return Farewell(now, tuple(sorted(known - snapshot.living)), frozenset(known & snapshot.living))

@@ -156,8 +156,20 @@ def test_a_topology_whose_schedules_are_gone_alone_keeps_its_state(topology: dic
     missed = farewell(cache.listed([]), [UID], {})
     assert missed.must_list
     spared = farewell(cache.listed([], [topology]), [UID], missed.missed)
-    assert spared == Farewell({}, (), frozenset({UID}))
+    assert spared == Farewell({UID: 1}, (), frozenset({UID}))
     assert not spared.must_list
+
+
+def test_topologies_that_were_listed_before_one_was_missed_do_not_spare_it() -> None:
+    """It was there then. Else its state would stay until the next list that nobody asks for."""
+    topology = {"metadata": {"uid": UID}}
+    cache = ScheduleCache()
+    cache.listed([item()], [topology])
+    missed = farewell(cache.deleted(item()), [UID], {})
+    assert missed.must_list
+    again = farewell(cache.listed([], ()), [UID], missed.missed)
+    assert again.must_list
+    assert farewell(cache.listed([], ()), [UID], again.missed).retract == (UID,)
 
 
 def test_nobody_leaves_by_a_list_that_did_not_look_for_topologies() -> None:
