@@ -70,7 +70,7 @@ class Payments(Running):
         """The manifest, and the topics; nothing is applied yet."""
         topology: Object = sized(example("kafka"), name, Sizes())
         spec = topology["spec"]
-        spec["code"] = {"module": "accounts", "configMap": CODE}
+        spec["code"] = {"configMap": CODE}
         source = spec["operators"][0]["source"]["kafka"]
         sink = spec["operators"][2]["sink"]["kafka"]
         for kafka in (source, sink):
