@@ -17,6 +17,7 @@ from e2e.harness.kafka import (
     broker_beside,
     drawn_payments,
     faults_in_decisions,
+    pods_reached,
     put_login_and_code,
     take_login_and_code,
 )
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.alone
 
 @pytest.fixture
 def broker(cluster: Cluster, tmp_path: Path) -> Iterator[KafkaBroker]:
-    with closing(broker_beside(cluster, tmp_path / "kafka")) as made:
+    with pods_reached(cluster), closing(broker_beside(cluster, tmp_path / "kafka")) as made:
         made.start()
         yield made
 

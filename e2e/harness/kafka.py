@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,24 @@ def broker_beside(cluster: Cluster, folder: Path) -> KafkaBroker:
     )
     (network,) = networks.values()
     return KafkaBroker(folder, secured=True, secured_host=str(network["Gateway"]))
+
+
+@contextmanager
+def pods_reached(cluster: Cluster) -> Iterator[None]:
+    """Have this machine know the way to the nodes' pods, which come to it by their own addresses."""
+    ways = [
+        (str(node["spec"]["podCIDR"]), str(address["address"]))
+        for node in cluster.all("nodes", "!node-role.kubernetes.io/control-plane")
+        for address in node["status"]["addresses"]
+        if address["type"] == "InternalIP" and ":" not in address["address"]
+    ]
+    for pods, node in ways:
+        cluster.environment.run("ip", "route", "replace", pods, "via", node)
+    try:
+        yield
+    finally:
+        for pods, node in ways:
+            cluster.environment.run("ip", "route", "del", pods, "via", node)
 
 
 def put_login_and_code(cluster: Cluster) -> None:

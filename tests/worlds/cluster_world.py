@@ -159,7 +159,9 @@ class World:
         self.policies: dict[str, dict[str, Any]] = {}
         self.budget: int | None = None
         self.code: dict[str, str] | None = {"words.py": "..."}
-        self.partitions = ("lines/texts/a.txt", "lines/texts/b.txt")
+        self.partitions: tuple[str, ...] = ("lines/texts/a.txt", "lines/texts/b.txt")
+        self.no_partitions = ""
+        """Why workers find none, where there are none."""
         self.needs: tuple[Need, ...] = ()
         self.failures: dict[str, str] = {}
         self.finished = False
@@ -287,7 +289,8 @@ class World:
                 and self.stores[name].applied.get(seen.schedule.operator) == seen.schedule.version
             }
             rows[pod.name] = WorkerRow(pod.name, pod.uid, 0, 1, "ready", "", self._now_us(), tasks)
-            partitions["lines"] = self.partitions
+            if self.partitions:
+                partitions["lines"] = self.partitions
         shards = {
             shard: self._counters(name, shard)
             for seen in self.schedules.values()
@@ -301,6 +304,7 @@ class World:
             shards=shards,
             failures=self.failures,
             partitions=partitions,
+            partition_faults={} if self.partitions else {"lines": self.no_partitions},
             held=self._held(name),
         )
 

@@ -40,6 +40,7 @@ class SourceAnnouncer:
         self._due = threading.Event()
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="sources", daemon=True)
+        self._told: dict[str, str] = {}
         self.announced: tuple[str, ...] = ()
         """The sources whose partitions stand in the store."""
 
@@ -91,6 +92,9 @@ class SourceAnnouncer:
                 f"with {_SOURCE_BYTES_MAX} bytes of names can be read"
             )
             shards = ()
+        if message and message != self._told.get(stage.operator):
+            _LOG.warning("source %s: its partitions are not known: %s", stage.operator, message)
+        self._told[stage.operator] = message
         return PartitionsRow(
             operator=stage.operator,
             worker=self._launch.worker,

@@ -52,6 +52,7 @@ from penstock_operator.cluster.manifests.disruption_budget import disruption_bud
 from penstock_operator.cluster.manifests.plan_config_map import plan_config_map
 from penstock_operator.cluster.manifests.worker_pod import WorkerPod, worker_pod
 from penstock_operator.cluster.observing.observed import Need, Observed
+from penstock_operator.cluster.workers.demand import partition_faults
 from penstock_operator.cluster.workers.misplaced_pods import misplaced, replaced_in_place
 from penstock_operator.cluster.workers.node_room import Size
 from penstock_operator.cluster.workers.room_advice import advice
@@ -260,6 +261,9 @@ def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
         return False
     if unknown:
         turn.found.waits_for = f"workers have yet to tell the partitions of {', '.join(unknown)}"
+        faults = partition_faults(turn.observed, unknown)
+        if faults:
+            turn.found.waits_for += f": {'; '.join(faults)}"
         return False
     if short and not turn.schedules:
         turn.found.waits_for = "more workers are starting"

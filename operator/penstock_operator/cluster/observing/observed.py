@@ -168,6 +168,8 @@ class StoreReading:
     failures: Mapping[str, str] = field(default_factory=dict)
     """Operator -> message."""
     partitions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    partition_faults: Mapping[str, str] = field(default_factory=dict)
+    """Source operator -> why a worker that looked for its partitions found none."""
     held: HeldRow | None = None
     """What the topology holds in the store's memory, as its agent last said."""
     shard_rows: Mapping[str, ShardRow] = field(default_factory=dict)

@@ -184,6 +184,7 @@ def reading_of(
     workers: dict[str, WorkerRow] = {}
     tasks: dict[str, TaskRow] = {}
     partitions: dict[str, tuple[str, ...]] = {}
+    partition_faults: dict[str, str] = {}
     held: HeldRow | None = None
     for name, data in rows.items():
         if name.startswith(_SHARD_ROWS):
@@ -200,8 +201,11 @@ def reading_of(
             tasks[name] = structs.replace(row, at_us=heard.at_us(name, data, row.at_us, now_us))
         elif isinstance(row, HeldRow) and row.generation == generation:
             held = structs.replace(row, at_us=heard.at_us(name, data, row.at_us, now_us))
-        elif isinstance(row, PartitionsRow) and row.shards and row.generation == generation:
-            partitions[row.operator] = row.shards
+        elif isinstance(row, PartitionsRow) and row.generation == generation:
+            if row.shards:
+                partitions[row.operator] = row.shards
+            elif row.message:
+                partition_faults[row.operator] = row.message
     heard.looked(rows)
     return StoreReading(
         generation=generation,
@@ -211,5 +215,6 @@ def reading_of(
         shards=dict(counters),
         failures=dict(failures),
         partitions=partitions,
+        partition_faults=partition_faults,
         held=held,
     )

@@ -7,7 +7,7 @@ A count that is missing is not zero (promise 7): then things stay as they are. P
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.control.target import TaskLimits
@@ -69,6 +69,13 @@ def known_shards(
         if shards:
             known[stage.operator] = tuple(shards)
     return known
+
+
+def partition_faults(observed: Observed, operators: Sequence[str]) -> list[str]:
+    """Why workers found no partitions of these sources, each reason once."""
+    readings = [reading for reading in observed.readings.values() if reading is not None]
+    told = (reading.partition_faults.get(operator) for operator in operators for reading in readings)
+    return list(dict.fromkeys(message for message in told if message))
 
 
 def _announced(observed: Observed, operator: str) -> list[str]:

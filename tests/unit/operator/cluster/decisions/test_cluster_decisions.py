@@ -6,7 +6,7 @@ import pytest
 
 from penstock.store.failure_names import failure_name
 from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_TEMPLATE, worker_name
-from worlds.cluster_world import World
+from worlds.cluster_world import World, manifest
 from worlds.started_world import started
 
 
@@ -40,6 +40,18 @@ def test_a_scale_edit_adds_workers_and_tasks_and_deletes_no_pod() -> None:
     assert sorted(world.ready_pods()) == ["words-w0", "words-w1", "words-w2"]
     assert sum(world.tasks("count").values()) == 4
     assert world.is_whole()
+
+
+def test_why_no_partitions_of_a_source_are_found_is_told_until_there_are_some() -> None:
+    world = World(manifest(), 2)
+    found, world.partitions = world.partitions, ()
+    world.no_partitions = "no broker of Kafka at kafka-0:9092 answers"
+    world.run(15)
+    told = "workers have yet to tell the partitions of lines: no broker of Kafka at kafka-0:9092 answers"
+    assert (world.condition("Ready"), world.message("Ready")) == (("False", "WorkersStarting"), told)
+    world.partitions = found
+    world.run(10)
+    assert world.status["phase"] == "Running"
 
 
 def test_a_new_worker_has_its_tasks_up_before_it_gets_shards() -> None:

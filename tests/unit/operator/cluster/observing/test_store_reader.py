@@ -84,12 +84,14 @@ def test_a_reading_has_rows_counters_and_partitions() -> None:
         row = WorkerRow("w0", "u-1", 0, 1, "ready", "", 70, {"numbers-w0": 1})
         known = PartitionsRow("numbers", "w0", "u-1", 1, 70, ("numbers/0", "numbers/1"))
         old = PartitionsRow("lines", "w0", "u-1", 0, 70, ("lines/a",))
+        none = PartitionsRow("orders", "w0", "u-1", 1, 70, (), "no broker answers")
         held = HeldRow("n1", 1, 70, 4096, 2)
         rows = {
             HELD_ROW_NAME: pack(held),
             worker_row_name("w0"): pack(row),
             partitions_row_name("numbers"): pack(known),
             partitions_row_name("lines"): pack(old),
+            partitions_row_name("orders"): pack(none),
             "shard:numbers/0": b"not looked at",
             "novelty:x": b"of a later version",
         }
@@ -98,6 +100,7 @@ def test_a_reading_has_rows_counters_and_partitions() -> None:
         reading = readings["n1"]
         assert (reading.generation, reading.now_us, reading.workers) == (1, 77, {"w0": row})
         assert reading.partitions == {"numbers": ("numbers/0", "numbers/1")}
+        assert reading.partition_faults == {"orders": "no broker answers"}
         assert reading.held == held
         assert readings["n2"].held is None
         assert isinstance(reading.shards["numbers/0"], ShardCounters)
