@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=e2e/cluster/common.sh
 source e2e/cluster/common.sh
 readonly none_chosen=5 # what pytest answers when no test was
-brought_up= images= prepared=
+brought_up='' images='' prepared=''
 
 take_away() {
     if [[ -n $images ]]; then kill "$images" || true; fi

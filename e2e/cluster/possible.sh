@@ -17,7 +17,8 @@ use_own_engine
 if timeout 10 docker info >/dev/null 2>&1; then exit; fi
 why="no Docker engine answers, and starting one needs"
 ((EUID == 0)) || cannot "$why root."
-has_capability "$cap_net_admin" && has_capability "$cap_sys_admin" ||
+if ! has_capability "$cap_net_admin" || ! has_capability "$cap_sys_admin"; then
     cannot "$why CAP_NET_ADMIN and CAP_SYS_ADMIN, which a container without privileges lacks."
+fi
 command -v dockerd >/dev/null || command -v apt-get >/dev/null ||
     cannot "$why dockerd, and there is no apt-get to install it with."
