@@ -42,6 +42,8 @@ kind: Topology
 metadata: {{name: killed}}
 spec:
   code: {{module: counting}}
+  # One that comes back to no work leaves, down to the least number.
+  workers: {{min: 2, max: 2}}
   operators:
   - name: events
     source:
