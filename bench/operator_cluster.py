@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,6 @@ from penstock.store.port import Bounds, NodeStore
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.cluster.kubernetes_api.loop_thread import ThisLoop
-from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import store_address, store_name
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -39,10 +38,9 @@ from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image
 from penstock_operator.cluster.observing.kept_schedules import OpenWire
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient
-from penstock_operator.cluster.reconcile import Reconciler
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
-from worlds.operator_world import NAMESPACE, OperatorWorld, operator_config
+from worlds.operator_world import NAMESPACE, OperatorWorld, fed_by, operator_config
 
 CONFIG = operator_config(1)
 """But for the port, which each process has of its own."""
@@ -145,7 +143,7 @@ def replica_on(
         cluster,
         open_store,
         open_wire,
-        _fed_by(cluster),
+        fed_by(cluster),
         identity,
         "bench",
         lease_cluster=cluster,
@@ -163,19 +161,6 @@ async def _is_settled(cluster: MemoryCluster, operators: int) -> bool:
 
 def _code() -> Object:
     return {"metadata": {"name": "words-code"}, "data": CODE}
-
-
-def _fed_by(cluster: MemoryCluster) -> Callable[[Reconciler, Callable[[str], None]], Callable[[], None]]:
-    def watch(reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
-        def take(kind: Kind, change: str, thing: Object) -> None:
-            if kind not in WATCHED:
-                return
-            (reconciler.mirror.remove if change == "DELETED" else reconciler.mirror.put)(kind, thing)
-
-        cluster.subscribe(take)
-        return lambda: None
-
-    return watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from penstock.store.port import Bounds
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.kubernetes_api.lease import LeaseTimes
 from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread, ThisLoop
-from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -39,10 +38,9 @@ from penstock_operator.cluster.kubernetes_api.port import (
     uid_of,
 )
 from penstock_operator.cluster.main import EXIT_LEASE_LOST, EXIT_STOPPED, Replica, Surroundings
-from penstock_operator.cluster.reconcile import Reconciler
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
-from worlds.operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, operator_config, topology
+from worlds.operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, fed_by, operator_config, topology
 
 pytestmark = pytest.mark.integration
 
@@ -76,24 +74,13 @@ class Stage:
             self.cluster,
             self.world.open_store,
             self.world.open_wire,
-            self._watch,
+            fed_by(self.cluster),
             f"{name}-start",
             name,
             lease_cluster=self.cluster,
             lease_runs=ThisLoop(),
         )
         return Replica(operator_config(self.port), replace(around, **changes)), asyncio.Event()
-
-    def _watch(self, reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
-        def take(kind: Kind, change: str, thing: Object) -> None:
-            if kind in WATCHED:
-                if change == "DELETED":
-                    reconciler.mirror.remove(kind, thing)
-                else:
-                    reconciler.mirror.put(kind, thing)
-
-        self.cluster.subscribe(take)
-        return lambda: None
 
     async def until(self, holds: Holds) -> None:
         """At each change of the cluster, look whether it holds."""

@@ -73,37 +73,12 @@ spec:
     inputs: [count]
     sink: {{foreach: {{call: "users_sinks:Notes"}}}}
 """
-CODE = """
-from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
-
-
-def named(row):
-    return [(f"w{row.number % 7}", row.number)]
-
-
-class Count(StatefulProcessor):
-    def init(self, handle):
-        self.state = handle.getValueState("state", "n bigint")
-
-    def handleInputRows(self, key, rows, timerValues):
-        n = self.state.get()[0] if self.state.exists() else 0
-        for _ in rows:
-            n += 1
-            yield Row(word=key[0], n=n)
-        self.state.update((n,))
-
-    def close(self):
-        pass
-"""
-
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
 def started(folder: Path, runs: list[Run], text: str) -> Run:
-    for name in ("users_sources.py", "users_sinks.py"):
+    for name in ("users_code.py", "users_sources.py", "users_sinks.py"):
         shutil.copy(Path(__file__).parents[1] / "scenes" / name, folder)
-    (folder / "users_code.py").write_text(CODE)
     (folder / "topology.yaml").write_text(text)
     env = {"NOTES": str(folder / "notes.log")}
     run = Run(folder / "topology.yaml", folder / "state", ("--workers", "1"), env)

@@ -56,30 +56,6 @@ COUNT = """
     outputSchema: "word string, n bigint"
     shards: 4
 """
-CODE = """
-from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
-
-
-def named(row):
-    return [(f"w{row.number % 7}", row.number)]
-
-
-class Count(StatefulProcessor):
-    def init(self, handle):
-        self.state = handle.getValueState("state", "n bigint")
-
-    def handleInputRows(self, key, rows, timerValues):
-        n = self.state.get()[0] if self.state.exists() else 0
-        for _ in rows:
-            n += 1
-            yield Row(word=key[0], n=n)
-        self.state.update((n,))
-
-    def close(self):
-        pass
-"""
-
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 
@@ -95,9 +71,8 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 def started(folder: Path, runs: list[Run], text: str, env: dict[str, str] | None = None) -> Run:
-    for name in ("users_sources.py", "users_batches.py"):
+    for name in ("users_code.py", "users_sources.py", "users_batches.py"):
         shutil.copy(Path(__file__).parents[1] / "scenes" / name, folder)
-    (folder / "users_code.py").write_text(CODE)
     (folder / "topology.yaml").write_text(text)
     run = Run(folder / "topology.yaml", folder / "state", ("--workers", "1"), env or {})
     runs.append(run)

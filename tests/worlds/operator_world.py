@@ -26,6 +26,7 @@ from penstock.store.port import Create, NodeStore, OpenStore, PutMetrics
 from penstock.store.publishing import to_publish
 from penstock.store.redis.connection import Wire
 from penstock_operator.agent.schedule_memory import ScheduleMemory
+from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
 from penstock_operator.cluster.kubernetes_api.names import LABEL_NODE, store_address
 from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
@@ -38,10 +39,27 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
     uid_of,
 )
+from penstock_operator.cluster.main import Watch
+from penstock_operator.cluster.reconcile import Reconciler
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 
 NAMESPACE = "streams"
 NODE_NAMES = ("n1", "n2")
+
+
+def fed_by(cluster: MemoryCluster) -> Watch:
+    """What watches the twin for an operator that runs in the same process: its mirror follows each change."""
+
+    def watch(reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
+        def take(kind: Kind, change: str, thing: Object) -> None:
+            if kind not in WATCHED:
+                return
+            (reconciler.mirror.remove if change == "DELETED" else reconciler.mirror.put)(kind, thing)
+
+        cluster.subscribe(take)
+        return lambda: None
+
+    return watch
 
 
 def operator_config(metrics_port: int) -> OperatorConfig:
