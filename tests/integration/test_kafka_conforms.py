@@ -1,15 +1,16 @@
-"""Kafka's source through the suite that users have, on a real broker."""
+"""Kafka, in and out, through the suite that users have: on a real broker, by its own client."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from backends.kafka_broker import KafkaBroker
-from penstock.testing.connectors import SourceConformance
+from penstock.testing.connectors import SinkConformance, SourceConformance
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -47,3 +48,26 @@ class TestKafkaSource(SourceConformance):
     def spoil(self, folder: Path) -> str:
         self.kafka.produce(self.topic, ["no JSON"], partition=0)
         return rf"topic {self.topic}, partition 0, offset 40: the value is no JSON"
+
+
+class TestKafkaSink(SinkConformance):
+    spec: Mapping[str, str] = {"transactionInterval": "10ms"}
+
+    @pytest.fixture(autouse=True)
+    def _topic(self, kafka: KafkaBroker) -> None:
+        self.kafka = kafka
+        self.topic = kafka.fresh_topic(3)
+
+    def sink(self, folder: Path) -> dict[str, Any]:
+        fields = {"topic": self.topic, "keyColumn": "word", **self.spec}
+        return {"kafka": {"bootstrapServers": self.kafka.bootstrap, **fields}}
+
+    def read_back(self, folder: Path) -> list[Any]:
+        """A consumer of committed messages, to the end of the topic."""
+        found = [json.loads(message.value() or b"") for message in self.kafka.committed(self.topic)]
+        return [(row["word"], row["number"]) for row in found]
+
+
+class TestKafkaSinkAtLeastOnce(TestKafkaSink):
+    spec: Mapping[str, str] = {"deliver": "AtLeastOnce"}
+    delivers = "AtLeastOnce"

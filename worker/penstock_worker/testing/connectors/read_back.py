@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Row = tuple[Any, ...]
+_LOOK_S = 0.02
 
 
 class ReadBack:
@@ -15,6 +17,9 @@ class ReadBack:
     schema = "word string, number bigint"
     delivers = "ExactlyOnce"
     """Or "AtLeastOnce": a row may come again, whole, behind its first time; none is missing."""
+    shows_within_s = 10.0
+    """A reader of the system outside may see what was written so much later. Only a failing test waits for
+    all of it."""
 
     def sink(self, folder: Path) -> Mapping[str, Any]:
         """The field `sink` of a manifest in `folder`, with the place that is written made there."""
@@ -34,14 +39,24 @@ class ReadBack:
     def assert_written(self, folder: Path, rows: Sequence[Row], *, whole: bool = True) -> None:
         """The system outside has these rows, and no other one, as the sink promises. With `whole` False:
         of each key the first of them."""
-        there, wanted = by_key(self.read_back(folder)), by_key(rows)
-        if self.delivers == "AtLeastOnce":
-            there = {key: list(dict.fromkeys(of)) for key, of in there.items()}
-        assert there.keys() <= wanted.keys(), f"keys that nobody wrote: {there.keys() - wanted.keys()}"
-        for key, of in wanted.items():
-            found = there.get(key, [])
-            expected = of if whole else of[: len(found)]
-            assert found == expected, f"key {key!r}: the sink has {found}, and was to have {expected}"
+        wanted = by_key(rows)
+        deadline_s = time.monotonic() + self.shows_within_s
+        while True:
+            there = by_key(self.read_back(folder))
+            if self.delivers == "AtLeastOnce":
+                there = {key: list(dict.fromkeys(of)) for key, of in there.items()}
+            assert there.keys() <= wanted.keys(), f"keys that nobody wrote: {there.keys() - wanted.keys()}"
+            for key, of in wanted.items():
+                found = there.get(key, [])
+                assert found == of[: len(found)], f"key {key!r}: the sink has {found}, and was to have {of}"
+            missing = {key: of for key, of in wanted.items() if len(there.get(key, [])) < len(of)}
+            if not whole or not missing:
+                return
+            assert time.monotonic() < deadline_s, (
+                f"missing {self.shows_within_s:g} s after they were written, of each key behind those that "
+                f"are there: { {key: of[len(there.get(key, [])) :] for key, of in missing.items()} }"
+            )
+            time.sleep(_LOOK_S)
 
 
 def by_key(rows: Sequence[Row]) -> Mapping[object, list[Row]]:

@@ -62,9 +62,11 @@ class CommittedRows:
         ((self.sink, self.schema),) = plan.stage(OPERATOR).all_sinks()
         self.folder = folder
         self.uid = uuid.uuid4().hex[:12]
-        python = RowReader(self.schema, collected=True)
+        self._due_us = time.time_ns() // 1000
+        """Of the first batches. A system may forget at once what is too old, as Kafka does."""
+        self._reader = RowReader(self.schema, collected=True)
         wire = OutputShape(self.schema).wire_rows(list(rows))
-        self.rows: list[Row] = [tuple(row) for row in python.rows(wire)]
+        self.rows = self._read(wire)
         self.batches: dict[str, list[list[Row]]] = {f"{OPERATOR}/{n}": [] for n in range(SHARDS)}
         dealt: dict[str, list[Row]] = {shard: [] for shard in self.batches}
         for row in wire:
@@ -83,12 +85,20 @@ class CommittedRows:
             self.store.call(Create(shard))
         assert self.store.call(Enroll("w0", "u", 1, 1)) is Answer.OK
 
+    def _read(self, wire: Sequence[Any]) -> list[Row]:
+        """As a reader of the system outside has them."""
+        return [tuple(row) for row in self._reader.rows(wire)]
+
+    def first_rows(self, batches: int) -> list[Row]:
+        """Those of so many batches of each shard."""
+        return [row for of in self.batches.values() for batch in of[:batches] for row in self._read(batch)]
+
     def place(self, task: str) -> SinkPlace:
         return SinkPlace(self.folder, self.uid, NAME, durable=False, task=task)
 
     def payload(self, shard: str, number: int) -> bytes:
         rows = self.batches[shard][number]
-        return encode_batch([1_700_000_000_000_000 + number] * len(rows), rows)
+        return encode_batch([self._due_us + number] * len(rows), rows)
 
     def applied(self) -> dict[str, int]:
         """Shard -> how many of its batches are committed."""
