@@ -148,8 +148,8 @@ class TaskLoop:
             self._clock.sleep_us(AWAY_US)
 
     def _turn(self) -> None:
-        """Refresh when due, then work until the ready list is empty, then block."""
-        if self._clock.monotonic_us() >= self._refresh_us:
+        """Refresh when due, then work until the ready list is empty or the next refresh is due, then block."""
+        if self._is_refresh_due:
             self.refresh()
             if self.retired:
                 return
@@ -162,9 +162,6 @@ class TaskLoop:
             return
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
-            if self._next_fetch.comes_again(fetched) and self._clock.monotonic_us() >= self._refresh_us:
-                # Timers that set others without end are no reason not to read the map.
-                break
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
@@ -196,7 +193,8 @@ class TaskLoop:
     # --- batches ----------------------------------------------------------------------------
 
     def _work_through(self, work: list[FetchedShard]) -> Fetched | None:
-        """Work all shards; answers the next fetch, with which the last commits travel.
+        """Work all shards; answers the next fetch, with which the last commits travel. There is none where a
+        refresh is due: work without end is no reason not to read the map.
 
         The others are posted a few at a time: the store applies them while the next shards are worked. They
         are settled soon after: what the first shards put out does not wait for the work of the last.
@@ -220,7 +218,7 @@ class TaskLoop:
             while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
         self._next_fetch.worked(work, self._clock.monotonic_us() - began_us)
-        last = self._post(done, fetch=not self._halted)
+        last = self._post(done, fetch=not self._halted and not self._is_refresh_due)
         while posted:
             self._settle_first(posted)
         return self._finish(last)
@@ -412,6 +410,7 @@ class TaskLoop:
         """
         now_us = self._clock.monotonic_us()
         self._refresh_us = now_us + REFRESH_US
+        self._is_token_kept = False
         owner, shards = self._launch.owner, tuple(self._owned)
         answer, counters = self._store.pipeline(
             [Tasks(self._launch.executor, self._operator), Measure(shards)]
@@ -467,6 +466,10 @@ class TaskLoop:
             self._lost(owned.shard)
         except WorkFailed as error:
             self._failed(owned, str(error))
+
+    @property
+    def _is_refresh_due(self) -> bool:
+        return self._clock.monotonic_us() >= self._refresh_us
 
     def _refresh_soon(self) -> None:
         self._refresh_us = min(self._refresh_us, self._clock.monotonic_us() + RECLAIM_US)

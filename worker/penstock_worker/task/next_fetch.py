@@ -94,10 +94,6 @@ class NextFetch:
             most_us = min(most_us, LOOK_US)
         return most_us if self._again_ms is None else min(most_us, self._again_ms * 1000 - now_us)
 
-    def comes_again(self, fetched: Fetched) -> bool:
-        """Whether all that was fetched is handed out again: timers are, until a commit takes them away."""
-        return self.has_timers and not fetched.control and not any(one.entries for one in fetched.shards)
-
     def worked(self, work: Sequence[FetchedShard], took_us: int) -> None:
         """What was fetched took so long, from its load to its last post."""
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)

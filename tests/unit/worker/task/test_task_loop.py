@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -349,6 +350,60 @@ def test_a_batch_from_before_a_claim_does_not_cost_the_claim(scene: Scene):
     scene.turns(scene.task("count", ["count/0", "count/1"], store=store))
     assert [call.shard for call in store.claims] == ["count/0", "count/1"] * 2
     assert scene.waiting() == 0
+
+
+class LongWork:
+    """Takes 50 ms for each batch, and notes whose it was, and when. Dies behind so many, where that is said."""
+
+    def __init__(self, scene: Scene, stage: Any, dies_behind: int | None = None) -> None:
+        self._scene = scene
+        self._stage = stage
+        self._dies_behind = dies_behind
+        self.worked: list[tuple[str, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stage, name)
+
+    def work(self, owned: Any, fetched: Any) -> Any:
+        if len(self.worked) == self._dies_behind:
+            raise SystemExit("killed")
+        self.worked.append((owned.shard, self._scene.clock.time_us))
+        self._scene.clock.sleep_us(50_000)
+        return self._stage.work(owned, fetched)
+
+
+def test_a_shard_that_is_lost_is_claimed_again_soon_by_a_task_that_never_runs_out_of_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Under overload a task is never idle. There a policy waits for each moved shard's owner to speak, before
+    it gives the operator more tasks."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    scene = Scene(tmp_path)
+    names = [f"lines/{number}.txt" for number in range(300)]
+    for name in names:
+        (tmp_path / Path(name).name).write_text(f"{'ash' * 500} {'lamp' * 500}\n")
+    scene.publish(names)
+    scene.turns(scene.task("lines", names), 40)
+    holding = HoldingBack(scene.store)
+    late = scene.task("count", ["count/1"], ready="late", store=holding)
+    late._stage = LongWork(scene, late._stage, dies_behind=10)
+    with pytest.raises(SystemExit):
+        late.turn()
+    # What it wrote is acknowledged right behind the claim, so this one is claimed twice.
+    task = scene.task("count", [], ready="new", store=ReleasingAfterClaim(scene.store, holding))
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", (("count/1", "late"),), idle=("new",)))
+    task.turn()
+    given_us = scene.clock.time_us
+    mapping = tuple((shard, "new") for shard in scene.count_shards)
+    scene.store.call(SetTasks("w1", INCARNATION, "count-w1", mapping))
+    task._stage = work = LongWork(scene, task._stage)
+    while scene.waiting():
+        task.turn()
+    last_us = dict(work.worked)
+    first_us = dict(reversed(work.worked))
+    assert last_us["count/0"] - given_us > 4 * REFRESH_US, "the other shard keeps the task busy"
+    assert first_us["count/1"] - given_us < REFRESH_US
+    assert sorted(json.loads(line)["total"] for line in scene.out())[-2:] == [300, 300]
 
 
 class SlowStage:
