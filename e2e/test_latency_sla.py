@@ -31,11 +31,9 @@ def work(service_time_us, payload):
 
 
 def calculating(cluster: Cluster, shared: SharedFolder, name: str, code: str) -> ZipfCalculator:
-    """One worker with room for five tasks, of which the calculator begins with one. Its bound is about waiting
+    """One worker with room for five tasks, of which the calculator begins with one. Its bound is for waiting
     and work: a commit that has to be on disk takes as long as this machine's disk wants."""
-    sizes = Sizes(
-        workers=1, task_cpu="200m", cores_min="200m", cores_max="1", tasks=1, durability="Process"
-    )
+    sizes = Sizes(workers=1, task_cpu="200m", cores_min="200m", cores_max="1", tasks=1, durability="Process")
     source = {
         "records": RECORDS,
         "ratePerSecond": PER_SECOND,

@@ -148,7 +148,7 @@ class TaskLoop:
             self._clock.sleep_us(AWAY_US)
 
     def _turn(self) -> None:
-        """Refresh when due, then work until the ready list is empty or the next refresh is due, then block."""
+        """Refresh when due, work until the ready list is empty or the next refresh is due, then block."""
         if self._is_refresh_due:
             self.refresh()
             if self.retired:

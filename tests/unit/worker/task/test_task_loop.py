@@ -353,7 +353,7 @@ def test_a_batch_from_before_a_claim_does_not_cost_the_claim(scene: Scene):
 
 
 class LongWork:
-    """Takes 50 ms for each batch, and notes whose it was, and when. Dies behind so many, where that is said."""
+    """Takes 50 ms for each batch, and notes whose it was, and when. Dies behind so many, where it is said."""
 
     def __init__(self, scene: Scene, stage: Any, dies_behind: int | None = None) -> None:
         self._scene = scene
