@@ -117,6 +117,8 @@ def part_and_line(line: int) -> str:
 
 def with_parts(message: str) -> str:
     """A server's error with the lines of the library as they are in its parts."""
+    if re.search(rf"\bpenstock_\w+_{PREVIOUS_VERSION}\b", message):
+        return _LINE.sub(r"previous.lua:\1", message)
     return _LINE.sub(lambda found: part_and_line(int(found[1])), message)
 
 

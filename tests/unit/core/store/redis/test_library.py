@@ -28,14 +28,14 @@ def stems(folder: Traversable) -> list[str]:
 
 
 def test_the_package_holds_every_part_and_no_other() -> None:
-    assert stems(FOLDER) == sorted(ROLES)
+    assert stems(FOLDER) == sorted([*ROLES, "previous"])
     assert stems(FOLDER / "shared") == sorted(SHARED)
 
 
 def test_the_joined_text_is_always_the_same_and_names_library_and_version() -> None:
     text = function_library()
     assert text == function_library()
-    assert text.startswith(b"#!lua name=penstock\n")
+    assert text.startswith(b"#!lua name=penstock_%d\n" % PROTOCOL_VERSION)
     assert text.count(b"local VERSION = %d\n" % PROTOCOL_VERSION) == 1
 
 
@@ -45,7 +45,7 @@ def test_each_part_begins_with_what_it_is_for() -> None:
         *(FOLDER / f"{name}.lua" for name in ROLES),
     ]
     for part in parts:
-        text = part.read_text().removeprefix("#!lua name=penstock\n\n")
+        text = part.read_text().removeprefix(f"#!lua name=penstock_{PROTOCOL_VERSION}\n\n")
         assert re.match(r"-- \w[^\n]{15,}\n", text), part
         assert text.endswith("\n")
 
