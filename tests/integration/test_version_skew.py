@@ -1,7 +1,7 @@
 """Two versions of Penstock at the same stores: this one, and earlier ones as they are in the history.
 
-`BEFORE` is the version before this one: it goes on through an upgrade, takes a store over again, and moves shards
-to and from this version's stores. `OLD` is further away than one version: both refuse each other, in words.
+`BEFORE` is the version before this one: it goes on through an upgrade, takes a store over again, and moves
+shards to and from this version's stores. `OLD` is further away than one version: both refuse each other.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ import redis
 
 from backends.store_fixtures import RedisBackend
 from penstock.store.port import Answer, ProtocolMismatch, Retract, StateSnapshot, StateWrite, StoreUnreachable
-from penstock.store.redis.library import PREVIOUS_VERSION, PROTOCOL_VERSION, previous_library
+from penstock.store.redis.library import (
+    PREVIOUS_VERSION,
+    PROTOCOL_VERSION,
+    function_library,
+    previous_library,
+)
+from penstock.store.redis.library import libraries as libraries_of
 from penstock.store.redis.store import load_functions
 from processes.other_version import OtherVersion, OtherVersionError
 from scenes.delivery_pass import deliver_once
@@ -78,7 +84,9 @@ def libraries(admin: redis.Redis) -> set[str]:
     return {library[1].decode() for library in admin.function_list("penstock*")}
 
 
-def test_the_library_that_is_kept_for_the_version_before_is_the_one_that_it_loads(before: OtherVersion) -> None:
+def test_the_library_that_is_kept_for_the_version_before_is_the_one_that_it_loads(
+    before: OtherVersion,
+) -> None:
     assert before.run("answer = function_library().decode()") == previous_library().decode()
 
 
@@ -174,7 +182,9 @@ def to_and_fro(moving: MoveScene) -> int:
     return len(moving.a.store.call(StateSnapshot("mid/0")))
 
 
-def test_a_client_speaks_this_version_once_its_store_does(backend: RedisBackend, before: OtherVersion) -> None:
+def test_a_client_speaks_this_version_once_its_store_does(
+    backend: RedisBackend, before: OtherVersion
+) -> None:
     url, admin = url_of(backend), backend.admin()
     before.run(f"load_functions({url!r})")
     scene = Scene(backend.open_store()).set_up("src/0", "mid/0")
@@ -218,7 +228,9 @@ def test_a_version_that_is_too_far_away_and_this_one_refuse_each_others_stores_i
             old = Scene(RedisStore({url!r}, "t1", SMALL)).set_up("mid/0")
             """
         )
-        with pytest.raises(ProtocolMismatch, match=r"protocol has version 5.*one version at a time, or delete"):
+        with pytest.raises(
+            ProtocolMismatch, match=r"protocol has version 5.*one version at a time, or delete"
+        ):
             load_functions(url)
         assert libraries(admin) == {"penstock"}
         with pytest.raises(ProtocolMismatch, match="library of this version"):
@@ -228,12 +240,41 @@ def test_a_version_that_is_too_far_away_and_this_one_refuse_each_others_stores_i
         admin.flushall()
         assert load_functions(url), "without topologies it is taken over"
         assert libraries(admin) == BOTH
-        with pytest.raises(OtherVersionError, match=f"ProtocolMismatch.*{PREVIOUS_VERSION}, newer than 5"):
+        with pytest.raises(OtherVersionError, match=rf"ProtocolMismatch.*{PREVIOUS_VERSION}, newer than 5"):
             old.run(f"load_functions({url!r})")
-        with pytest.raises(OtherVersionError, match="ProtocolMismatch.*run the same version on both sides"):
+        with pytest.raises(OtherVersionError, match=r"ProtocolMismatch.*run the same version on both sides"):
             old.run("old.claim('mid/0')")
     finally:
         old.close()
+
+
+def load_later(admin: redis.Redis, version: int) -> None:
+    """What a later version of Penstock loads, were its functions as they are now."""
+
+    def numbered(number: int) -> bytes:
+        text = function_library().replace(OWN.encode(), b"penstock_%d" % number)
+        return text.replace(b"local VERSION = %d\n" % PROTOCOL_VERSION, b"local VERSION = %d\n" % number)
+
+    admin.function_flush()
+    for source in libraries_of(version, numbered(version), numbered(version - 1)).values():
+        admin.function_load(source)
+
+
+def test_a_downgrade_by_one_takes_the_store_over_and_one_by_more_is_refused_in_words(
+    backend: RedisBackend, before: OtherVersion
+) -> None:
+    url, admin = url_of(backend), backend.admin()
+    load_later(admin, PROTOCOL_VERSION + 1)
+    scene = Scene(backend.open_store()).set_up("mid/0")
+    assert load_functions(url)
+    assert libraries(admin) == {*BOTH, f"penstock_{PROTOCOL_VERSION + 1}"}
+    scene.claim("mid/0")
+    load_later(admin, PROTOCOL_VERSION + 1)
+    with pytest.raises(OtherVersionError, match=f"version {PROTOCOL_VERSION}, newer than {PREVIOUS_VERSION}"):
+        before.run(f"load_functions({url!r})")
+    load_later(admin, PROTOCOL_VERSION + 2)
+    with pytest.raises(ProtocolMismatch, match=f"newer than {PROTOCOL_VERSION} by more than one"):
+        load_functions(url)
 
 
 def functions_called(admin: redis.Redis, name: str) -> set[int]:

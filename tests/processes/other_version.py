@@ -1,7 +1,7 @@
 """Another version of Penstock, as it is in this repository's history, at work in a process of its own.
 
-The process takes pieces of Python, which see that version's packages and the scenes of its own tests, and keeps
-what they name; so a connection that was opened before an upgrade is there behind it.
+The process takes pieces of Python, which see that version's packages and the scenes of its own tests, and
+keeps what they name; so a connection that was opened before an upgrade is there behind it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class OtherVersion:
         """Skips the test where this is no clone, or one without so much history."""
         asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
         if subprocess.run(asked, capture_output=True, check=False).returncode:
-            pytest.skip(f"commit {commit} is not in this clone's history: fetch all of it (git fetch --unshallow)")
+            pytest.skip(
+                f"commit {commit} is not in this clone's history: fetch all of it (git fetch --unshallow)"
+            )
         archive = subprocess.run(
             ["git", "-C", str(ROOT), "archive", commit, *_FOLDERS], stdout=subprocess.PIPE, check=True
         )

@@ -25,7 +25,7 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock.store.redis.connection import PASSWORD_FILE, ServerError, Wire, translate
-from penstock.store.redis.library import PROTOCOL_VERSION, function_library
+from penstock.store.redis.library import PROTOCOL_VERSION
 from penstock.store.redis.store import RedisStore, load_functions
 from scenes.store_scenario import SMALL, Scene, out
 

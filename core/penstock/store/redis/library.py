@@ -1,5 +1,5 @@
-"""The function libraries of this version, one Lua text that is joined of the parts in `functions/`, and of the
-version before, which is one text as its release had it. A store holds both, side by side.
+"""The function libraries: this version's, a Lua text that is joined of the parts in `functions/`, and that of
+the version before, a text as its release had it. A store holds both, side by side.
 
 `SHARED` and `ROLES` name the parts in the order in which they are joined. What a shared part names, all parts
 below it see. A role's part is a block of its own: its names are nobody else's, and do not count towards the
@@ -40,8 +40,8 @@ ROLES = (
 )  # fmt: skip
 """In `functions`; none needs another."""
 _UNNUMBERED = 9
-"""The last version whose library's name is without a number: "penstock". It asks `penstock_version`, a name that
-one library alone can have, and gives way to an answer above its own."""
+"""The last version whose library's name is without a number: "penstock". It asks `penstock_version`, a name
+that one library alone can have, and gives way to an answer above its own."""
 
 _NAME = re.compile(rb"penstock_(\d+)")
 _VERSION = re.compile(rb"^local VERSION = (\d+)$", re.MULTILINE)
@@ -59,17 +59,17 @@ def previous_library() -> bytes:
     return (_folder() / "previous.lua").read_bytes()
 
 
-def libraries(version: int, own: bytes, previous: bytes) -> dict[bytes, bytes]:
-    """The libraries that a store holds under `version`, by name, in the order in which they are loaded: who finds
-    the newest finds all. `own` and `previous` are the sources of that version and the one before."""
-    held = {library_name(version - 1): previous, library_name(version): own}
-    if version - 1 <= _UNNUMBERED:
+def libraries(number: int, own: bytes, previous: bytes) -> dict[bytes, bytes]:
+    """The libraries that a store holds under version `number`, by name, in the order in which they are loaded.
+    Who finds the newest finds all. `own` and `previous` are the sources of it and of the one before."""
+    held = {library_name(number - 1): previous, library_name(number): own}
+    if number - 1 <= _UNNUMBERED:
         return held
-    return {b"penstock": _GIVE_WAY % (version - 1), **held}
+    return {b"penstock": _GIVE_WAY % (number - 1), **held}
 
 
-def library_name(version: int) -> bytes:
-    return b"penstock" if version <= _UNNUMBERED else b"penstock_%d" % version
+def library_name(number: int) -> bytes:
+    return b"penstock" if number <= _UNNUMBERED else b"penstock_%d" % number
 
 
 def version_of(name: bytes, source: bytes) -> int | None:
@@ -80,22 +80,22 @@ def version_of(name: bytes, source: bytes) -> int | None:
     return int(found[1]) if found else None
 
 
-def refusal(version: int, held: Collection[int], *, has_topologies: bool) -> str:
-    """Why a store that holds libraries of the versions `held` cannot be taken over by `version`; "" when it can.
+def refusal(number: int, held: Collection[int], *, has_topologies: bool) -> str:
+    """Why version `number` cannot take over a store that holds libraries of the versions `held`; "" if it can.
 
-    What a version writes, the one before and the one behind it read; others may not. A library stays in a store
-    when an older version takes it over, so the newest one tells who wrote there.
+    What a version writes, the one before it and the one behind it read; others may not. A library stays in a
+    store when an older version takes it over, so the newest one tells who wrote there.
     """
-    newest = max(held, default=version)
-    if newest > version + 1:
+    newest = max(held, default=number)
+    if newest > number + 1:
         return (
-            f"the store was worked with by a Penstock whose store protocol has version {newest}, newer than {version}"
-            f" by more than one: run one of version {newest - 1} or newer"
+            f"a Penstock whose store protocol has version {newest} has worked with this store, and that is"
+            f" newer than {number} by more than one: run one whose protocol has version {newest - 1} or newer"
         )
-    if newest < version - 1 and has_topologies:
+    if newest < number - 1 and has_topologies:
         return (
-            f"the store holds topologies of a Penstock whose store protocol has version {newest}, and this one reads"
-            f" {version - 1} and {version}: upgrade one version at a time, or delete these topologies first"
+            f"the store holds topologies of a Penstock whose store protocol has version {newest}, and this"
+            f" one reads {number - 1} and {number}: upgrade one version at a time, or delete them first"
         )
     return ""
 
@@ -126,7 +126,7 @@ _GIVE_WAY = b"""#!lua name=penstock
 
 -- Tells code from before libraries had numbers that what is here is not for it.
 redis.register_function{
-  function_name = 'penstock_version', callback = function() return %d end, flags = {'no-writes', 'no-cluster'},
+  function_name = 'penstock_version', flags = {'no-writes'}, callback = function() return %d end,
 }
 """
 

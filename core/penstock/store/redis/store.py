@@ -232,8 +232,8 @@ def load_functions(url: str) -> bool:
     these are there; True when something was loaded.
 
     Older ones are taken away; that of the next version stays, as its workers may. A crash in between leaves
-    fewer libraries than wanted, and the next start loads what is missing. A server at its memory limit refuses
-    to load: it is given a little more until the libraries are there.
+    fewer libraries than wanted, and the next start loads what is missing. A server at its memory limit does
+    not load: it is given a little more until the libraries are there.
     Raises ProtocolMismatch when the server is too old, or what it holds is of a version that is too far away;
     StoreUnreachable, StoreFull.
     """
