@@ -13,8 +13,12 @@ from pathlib import Path
 
 import pytest
 import redis
+import yaml
 
 from backends.store_fixtures import RedisBackend
+from house import ROOT
+from penstock.api.compile import compile_topology
+from penstock.api.load import load_topology
 from penstock.store.port import Answer, ProtocolMismatch, Retract, StateSnapshot, StateWrite, StoreUnreachable
 from penstock.store.redis.library import (
     PREVIOUS_VERSION,
@@ -24,6 +28,7 @@ from penstock.store.redis.library import (
 )
 from penstock.store.redis.library import libraries as libraries_of
 from penstock.store.redis.store import load_functions
+from penstock_operator.cluster.manifests.template import workers_manifest
 from processes.other_version import OtherVersion, OtherVersionError
 from scenes.delivery_pass import deliver_once
 from scenes.move_scene import MoveScene
@@ -246,6 +251,23 @@ def test_a_version_that_is_too_far_away_and_this_one_refuse_each_others_stores_i
             old.run("old.claim('mid/0')")
     finally:
         old.close()
+
+
+def test_a_worker_of_the_version_before_reads_the_plan_that_this_operator_writes(
+    before: OtherVersion, tmp_path: Path
+) -> None:
+    topology = load_topology(ROOT / "examples" / "word-count" / "on-kubernetes.yaml", runtime="cluster")
+    file = tmp_path / "topology.yaml"
+    file.write_text(yaml.safe_dump(workers_manifest(topology)))
+    stages = before.run(
+        f"""
+        from penstock.api.compile import compile_topology
+        from penstock.api.load import load_topology
+        plan = compile_topology(load_topology({str(file)!r}, (), runtime="cluster"), "cluster")
+        answer = [stage.name for stage in plan.stages]
+        """
+    )
+    assert stages == [stage.name for stage in compile_topology(topology, "cluster").stages]
 
 
 def load_later(admin: redis.Redis, version: int) -> None:

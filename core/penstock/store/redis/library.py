@@ -60,7 +60,7 @@ def previous_library() -> bytes:
 
 
 def libraries(number: int, own: bytes, previous: bytes) -> dict[bytes, bytes]:
-    """The libraries that a store holds under version `number`, by name, in the order in which they are loaded.
+    """The libraries that a store holds under version `number`, by name, in the order in which they load.
     Who finds the newest finds all. `own` and `previous` are the sources of it and of the one before."""
     held = {library_name(number - 1): previous, library_name(number): own}
     if number - 1 <= _UNNUMBERED:
@@ -81,7 +81,7 @@ def version_of(name: bytes, source: bytes) -> int | None:
 
 
 def refusal(number: int, held: Collection[int], *, has_topologies: bool) -> str:
-    """Why version `number` cannot take over a store that holds libraries of the versions `held`; "" if it can.
+    """Why version `number` cannot take over a store that holds libraries of versions `held`; "" if it can.
 
     What a version writes, the one before it and the one behind it read; others may not. A library stays in a
     store when an older version takes it over, so the newest one tells who wrote there.

@@ -133,7 +133,7 @@ def test_once_no_library_without_a_number_is_left_its_name_tells_older_code_to_g
         ([9, 10], True, ""),
         ([10, 11], True, ""),
         ([9, 10, 11], True, ""),
-        ([11, 12], False, "version 12, newer than 10 by more than one"),
+        ([11, 12], False, "12 has worked with this store, and that is newer than 10 by more than one"),
         ([5], False, ""),
         ([5], True, "version 5, and this one reads 9 and 10: upgrade one version at a time"),
     ],
