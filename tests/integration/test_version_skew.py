@@ -264,10 +264,10 @@ def test_a_worker_of_the_version_before_reads_the_plan_that_this_operator_writes
         from penstock.api.compile import compile_topology
         from penstock.api.load import load_topology
         plan = compile_topology(load_topology({str(file)!r}, (), runtime="cluster"), "cluster")
-        answer = [stage.name for stage in plan.stages]
+        answer = [stage.operator for stage in plan.stages]
         """
     )
-    assert stages == [stage.name for stage in compile_topology(topology, "cluster").stages]
+    assert stages == [stage.operator for stage in compile_topology(topology, "cluster").stages]
 
 
 def load_later(admin: redis.Redis, version: int) -> None:
