@@ -91,6 +91,10 @@ format: setup ## Put the code into the project's format and mend what ruff can m
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+.PHONY: raise-protocol
+raise-protocol: setup ## Keep the released function library as the version before, and raise the store protocol's version
+	@$(BIN)/python tools/raise_protocol.py
+
 .PHONY: crds
 crds: setup ## Write crds/, and the chart's copy, from the models in core/penstock/api
 	$(BIN)/penstock crds crds

@@ -1,14 +1,15 @@
 """`OperatorSchedule` <-> the Schedule object in Kubernetes: the one place where the two forms meet.
 
 `to_spec` and `from_object` are inverse: what the operator writes is what agents, and the operator after a
-restart, read. Neighbours: `penstock.schedule.record` is the value, `schedule` the object's model.
+restart, read. Who reads passes over fields that it does not know: an operator of the next version may have
+written them. Neighbours: `penstock.schedule.record` is the value, `schedule` the object's model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -87,7 +88,7 @@ def to_spec(
 
 def from_object(document: Mapping[str, Any]) -> OperatorSchedule:
     """The schedule in a Schedule object. Raises InvalidManifest when it is none, or contradicts itself."""
-    spec = _validated(ScheduleSpec, document.get("spec"), "spec")
+    spec = _read(ScheduleSpec, document.get("spec"), "spec")
     try:
         return OperatorSchedule(
             operator=spec.operator,
@@ -105,13 +106,13 @@ def from_object(document: Mapping[str, Any]) -> OperatorSchedule:
 
 def owner_of(document: Mapping[str, Any]) -> ScheduleOwner:
     """Whose schedule a Schedule object is. Raises InvalidManifest as `from_object` does."""
-    spec = _validated(ScheduleSpec, document.get("spec"), "spec")
+    spec = _read(ScheduleSpec, document.get("spec"), "spec")
     return ScheduleOwner(spec.topology, spec.topology_uid, spec.store_memory_bytes, spec.durability)
 
 
 def applied_of(document: Mapping[str, Any]) -> tuple[AppliedPlace, ...]:
     """What the agents have written into the status of a Schedule object. Raises InvalidManifest."""
-    status = _validated(ScheduleStatus, document.get("status") or {}, "status")
+    status = _read(ScheduleStatus, document.get("status") or {}, "status")
     return tuple(
         AppliedPlace(place.node, place.version, place.generation, place.lost_shards, place.shards_moving)
         for place in status.applied
@@ -179,9 +180,15 @@ def _store(place: ScheduledStore) -> StorePlace:
     return StorePlace(place.id, place.node, place.address)
 
 
-def _validated(model: type[M], document: object, path: str) -> M:
+def _read(model: type[M], document: object, path: str) -> M:
+    return _validated(model, document, path, extra="ignore")
+
+
+def _validated(
+    model: type[M], document: object, path: str, *, extra: Literal["ignore", "forbid"] = "forbid"
+) -> M:
     try:
-        return model.model_validate(document, by_alias=True, by_name=False)
+        return model.model_validate(document, by_alias=True, by_name=False, extra=extra)
     except ValidationError as error:
         faults = schema_faults(error, model, document)
         raise InvalidManifest(

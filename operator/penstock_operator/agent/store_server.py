@@ -11,12 +11,10 @@ from typing import Any
 from penstock.errors import PermanentError
 from penstock.store.port import OpenStore, StoreMemory
 from penstock.store.redis.connection import ServerError, Wire, translate
-from penstock.store.redis.library import function_library
 from penstock.store.redis.measures import memory_use
 from penstock.store.redis.store import RedisStore, load_functions
 
 _TIMEOUT_S = 5.0
-_LIBRARY = b"penstock"
 _NOBODY = b"penstock:nobody"
 """A channel that nothing is ever sent to: who listens to it learns at once when the server is gone."""
 
@@ -37,15 +35,11 @@ class StoreServer:
         return fields["run_id"]
 
     def load_library(self) -> bool:
-        """Load the function library unless exactly this one is there; True when it was loaded.
+        """Load the function libraries unless exactly these are there; True when something was loaded.
 
-        Raises ProtocolMismatch for a server that is too old, or holds a newer library.
+        Raises ProtocolMismatch for a server that is too old, or whose content is of a version too far away.
         """
-        held = self._ask(b"FUNCTION", b"LIST", b"LIBRARYNAME", _LIBRARY, b"WITHCODE")
-        if any(library.get(b"library_code") == function_library() for library in held):
-            return False
-        load_functions(self._url)
-        return True
+        return load_functions(self._url)
 
     def open(self, run_id: str) -> int:
         """Open the store for this run of the server; answers its generation."""

@@ -53,7 +53,7 @@ def test_a_store_at_its_memory_limit_refuses_appends_and_drains_itself(
 def test_every_function_that_writes_may_run_at_the_memory_limit_but_three(
     admin: redis.Redis,
 ) -> None:
-    (library,) = admin.function_list("penstock")
+    (library,) = admin.function_list(f"penstock_{PROTOCOL_VERSION}")
     functions = {fields[1].decode(): set(fields[5]) for fields in library[5]}
     writers = {name for name, flags in functions.items() if b"no-writes" not in flags}
     refused = {name for name in writers if b"allow-oom" not in functions[name]}

@@ -25,7 +25,7 @@ class RedisAdministration(RedisRole):
         }
 
     def _open_store(self, call: OpenStore) -> Command:
-        return (b"FCALL", function_name("open_store"), b"1", STORE, call.store_id, call.run_id)
+        return (b"FCALL", function_name("open_store", self._version), b"1", STORE, call.store_id, call.run_id)
 
     def _retract(self, _: Retract) -> Command:
         return self._heads["retract"]

@@ -27,6 +27,7 @@ from penstock.store.redis.forms import (
     RedisRole,
     function_name,
 )
+from penstock.store.redis.library import PROTOCOL_VERSION
 from penstock.store.redis.measures import RedisMeasures
 from penstock.store.redis.moves import RedisMoves
 from penstock.store.redis.ready_lists import RedisReadyLists
@@ -55,19 +56,23 @@ _FULL = Fetched((), control=False, full=True)
 
 
 class RedisCalls:
-    """The commands of one topology under given bounds."""
+    """The commands of one topology under given bounds, to the functions of this version or the one before."""
 
-    def __init__(self, keys: Keys, bounds: Bounds) -> None:
+    def __init__(self, keys: Keys, bounds: Bounds, version: int = PROTOCOL_VERSION) -> None:
         functions = [(name, b"FCALL") for role in ROLES for name in role.writes]
         functions += [(name, b"FCALL_RO") for role in ROLES for name in role.reads]
         self.functions = dict(functions)
         """The functions that are called under the topology's prefix, and the command for each."""
         parts = CommandParts(
-            heads={name: (command, function_name(name), b"1", keys.prefix) for name, command in functions},
+            heads={
+                name: (command, function_name(name, version), b"1", keys.prefix)
+                for name, command in functions
+            },
             keys=keys,
             bounds=bounds,
             packed_bounds=_packed_bounds(bounds),
             packed_pressed_bounds=_packed_bounds(bounds.pressed()),
+            version=version,
         )
         self._commits = RedisCommits(parts).command
         self._forms: dict[type, CallForm] = {}

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 from penstock.store.keys import Keys
 from penstock.store.port import Answer, Bounds, Moved, ShardStatus, Watermark
 from penstock.store.redis.connection import Command
-from penstock.store.redis.library import PROTOCOL_VERSION
 
 
 class CallForm(NamedTuple):
@@ -41,6 +40,8 @@ class CommandParts:
     bounds: Bounds
     packed_bounds: bytes
     packed_pressed_bounds: bytes
+    version: int
+    """Of the functions that are called."""
 
 
 class RedisRole:
@@ -54,6 +55,7 @@ class RedisRole:
     def __init__(self, parts: CommandParts) -> None:
         self._heads = parts.heads
         self._keys = parts.keys
+        self._version = parts.version
         self._bounds = parts.packed_bounds
         self._pressed_bounds = parts.packed_pressed_bounds
 
@@ -75,8 +77,8 @@ STATUSES = {
 """By the numbers in a record."""
 
 
-def function_name(name: str) -> bytes:
-    return f"penstock_{name}_{PROTOCOL_VERSION}".encode()
+def function_name(name: str, version: int) -> bytes:
+    return f"penstock_{name}_{version}".encode()
 
 
 def answer(_: Any, reply: bytes) -> Answer:

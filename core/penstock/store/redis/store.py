@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from penstock.store.keys import Keys
+from penstock.store.keys import TOPOLOGIES, Keys
 from penstock.store.limits import check_limits
 from penstock.store.port import (
     Bounds,
@@ -28,7 +28,17 @@ from penstock.store.port import (
 )
 from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import Command, ServerError, Wire, is_out_of_memory, translate
-from penstock.store.redis.library import PROTOCOL_VERSION, function_library
+from penstock.store.redis.forms import function_name
+from penstock.store.redis.library import (
+    LIBRARIES,
+    PREVIOUS_VERSION,
+    PROTOCOL_VERSION,
+    function_library,
+    libraries,
+    previous_library,
+    refusal,
+    version_of,
+)
 from penstock.store.redis.measures import memory_use
 
 A = TypeVar("A")
@@ -65,7 +75,8 @@ class RedisStore:
         """`url` is unix:///path or redis://host:port; `timeout_s` is how long a reply is waited for."""
         self._keys = Keys(topology_uid)
         self._bounds = bounds
-        self._calls = RedisCalls(self._keys, bounds)
+        self._version = PROTOCOL_VERSION
+        self._calls = RedisCalls(self._keys, bounds, self._version)
         self._wire = Wire(url, timeout_s)
         self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000)
         self._bell = Wire(url, timeout_s)
@@ -95,6 +106,8 @@ class RedisStore:
         if not calls:
             return list
         sizes_bytes = [check_limits(call, self._bounds) for call in calls]
+        if not self._wire.is_open:
+            self._agree()
         commands = self._calls.encode(calls, sizes_bytes)
         posted = _Posted(calls, [count for _, count in commands])
         try:
@@ -125,12 +138,38 @@ class RedisStore:
             elif isinstance(reply, ServerError):
                 answer = self._calls.refused_when_full(calls) if calls and is_out_of_memory(reply) else None
                 if answer is None:
-                    raise translate(str(reply)) from reply
+                    raise self._fault(reply) from reply
                 answers.append(answer)
             else:
                 answers += self._calls.decode(calls, reply, parts)
                 parts = []
         return answers
+
+    def _agree(self) -> None:
+        """Ask on a new connection which version's functions to call: a store whose agent is not upgraded yet
+        holds those of the version before alone. What runs through a connection stays in one version."""
+        try:
+            (held,) = self._wire.exchange([(b"FCALL_RO", function_name("version", PROTOCOL_VERSION), b"0")])
+            version = PROTOCOL_VERSION
+            if isinstance(held, ServerError):
+                fault = translate(str(held))
+                if not isinstance(fault, ProtocolMismatch):
+                    raise fault from held
+                version = PREVIOUS_VERSION
+        except BaseException:
+            self._wire.close()
+            raise
+        if version != self._version:
+            self._version = version
+            self._calls = RedisCalls(self._keys, self._bounds, version)
+
+    def _fault(self, reply: ServerError) -> Exception:
+        """A version that is no longer held is asked for anew: the next call makes another connection."""
+        fault = translate(str(reply))
+        if isinstance(fault, ProtocolMismatch):
+            self._give_up_posted()
+            self._wire.close()
+        return fault
 
     def _give_up_posted(self) -> None:
         """The connection is gone, and with it every reply that was still to come."""
@@ -188,30 +227,45 @@ class RedisStore:
         return int(reply[key][-1][0].split(b"-")[0]) if reply else last
 
 
-def load_functions(url: str) -> None:
-    """Load the function library into the server at `url`, in place of an older one.
+def load_functions(url: str) -> bool:
+    """Load the function libraries of this version and the one before into the server at `url`, unless exactly
+    these are there; True when something was loaded.
 
-    A server at its memory limit refuses that too: it is given a little more until the library is there.
-    Raises ProtocolMismatch when the server is too old, or holds a newer library; StoreUnreachable, StoreFull.
+    Older ones are taken away; that of the next version stays, as its workers may. A crash in between leaves
+    fewer libraries than wanted, and the next start loads what is missing. A server at its memory limit does
+    not load: it is given a little more until the libraries are there.
+    Raises ProtocolMismatch when the server is too old, or what it holds is of a version that is too far away;
+    StoreUnreachable, StoreFull.
     """
     wire = Wire(url, _TIMEOUT_S)
     try:
         _check_server(_reply(wire, (b"INFO", b"server")).decode())
-        (held,) = wire.exchange([(b"FCALL_RO", b"penstock_version", b"0")])
-        if not isinstance(held, ServerError) and held > PROTOCOL_VERSION:
-            raise ProtocolMismatch(
-                f"the store holds the function library of version {held}, newer than {PROTOCOL_VERSION}:"
-                " run the newer Penstock"
-            )
-        load: Command = (b"FUNCTION", b"LOAD", b"REPLACE", function_library())
-        (reply,) = wire.exchange([load])
-        if isinstance(reply, ServerError) and is_out_of_memory(reply):
-            with _more_memory(wire):
-                _reply(wire, load)
-        elif isinstance(reply, ServerError):
-            raise translate(str(reply)) from reply
+        listed = _reply(wire, (b"FUNCTION", b"LIST", b"LIBRARYNAME", LIBRARIES, b"WITHCODE"))
+        held = {library[b"library_name"]: library[b"library_code"] for library in listed}
+        versions = {name: version for name, code in held.items() if (version := version_of(name, code))}
+        has_topologies = _reply(wire, (b"EXISTS", TOPOLOGIES)) > 0
+        if why := refusal(PROTOCOL_VERSION, versions.values(), has_topologies=has_topologies):
+            raise ProtocolMismatch(why)
+        wanted = libraries(PROTOCOL_VERSION, function_library(), previous_library())
+        missing = [source for name, source in wanted.items() if held.get(name) != source]
+        for source in missing:
+            _load(wire, source)
+        for name, version in versions.items():
+            if version < PREVIOUS_VERSION and name not in wanted:
+                _reply(wire, (b"FUNCTION", b"DELETE", name))
+        return bool(missing)
     finally:
         wire.close()
+
+
+def _load(wire: Wire, source: bytes) -> None:
+    load: Command = (b"FUNCTION", b"LOAD", b"REPLACE", source)
+    (reply,) = wire.exchange([load])
+    if isinstance(reply, ServerError) and is_out_of_memory(reply):
+        with _more_memory(wire):
+            _reply(wire, load)
+    elif isinstance(reply, ServerError):
+        raise translate(str(reply)) from reply
 
 
 @contextmanager

@@ -135,3 +135,18 @@ def test_a_schedule_that_cannot_be_written_is_refused_before_it_is() -> None:
     long = "count/" + "x" * 2000
     with pytest.raises(InvalidManifest, match="names"):
         to_spec(replace(SCHEDULE, shards={long: ShardPlace("count-w0", "node-a")}), "word-count", "uid")
+
+
+def test_fields_that_an_operator_of_the_next_version_wrote_are_passed_over() -> None:
+    spec = to_spec(SCHEDULE, topology="t", topology_uid="u")
+    newer = json.loads(json.dumps(spec))
+    newer["later"] = 1
+    newer["shards"][0]["later"] = {"a": 1}
+    newer["workers"][0]["later"] = [1]
+    applied = {"node": "node-a", "version": 7, "generation": 1, "later": 1}
+    document = {"spec": newer, "status": {"applied": [applied], "later": 1}}
+    assert from_object(document) == from_object({"spec": spec})
+    assert owner_of(document) == ScheduleOwner("t", "u")
+    assert [place.version for place in applied_of(document)] == [7]
+    with pytest.raises(InvalidManifest, match="version"):
+        from_object({"spec": newer | {"version": "7"}})

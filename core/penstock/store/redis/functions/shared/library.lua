@@ -1,4 +1,4 @@
-#!lua name=penstock
+#!lua name=penstock_10
 
 -- The node store's protocol as a library of Redis Functions (Redis >= 7.0, Valkey >= 7.2).
 --
@@ -8,12 +8,13 @@
 -- Every function is called with one key, the topology's prefix ("penstock:<uid>:"), and builds the
 -- others from it; that needs one server, not a cluster (flag no-cluster). A function validates
 -- everything before its first write: nothing rolls back. Its effects reach the append-only file as
--- one transaction. Function names end in the protocol's version: code of another version finds none of them.
+-- one transaction. The library's name and those of its functions end in the protocol's version: a store holds those of
+-- two versions side by side, and both work on the same keys.
 --
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side of a role is the
 -- module of the same name beside this folder (`redis/commits.py` for `commits.lua`).
 
-local VERSION = 9
+local VERSION = 10
 
 -- Whatever writes may run at maxmemory, or a full store could never empty itself. Only append, fetch and install are
 -- refused: so a task learns, at no cost, that the store is full. It and who delivers ask the first two again under
@@ -27,10 +28,10 @@ local WRITES = {'allow-oom', 'no-cluster'}
 local REFUSED_WHEN_FULL = {'no-cluster'}
 local READS = {'no-writes', 'no-cluster'}
 
--- penstock_version: the protocol's version.
+-- penstock_version_VERSION: the protocol's version, for who asks whether this library is held.
 -- KEYS none. ARGV none. Answers an integer.
 local function version()
   return VERSION
 end
 
-redis.register_function{function_name = 'penstock_version', callback = version, flags = READS}
+redis.register_function{function_name = 'penstock_version_' .. VERSION, callback = version, flags = READS}
