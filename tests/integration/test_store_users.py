@@ -1,8 +1,7 @@
-"""The users that the chart gives a node store, on a real redis-server: what each may do, and no more."""
+"""The users of a node store, on a real redis-server: what each may do, and no more."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import socket
 import subprocess
@@ -19,7 +18,6 @@ import pytest
 import redis
 
 from clocks.running import run
-from house import ROOT
 from penstock.errors import PermanentError
 from penstock.schedule.rebuilding import Kept
 from penstock.store.keys import Keys
@@ -57,6 +55,7 @@ from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import PASSWORD_FILE, Wire
 from penstock.store.redis.library import function_library
 from penstock.store.redis.store import RedisStore, load_functions
+from penstock.store.redis.users import USERS, hash_of, users_file
 from penstock_operator.agent.schedule_feed import seen_schedule
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
@@ -67,14 +66,12 @@ from worlds.schedule_objects import UID, item
 
 pytestmark = pytest.mark.integration
 
-USERS = ("worker", "operator", "agent")
-ACL = ROOT / "charts/penstock/files/users.acl"
 _START_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A redis-server with the chart's users; each one's password is in FOLDER/NAME-password."""
+    """A redis-server with these users; each one's password is in FOLDER/NAME-password."""
 
     folder: Path
 
@@ -93,14 +90,12 @@ class Store:
 
 
 def made_store(folder: Path) -> Store:
-    """A folder with the chart's users and their passwords."""
+    """A folder with these users and their passwords."""
     store = Store(folder)
-    acl = ACL.read_text(encoding="utf-8")
     for user in USERS:
-        password = store.password(user)
-        (store.folder / f"{user}-password").write_text(password, encoding="utf-8")
-        acl = acl.replace(f"<hash of {user}-password>", hashlib.sha256(password.encode()).hexdigest())
-    (store.folder / "users.acl").write_text(acl, encoding="utf-8")
+        (store.folder / f"{user}-password").write_text(store.password(user), encoding="utf-8")
+    known = {user: [hash_of(store.password(user))] for user in USERS}
+    (store.folder / "users.acl").write_text(users_file(known), encoding="utf-8")
     return store
 
 

@@ -64,7 +64,13 @@ class StoreConfig(Document):
     """Nodes that get a store, and so may run workers."""
     tolerations: Tolerations = ()
     auth_secret: ObjectName
-    """Keys: worker-password, operator-password, agent-password, users.acl."""
+    """What pods mount, made and kept by the operator. Keys: worker-password, operator-password,
+    agent-password, users.acl, spark-key."""
+    passwords_secret: ObjectName | None = None
+    """A Secret of somebody else's that says the passwords (worker-password, operator-password,
+    agent-password); without it the operator makes some."""
+    former_password_seconds: Annotated[int, Field(ge=60, le=86_400)] = 300
+    """How long a former password stays good once all pods are given the new one."""
     service_account: ObjectName
     """The agents' service account."""
     headless_service: ObjectName

@@ -14,6 +14,7 @@ from penstock.store.redis.connection import ServerError, Wire, translate
 from penstock.store.redis.library import function_library
 from penstock.store.redis.measures import memory_use
 from penstock.store.redis.store import RedisStore, load_functions
+from penstock.store.redis.users import read_users
 
 _TIMEOUT_S = 5.0
 _LIBRARY = b"penstock"
@@ -61,6 +62,28 @@ class StoreServer:
             key = name.replace("_", "-").encode()
             if self._ask(b"CONFIG", b"GET", key).get(key) != value.encode():
                 self._ask(b"CONFIG", b"SET", key, value)
+
+    def set_users(self, text: str) -> tuple[str, ...]:
+        """Bring the running server's users to those of a users file; a server reads it at its start only.
+
+        Who lost a password loses the connections too, since any of them may have logged in with that one; it
+        is answered who did. Nobody else is disturbed. Raises PermanentError for a file that is none.
+        """
+        wanted = read_users(text)
+        lost: list[str] = []
+        for user, rules in wanted.items():
+            held = self._ask(b"ACL", b"GETUSER", user) or {}
+            self._ask(b"ACL", b"SETUSER", user, b"reset", *rules)
+            known = {f"#{one.decode()}" for one in held.get(b"passwords", ())}
+            if known - set(rules):
+                self._ask(b"CLIENT", b"KILL", b"USER", user, b"SKIPME", b"yes")
+                lost.append(user)
+        others = {user.decode() for user in self._ask(b"ACL", b"USERS")} - wanted.keys()
+        if others:
+            self._ask(b"ACL", b"DELUSER", *sorted(others))
+        if lost:
+            self._listening.close()
+        return tuple(lost)
 
     def memory(self) -> StoreMemory:
         """What it uses, and its limit as it is now."""

@@ -70,8 +70,18 @@ def store_name(release: str, node: str) -> str:
     return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)
 
 
+def store_names_beginning(release: str) -> str:
+    """What `store_name` begins with, whatever the node: so much is kept of a name that is too long."""
+    return f"{release}-store-"[: STATEFUL_SET_LENGTH_MAX - _HASH_LENGTH - 1]
+
+
 def store_address(release: str, node: str, headless_service: str, namespace: str) -> str:
     return f"{store_name(release, node)}-0.{headless_service}.{namespace}.svc:6379"
+
+
+def auth_secret_name(release: str) -> str:
+    """The Secret with the passwords of the node stores, as the chart has it named."""
+    return f"{release}-store-auth"
 
 
 def worker_name(topology: str, operator: str, index: int) -> str:
