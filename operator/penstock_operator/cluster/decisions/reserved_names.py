@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.pod_settings import PodSettings, VolumeSpec
 from penstock.api.topology import Topology
-from penstock_operator.cluster.manifests.node_store import claim_prefix
+from penstock_operator.cluster.manifests.node_store import claim_beginnings
 
 _OF_HELM = "sh.helm.release.v1."
 
@@ -31,7 +31,7 @@ def reserved_name_refusal(topology: Topology, config: OperatorConfig) -> str:
                 f"{where}: Secret {name} is Helm's record of a release, which Topologies may not have; "
                 "name a Secret of your own"
             )
-    claims = claim_prefix(config.fullname)
+    claims = claim_beginnings(config.fullname)
     for where, name in _claims_named(topology.spec.pod):
         if name.startswith(claims):
             return (

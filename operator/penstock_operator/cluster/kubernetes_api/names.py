@@ -70,9 +70,11 @@ def store_name(release: str, node: str) -> str:
     return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)
 
 
-def store_names_beginning(release: str) -> str:
-    """What `store_name` begins with, whatever the node: so much is kept of a name that is too long."""
-    return f"{release}-store-"[: STATEFUL_SET_LENGTH_MAX - _HASH_LENGTH - 1]
+def store_names_beginnings(release: str) -> tuple[str, ...]:
+    """What `store_name` begins with one of, whatever the node: as it is, and as `fitted` keeps it."""
+    whole = f"{release}-store-"
+    fitted_one = re.sub(r"[^a-z0-9]+", "-", whole.lower())
+    return whole, fitted_one[: STATEFUL_SET_LENGTH_MAX - _HASH_LENGTH - 1]
 
 
 def store_address(release: str, node: str, headless_service: str, namespace: str) -> str:

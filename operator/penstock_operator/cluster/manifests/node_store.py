@@ -21,7 +21,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     label_value,
     short_hash,
     store_name,
-    store_names_beginning,
+    store_names_beginnings,
 )
 from penstock_operator.cluster.manifests.pod_parts import (
     CONTAINER_SECURITY,
@@ -230,9 +230,9 @@ def claim_name(stateful_set: str) -> str:
     return f"{_DATA}-{stateful_set}-0"
 
 
-def claim_prefix(fullname: str) -> str:
-    """What the names of the claims of all stores begin with."""
-    return f"{_DATA}-{store_names_beginning(fullname)}"
+def claim_beginnings(fullname: str) -> tuple[str, ...]:
+    """What the name of each store's claim begins with one of."""
+    return tuple(f"{_DATA}-{one}" for one in store_names_beginnings(fullname))
 
 
 def _claim(config: OperatorConfig, labels: dict[str, str]) -> Part:

@@ -25,8 +25,7 @@ def test_a_user_may_have_several_passwords_of_which_the_file_holds_hashes_alone(
     [
         ("", "worker, operator, agent"),
         ("/etc/penstock/users/users.acl: No such file", "worker, operator, agent"),
-        (users_file({user: [hash_of(OLD[user])] for user in USERS}).replace("user agent on", "user agent off"),
-         "agent"),
+        (users_file({user: [hash_of(user)] for user in USERS}).replace("agent on", "agent off"), "agent"),
         (users_file({"worker": [], "operator": [hash_of("o")], "agent": [hash_of("a")]}), "worker"),
     ],
 )  # fmt: skip
