@@ -18,6 +18,7 @@ from house import ROOT
 from penstock.api.operator_config import StoreConfig, parse_operator_config
 from penstock.api.topology import DURABILITY_IN_CLUSTER
 from penstock_operator.cluster.kubernetes_api.names import auth_secret_name
+from scenes.called_rights import Right, called_rights
 from worlds.kubernetes_forms import faults_of
 
 # Long enough to build Helm from its module, once on a machine; `make lint` has done so before.
@@ -255,19 +256,33 @@ def test_no_role_grants_more_than_it_names() -> None:
             assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
 
 
+def test_the_operator_has_the_rights_that_its_code_makes_use_of_and_no_other() -> None:
+    def granted(name: str, kind: str) -> set[Right]:
+        return {
+            (group, resource, verb)
+            for rule in named(kind, name)["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    of_cluster = granted(f"{NAMESPACE}-penstock-operator", "ClusterRole")
+    # Nodes are in no namespace, and pods are in this one too.
+    assert granted("penstock-operator", "Role") | of_cluster == called_rights()
+
+
 def test_the_operator_looks_at_nodes_and_pods_of_the_cluster_and_no_further() -> None:
-    look = {"get", "list", "watch"}
     cluster_role = f"{NAMESPACE}-penstock-operator"
-    granted = rules(cluster_role, "ClusterRole")
-    assert granted == {(kind, verb) for kind in ("nodes", "pods") for verb in look}
-    assert rules(cluster_role, "ClusterRole", "little") == {("nodes", verb) for verb in look}
+    looks = {("nodes", "list"), ("nodes", "watch")}
+    assert rules(cluster_role, "ClusterRole") == {*looks, ("pods", "list")}
+    assert rules(cluster_role, "ClusterRole", "little") == looks
 
 
 def test_the_operator_does_not_touch_what_users_write() -> None:
     verbs = {
         verb for resource, verb in rules("penstock-operator") if resource in {"topologies", "latencyslas"}
     }
-    assert verbs == {"get", "list", "watch"}
+    assert verbs == {"list", "watch"}
 
 
 def test_the_operator_writes_into_the_status_of_schedules_and_reads_it_with_them() -> None:

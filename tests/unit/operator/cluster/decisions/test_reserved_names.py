@@ -16,7 +16,7 @@ OURS = "pen-store-auth"
 VAULT = "vault"
 HELMS = "sh.helm.release.v1.pen.v1"
 FOLLOWING = CONFIG.model_copy(update={"store": CONFIG.store.model_copy(update={"passwords_secret": VAULT})})
-KAFKA = {"bootstrapServers": "k:9092", "topics": ["t"], "value": {"format": "text"}}
+KAFKA = {"bootstrapServers": "k:9092", "topics": ["t"], "value": {"format": "string"}}
 
 
 def refusal(**changes: Any) -> str:
