@@ -109,6 +109,8 @@ class OperatorConfig(Document):
     fullname: Name
     """The release's; names of what the operator makes begin with it."""
     namespace: ObjectName
+    release: ObjectName | None = None
+    """The name by which Helm knows what it has installed, where Helm has."""
     images: Images
     image_pull_policy: PullPolicy = "IfNotPresent"
     image_pull_secrets: PullSecrets = ()

@@ -63,6 +63,7 @@ class Wire:
         """`url` is unix:///path or redis://host:port, with user@ before path or host where one logs in;
         redis-py's forms are all taken. Without `password` it is in the file that the environment names."""
         self.url = _without_password(url)
+        self._password_is_in = "who calls" if password is not None else f"the file that {PASSWORD_FILE} names"
         address, login = _address_and_login(url, password)
         self._pool = redis.ConnectionPool.from_url(
             address,
@@ -165,7 +166,7 @@ class Wire:
         except redis.AuthenticationError as error:
             raise StoreUnreachable(
                 f"the store at {self.url} refuses the login ({error}): the user must be one of the store's,"
-                f" and the file that {PASSWORD_FILE} names must hold its password"
+                f" and {self._password_is_in} must hold its password"
             ) from error
         except redis.ResponseError as error:
             raise translate(str(error)) from error

@@ -22,7 +22,11 @@ from penstock.store.redis.connection import Wire
 from penstock.store.redis.users import USERS
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.decisions.actions import Event
-from penstock_operator.cluster.kubernetes_api.names import COMPONENT_STORE, component_labels
+from penstock_operator.cluster.kubernetes_api.names import (
+    COMPONENT_STORE,
+    LABEL_MANAGED_BY,
+    component_labels,
+)
 from penstock_operator.cluster.kubernetes_api.port import EVENTS, SECRETS, ClusterApi, Object, Refusal
 from penstock_operator.cluster.observing.observed import ObservedStore
 from penstock_operator.cluster.stores.store_passwords import (
@@ -152,17 +156,9 @@ class PasswordsTurns:
             await self._tell(decision.event, thing)
 
     async def _make(self, thing: Object | None, given: Passwords | None) -> None:
-        name, namespace = self._config.store.auth_secret, self._config.namespace
         if thing is None:
             made = self._known or first_passwords(given, {}, "", self._generate)
-            labels = component_labels(COMPONENT_STORE)
-            empty: Object = {
-                "apiVersion": SECRETS.api_version,
-                "kind": SECRETS.kind,
-                "metadata": {"name": name, "namespace": namespace, "labels": labels},
-                "type": "Opaque",
-            }
-            outcome = await self._cluster.create(SECRETS, _written(empty, made))
+            outcome = await self._cluster.create(SECRETS, _written(_empty(self._config), made))
         else:
             data = _texts(thing)
             there = {user: data.get(_key(user), "") for user in USERS}
@@ -171,7 +167,7 @@ class PasswordsTurns:
         if isinstance(outcome, Refusal):
             self._looked_s = float("-inf")
             return
-        _LOG.info("made the passwords of the stores, in Secret %s", name)
+        _LOG.info("made the passwords of the stores, in Secret %s", self._config.store.auth_secret)
         self._know(made)
 
     def _know(self, passwords: StorePasswords) -> None:
@@ -226,6 +222,27 @@ class PasswordsTurns:
         regarding = {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind, **thing}
         told = event_object(event, regarding, self._clocks.now(), self._leadership.reporter)
         await self._cluster.create(EVENTS, told)
+
+
+def _empty(config: OperatorConfig) -> Object:
+    """The Secret with nothing in it. Helm may take it over, as a chart of an earlier version does that has it,
+    and leaves it where a chart has it no more."""
+    labels, annotations = component_labels(COMPONENT_STORE), {}
+    if config.release is not None:
+        labels[LABEL_MANAGED_BY] = "Helm"
+        annotations = {
+            "helm.sh/resource-policy": "keep",
+            "meta.helm.sh/release-name": config.release,
+            "meta.helm.sh/release-namespace": config.namespace,
+        }
+    metadata = {
+        "name": config.store.auth_secret,
+        "namespace": config.namespace,
+        "labels": labels,
+        "annotations": annotations,
+    }
+    kind = {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind}
+    return {**kind, "metadata": metadata, "type": "Opaque"}
 
 
 def _key(user: str) -> str:

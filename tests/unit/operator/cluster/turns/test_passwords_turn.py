@@ -123,6 +123,23 @@ def test_the_first_look_makes_the_secret_that_pods_mount_and_later_ones_leave_it
     tell(Scene(), story)
 
 
+def test_an_earlier_chart_may_take_the_secret_over_and_a_later_one_leaves_it() -> None:
+    """Helm takes what says that it is of its release, and keeps what says that it stays."""
+
+    async def story(scene: Scene) -> None:
+        scene.turns = scene.operator(scene.config.model_copy(update={"release": "prod"}))
+        await scene.turn()
+        metadata = scene.cluster.held(SECRETS, NAME)["metadata"]
+        assert metadata["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        assert metadata["annotations"] == {
+            "helm.sh/resource-policy": "keep",
+            "meta.helm.sh/release-name": "prod",
+            "meta.helm.sh/release-namespace": "streams",
+        }
+
+    tell(Scene(), story)
+
+
 def test_a_secret_of_an_earlier_chart_keeps_its_passwords_and_what_else_is_in_it() -> None:
     async def story(scene: Scene) -> None:
         before = {f"{user}-password": f"of {user}" for user in USERS}
