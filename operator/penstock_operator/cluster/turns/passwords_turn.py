@@ -225,7 +225,7 @@ class PasswordsTurns:
 
 
 def _empty(config: OperatorConfig) -> Object:
-    """The Secret with nothing in it. Helm may take it over, as a chart of an earlier version does that has it,
+    """The Secret with nothing in it. Helm may take it over, as an earlier chart that has it does,
     and leaves it where a chart has it no more."""
     labels, annotations = component_labels(COMPONENT_STORE), {}
     if config.release is not None:
