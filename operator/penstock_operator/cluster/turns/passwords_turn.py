@@ -118,7 +118,7 @@ class PasswordsTurns:
         self._generate = generate
         self._looked_s = float("-inf")
         self._known: StorePasswords | None = None
-        """As the Secret was last: one that somebody deletes is made again as it was."""
+        """As the Secret was last: one that somebody deletes, or a part of it, is made again as it was."""
         self._refused_since_s: float | None = None
         self._told: tuple[str, ...] = ()
 
@@ -160,9 +160,13 @@ class PasswordsTurns:
             made = self._known or first_passwords(given, {}, "", self._generate)
             outcome = await self._cluster.create(SECRETS, _written(_empty(self._config), made))
         else:
-            data = _texts(thing)
-            there = {user: data.get(_key(user), "") for user in USERS}
-            made = first_passwords(given, there, data.get(_SPARK_KEY, ""), self._generate)
+            data, known = _texts(thing), self._known
+            there = {
+                user: data.get(_key(user), "") or (known.current[user] if known is not None else "")
+                for user in USERS
+            }
+            spark_key = data.get(_SPARK_KEY, "") or (known.spark_key if known is not None else "")
+            made = first_passwords(given, there, spark_key, self._generate)
             outcome = await self._cluster.replace(SECRETS, _written(thing, made))
         if isinstance(outcome, Refusal):
             self._looked_s = float("-inf")

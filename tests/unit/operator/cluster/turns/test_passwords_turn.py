@@ -156,11 +156,17 @@ def test_a_secret_of_an_earlier_chart_keeps_its_passwords_and_what_else_is_in_it
     tell(Scene(), story)
 
 
-def test_a_secret_that_somebody_deletes_is_made_again_as_it_was() -> None:
+def test_a_secret_that_somebody_deletes_or_cuts_is_made_again_as_it_was() -> None:
     async def story(scene: Scene) -> None:
         await scene.turn()
         before = scene.texts()
         await scene.cluster.delete(SECRETS, NAME, uid_of(scene.cluster.held(SECRETS, NAME)))
+        await scene.turn()
+        assert scene.texts() == before
+        cut = scene.cluster.held(SECRETS, NAME)
+        for key in ("agent-password", "spark-key", "users.acl"):
+            del cut["data"][key]
+        scene.cluster.put(SECRETS, cut)
         await scene.turn()
         assert scene.texts() == before
 
