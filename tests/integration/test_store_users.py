@@ -230,7 +230,7 @@ def test_the_operator_cannot_write(login: Login, call: Request[Any]) -> None:
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "CONFIG SET maxmemory 1", "FUNCTION LOAD x", "FUNCTION FLUSH",
         "FUNCTION DUMP", "KEYS *", "SCAN 0", "RANDOMKEY", "ACL LIST", "ACL SETUSER worker +@all", "SHUTDOWN",
         "MONITOR", "REPLICAOF NO ONE", "SAVE", "BGREWRITEAOF", "CLIENT KILL ID 1",
-        "CLIENT LIST", "SCRIPT FLUSH", "EVAL return(1) 0",
+        "CLIENT LIST", "CLIENT ID", "INFO", "SCRIPT FLUSH", "EVAL return(1) 0",
         "RESTORE penstock:x 0 y", "MIGRATE h 1 k 0 1", "RENAME penstock:store penstock:x",
         "PSUBSCRIBE *", "SUBSCRIBE elsewhere", "HGETALL elsewhere", "LATENCY RESET", "MODULE LIST",
     ],

@@ -26,12 +26,12 @@ USERS = ("worker", "operator", "agent")
 _RULES = {
     "worker": (
         "resetkeys ~penstock:* resetchannels &penstock:* -@all +@hash +@list +@set +@sortedset +@stream"
-        " +fcall +fcall_ro +exists +expire +persist +unlink +publish +subscribe +unsubscribe +hello +ping"
+        " +fcall +fcall_ro +exists +expire +persist +unlink +publish +subscribe +hello +ping"
         " -@admin -@dangerous"
     ),
     "operator": (
         "resetkeys %R~penstock:* resetchannels -@all +@read +fcall_ro +hello +ping -scan -randomkey"
-        " -@admin -@dangerous +info"
+        " -@admin -@dangerous"
     ),
     "agent": "~* &* +@all",
 }
