@@ -24,9 +24,9 @@ from penstock_operator.agent.store_keeper import OpenedStore, StoreKeeper
 from penstock_operator.agent.store_server import StoreServer
 from penstock_operator.cluster.kubernetes_api.port import SECRETS
 from penstock_operator.cluster.observing.observed import ObservedStore
+from penstock_operator.cluster.stores.password_secret import ANNOTATION_ROTATE
 from penstock_operator.cluster.stores.store_passwords import Passwords
 from penstock_operator.cluster.turns.passwords_turn import (
-    ANNOTATION_ROTATE,
     PasswordsTurns,
     StoreLogin,
     StoreLogins,

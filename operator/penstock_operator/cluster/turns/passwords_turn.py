@@ -1,16 +1,15 @@
 """One look at the passwords of the node stores: reads the Secrets, asks the stores, writes what pods mount.
 
 The operator logs in to the stores by what it reads here (`StoreLogin`): it mounts nothing, so it may make the
-Secret that there is not yet. Neighbours: `stores.store_passwords` decides, `stores_turn` calls this first.
+Secret that there is not yet. Neighbours: `stores.store_passwords` decides, `stores.password_secret` has the
+Secret's form, `stores_turn` calls this first.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import logging
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -22,13 +21,16 @@ from penstock.store.redis.connection import Wire
 from penstock.store.redis.users import USERS
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.decisions.actions import Event
-from penstock_operator.cluster.kubernetes_api.names import (
-    COMPONENT_STORE,
-    LABEL_MANAGED_BY,
-    component_labels,
-)
 from penstock_operator.cluster.kubernetes_api.port import EVENTS, SECRETS, ClusterApi, Object, Refusal
 from penstock_operator.cluster.observing.observed import ObservedStore
+from penstock_operator.cluster.stores.password_secret import (
+    SPARK_KEY,
+    empty_secret,
+    password_key,
+    read_secret,
+    texts_of,
+    written_secret,
+)
 from penstock_operator.cluster.stores.store_passwords import (
     Passwords,
     StorePasswords,
@@ -39,18 +41,11 @@ from penstock_operator.cluster.turns.work import Clocks, Leadership
 
 _LOG = logging.getLogger(__name__)
 
-ANNOTATION_ROTATE = "penstock.dev/rotate-passwords"
-"""Whatever new value it gets asks for new passwords."""
-ANNOTATION_ROTATED = "penstock.dev/rotated-passwords"
-"""The value that was answered last."""
-ANNOTATION_FORMER_UNTIL = "penstock.dev/former-passwords-until"
 _LOOK_S = 5.0
 _TELL_AFTER_S = 300.0
 """A store that does not take new passwords for so long is told of."""
 _ASK_TIMEOUT_S = 2.0
 _PASSWORD_BYTES = 36
-_USERS_FILE = "users.acl"
-_SPARK_KEY = "spark-key"
 
 
 class StoreLogin:
@@ -129,7 +124,7 @@ class PasswordsTurns:
         if now_s - self._looked_s < _LOOK_S:
             return
         thing = await self._cluster.get(SECRETS, self._config.store.auth_secret)
-        held = _read(thing)
+        held = read_secret(thing)
         if held is not None:
             self._know(held)
         given = await self._given()
@@ -147,7 +142,7 @@ class PasswordsTurns:
             self._generate,
         )
         if decision.passwords != held and thing is not None:
-            written = await self._cluster.replace(SECRETS, _written(thing, decision.passwords))
+            written = await self._cluster.replace(SECRETS, written_secret(thing, decision.passwords))
             if isinstance(written, Refusal):
                 self._looked_s = float("-inf")
                 return
@@ -158,16 +153,16 @@ class PasswordsTurns:
     async def _make(self, thing: Object | None, given: Passwords | None) -> None:
         if thing is None:
             made = self._known or first_passwords(given, {}, "", self._generate)
-            outcome = await self._cluster.create(SECRETS, _written(_empty(self._config), made))
+            outcome = await self._cluster.create(SECRETS, written_secret(empty_secret(self._config), made))
         else:
-            data, known = _texts(thing), self._known
+            data, known = texts_of(thing), self._known
             there = {
-                user: data.get(_key(user), "") or (known.current[user] if known is not None else "")
+                user: data.get(password_key(user), "") or (known.current[user] if known is not None else "")
                 for user in USERS
             }
-            spark_key = data.get(_SPARK_KEY, "") or (known.spark_key if known is not None else "")
+            spark_key = data.get(SPARK_KEY, "") or (known.spark_key if known is not None else "")
             made = first_passwords(given, there, spark_key, self._generate)
-            outcome = await self._cluster.replace(SECRETS, _written(thing, made))
+            outcome = await self._cluster.replace(SECRETS, written_secret(thing, made))
         if isinstance(outcome, Refusal):
             self._looked_s = float("-inf")
             return
@@ -186,11 +181,11 @@ class PasswordsTurns:
         if thing is None:
             raise PermanentError(
                 f"there is no Secret {name}, which store.auth.existingSecret of the chart names: make it, "
-                f"with the keys {', '.join(map(_key, USERS))}"
+                f"with the keys {', '.join(map(password_key, USERS))}"
             )
-        data = _texts(thing)
-        passwords = {user: data.get(_key(user), "").rstrip("\r\n") for user in USERS}
-        missing = [_key(user) for user in USERS if not passwords[user]]
+        data = texts_of(thing)
+        passwords = {user: data.get(password_key(user), "").rstrip("\r\n") for user in USERS}
+        missing = [password_key(user) for user in USERS if not passwords[user]]
         if missing:
             raise PermanentError(f"Secret {name} (store.auth.existingSecret) lacks {', '.join(missing)}")
         if len(set(passwords.values())) < len(USERS):
@@ -226,88 +221,3 @@ class PasswordsTurns:
         regarding = {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind, **thing}
         told = event_object(event, regarding, self._clocks.now(), self._leadership.reporter)
         await self._cluster.create(EVENTS, told)
-
-
-def _empty(config: OperatorConfig) -> Object:
-    """The Secret with nothing in it. Helm may take it over, as an earlier chart that has it does,
-    and leaves it where a chart has it no more."""
-    labels, annotations = component_labels(COMPONENT_STORE), {}
-    if config.release is not None:
-        labels[LABEL_MANAGED_BY] = "Helm"
-        annotations = {
-            "helm.sh/resource-policy": "keep",
-            "meta.helm.sh/release-name": config.release,
-            "meta.helm.sh/release-namespace": config.namespace,
-        }
-    metadata = {
-        "name": config.store.auth_secret,
-        "namespace": config.namespace,
-        "labels": labels,
-        "annotations": annotations,
-    }
-    kind = {"apiVersion": SECRETS.api_version, "kind": SECRETS.kind}
-    return {**kind, "metadata": metadata, "type": "Opaque"}
-
-
-def _key(user: str) -> str:
-    return f"{user}-password"
-
-
-def _coming_key(user: str) -> str:
-    return f"coming-{user}-password"
-
-
-def _read(thing: Object | None) -> StorePasswords | None:
-    """What the Secret says; None for one that is not there or lacks something."""
-    if thing is None:
-        return None
-    data = _texts(thing)
-    needed = [*map(_key, USERS), _USERS_FILE, _SPARK_KEY]
-    if any(not data.get(key) for key in needed):
-        return None
-    coming = {user: data.get(_coming_key(user), "") for user in USERS}
-    notes: Mapping[str, str] = thing["metadata"].get("annotations") or {}
-    return StorePasswords(
-        current={user: data[_key(user)] for user in USERS},
-        users=data[_USERS_FILE],
-        spark_key=data[_SPARK_KEY],
-        coming=coming if all(coming.values()) else None,
-        former_until_s=_number(notes.get(ANNOTATION_FORMER_UNTIL, "")),
-        asked=notes.get(ANNOTATION_ROTATE, ""),
-        answered=notes.get(ANNOTATION_ROTATED, ""),
-    )
-
-
-def _written(thing: Object, passwords: StorePasswords) -> Object:
-    """The Secret with this in it; what else it has stays."""
-    texts = {_key(user): passwords.current[user] for user in USERS}
-    texts |= {_USERS_FILE: passwords.users, _SPARK_KEY: passwords.spark_key}
-    texts |= {_coming_key(user): password for user, password in (passwords.coming or {}).items()}
-    ours = {*texts, *map(_coming_key, USERS)}
-    data = {key: value for key, value in (thing.get("data") or {}).items() if key not in ours}
-    data |= {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-    former = passwords.former_until_s
-    notes = {
-        ANNOTATION_ROTATED: passwords.answered,
-        ANNOTATION_FORMER_UNTIL: "" if former is None else f"{former:.0f}",
-    }
-    others = {
-        key: value for key, value in (thing["metadata"].get("annotations") or {}).items() if key not in notes
-    }
-    annotations = {**others, **{key: value for key, value in notes.items() if value}}
-    return {**thing, "metadata": {**thing["metadata"], "annotations": annotations}, "data": data}
-
-
-def _texts(thing: Object) -> dict[str, str]:
-    """The Secret's values; those that are no text are left out."""
-    found = {}
-    for key, value in (thing.get("data") or {}).items():
-        try:
-            found[key] = base64.b64decode(value, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            continue
-    return found
-
-
-def _number(text: str) -> float | None:
-    return float(text) if text.isdecimal() else None

@@ -15,13 +15,9 @@ from penstock.store.port import StoreUnreachable
 from penstock.store.redis.users import USERS, hash_of, hashes_of
 from penstock_operator.cluster.kubernetes_api.port import EVENTS, SECRETS, Object, uid_of
 from penstock_operator.cluster.observing.observed import ObservedStore
+from penstock_operator.cluster.stores.password_secret import ANNOTATION_ROTATE
 from penstock_operator.cluster.stores.store_passwords import Passwords
-from penstock_operator.cluster.turns.passwords_turn import (
-    ANNOTATION_ROTATE,
-    PasswordsTurns,
-    StoreLogin,
-    StoreLogins,
-)
+from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogin, StoreLogins
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from worlds.cluster_world import CONFIG
