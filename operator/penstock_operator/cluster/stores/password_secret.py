@@ -1,8 +1,8 @@
 """The form of the Secret with the stores' passwords: keys and annotations, what is read from it and written.
 
 Keys that others mount: `worker-password`, `operator-password`, `agent-password`, `users.acl`, `spark-key`.
-Those of passwords that nobody has yet begin with `coming-`. Pure. Neighbours: `store_passwords` decides what is
-in it, `turns.passwords_turn` reads and writes it.
+Those of passwords that nobody has yet begin with `coming-`. Pure. Neighbours: `store_passwords` decides what
+is in it, `turns.passwords_turn` reads and writes it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _USERS_FILE = "users.acl"
 
 
 def empty_secret(config: OperatorConfig) -> Object:
-    """The Secret with nothing in it. Helm may take it over, as an earlier chart that has it does, and leaves it
-    where a chart has it no more."""
+    """The Secret with nothing in it. Helm may take it over, as an earlier chart that has it does, and leaves
+    it where a chart has it no more."""
     labels, annotations = component_labels(COMPONENT_STORE), {}
     if config.release is not None:
         labels[LABEL_MANAGED_BY] = "Helm"
