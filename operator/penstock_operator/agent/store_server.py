@@ -30,6 +30,8 @@ class StoreServer:
         self._store_id = store_id
         self._wire = Wire(url, _TIMEOUT_S)
         self._listening = Wire(url, _TIMEOUT_S)
+        self._to_end: dict[str, None] = {}
+        """Users who lost a password, and whose connections have not been ended yet."""
 
     def run_id(self) -> str:
         """The server's own name for its run. Raises StoreUnreachable while it is away or loads."""
@@ -70,20 +72,21 @@ class StoreServer:
         is answered who did. Nobody else is disturbed. Raises PermanentError for a file that is none.
         """
         wanted = read_users(text)
-        lost: list[str] = []
         for user, rules in wanted.items():
             held = self._ask(b"ACL", b"GETUSER", user) or {}
+            if {f"#{one.decode()}" for one in held.get(b"passwords", ())} - set(rules):
+                self._to_end[user] = None
             self._ask(b"ACL", b"SETUSER", user, b"reset", *rules)
-            known = {f"#{one.decode()}" for one in held.get(b"passwords", ())}
-            if known - set(rules):
-                self._ask(b"CLIENT", b"KILL", b"USER", user, b"SKIPME", b"yes")
-                lost.append(user)
         others = {user.decode() for user in self._ask(b"ACL", b"USERS")} - wanted.keys()
         if others:
             self._ask(b"ACL", b"DELUSER", *sorted(others))
+        lost = tuple(self._to_end)
+        for user in lost:
+            self._ask(b"CLIENT", b"KILL", b"USER", user, b"SKIPME", b"yes")
+            del self._to_end[user]
         if lost:
             self._listening.close()
-        return tuple(lost)
+        return lost
 
     def memory(self) -> StoreMemory:
         """What it uses, and its limit as it is now."""
