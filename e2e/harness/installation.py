@@ -26,6 +26,7 @@ SMALL_VALUES: Mapping[str, str] = {
     "store.cpu": "50m",
     "store.memory": "512Mi",
     "store.size": "1Gi",
+    "store.auth.formerPasswordSeconds": "120",
     "agent.cpu": "50m",
     "images.pullPolicy": "Never",
     # Tests write Schedules where they ask what comes of it, as the kubeconfig's user.

@@ -30,6 +30,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
     PODS,
     SCHEDULES,
+    SECRETS,
     STATEFUL_SETS,
     TOPOLOGIES,
     VOLUME_CLAIMS,
@@ -45,7 +46,7 @@ from penstock_simulation.twins.memory_cluster import MemoryCluster
 
 KINDS = (
     TOPOLOGIES, LATENCY_SLAS, SCHEDULES, PODS, NODES, CONFIG_MAPS, STATEFUL_SETS, VOLUME_CLAIMS,
-    DISRUPTION_BUDGETS, NETWORK_POLICIES, LEASES, EVENTS,
+    DISRUPTION_BUDGETS, NETWORK_POLICIES, LEASES, EVENTS, SECRETS,
 )  # fmt: skip
 _NAMED_ONLY = (
     Kind("v1", "Namespace", "namespaces", is_namespaced=False),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import copy
-import hashlib
 import json
 import shutil
 import subprocess
@@ -17,8 +15,10 @@ import pytest
 import yaml
 
 from house import ROOT
-from penstock.api.operator_config import parse_operator_config
+from penstock.api.operator_config import StoreConfig, parse_operator_config
 from penstock.api.topology import DURABILITY_IN_CLUSTER
+from penstock_operator.cluster.kubernetes_api.names import auth_secret_name
+from scenes.called_rights import Right, called_rights
 from worlds.kubernetes_forms import faults_of
 
 # Long enough to build Helm from its module, once on a machine; `make lint` has done so before.
@@ -43,6 +43,8 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "maxCores=7500m",
         "store.tolerations[0].key=a,store.tolerations[0].operator=Exists",
         "store.nodeSelector.disk=ssd",
+        "store.auth.existingSecret=vault",
+        "store.auth.formerPasswordSeconds=120",
         "operator.tolerations[0].key=a,operator.tolerations[0].operator=Exists",
         "operator.nodeSelector.disk=ssd",
         "operator.priorityClassName=system-cluster-critical",
@@ -204,7 +206,6 @@ def test_the_operator_understands_its_configuration(settings: str) -> None:
     assert config.cores_max == (7.5 if settings == "everything" else None)
     made = {(thing["kind"], thing["metadata"]["name"]) for thing in objects(settings)}
     for kind, name in (
-        ("Secret", config.store.auth_secret),
         ("ServiceAccount", config.store.service_account),
         ("Service", config.store.headless_service),
         ("Service", config.store.local_service),
@@ -248,23 +249,40 @@ def test_no_role_grants_more_than_it_names() -> None:
         for rule in thing["rules"]:
             for part in ("apiGroups", "resources", "verbs"):
                 assert "*" not in rule[part], thing["metadata"]["name"]
-            assert not {"secrets", "serviceaccounts", "roles", "rolebindings"} & set(rule["resources"])
+            assert not {"serviceaccounts", "roles", "rolebindings"} & set(rule["resources"])
+            if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
+                assert rule["resources"] == ["secrets"]
+                assert set(rule["resourceNames"]) <= {"penstock-store-auth", "vault"}
             assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
 
 
+def test_the_operator_has_the_rights_that_its_code_makes_use_of_and_no_other() -> None:
+    def granted(name: str, kind: str) -> set[Right]:
+        return {
+            (group, resource, verb)
+            for rule in named(kind, name)["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        }
+
+    of_cluster = granted(f"{NAMESPACE}-penstock-operator", "ClusterRole")
+    # Nodes are in no namespace, and pods are in this one too.
+    assert granted("penstock-operator", "Role") | of_cluster == called_rights()
+
+
 def test_the_operator_looks_at_nodes_and_pods_of_the_cluster_and_no_further() -> None:
-    look = {"get", "list", "watch"}
     cluster_role = f"{NAMESPACE}-penstock-operator"
-    granted = rules(cluster_role, "ClusterRole")
-    assert granted == {(kind, verb) for kind in ("nodes", "pods") for verb in look}
-    assert rules(cluster_role, "ClusterRole", "little") == {("nodes", verb) for verb in look}
+    looks = {("nodes", "list"), ("nodes", "watch")}
+    assert rules(cluster_role, "ClusterRole") == {*looks, ("pods", "list")}
+    assert rules(cluster_role, "ClusterRole", "little") == looks
 
 
 def test_the_operator_does_not_touch_what_users_write() -> None:
     verbs = {
         verb for resource, verb in rules("penstock-operator") if resource in {"topologies", "latencyslas"}
     }
-    assert verbs == {"get", "list", "watch"}
+    assert verbs == {"list", "watch"}
 
 
 def test_the_operator_writes_into_the_status_of_schedules_and_reads_it_with_them() -> None:
@@ -401,22 +419,69 @@ def test_the_default_install_runs_the_default_topology() -> None:
     assert config.store.durability == DURABILITY_IN_CLUSTER
 
 
-def test_passwords_are_random_and_the_stores_file_has_their_hashes() -> None:
-    def data() -> dict[str, str]:
-        (secret,) = (thing for thing in parsed(render().stdout) if thing["kind"] == "Secret")
-        return {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+def test_the_chart_renders_no_password_so_nothing_that_renders_it_rotates_one() -> None:
+    for settings in SETTINGS:
+        assert not objects(settings, "Secret")
+    assert render().stdout == render().stdout
 
-    first, second = data(), data()
-    users = ("worker", "operator", "agent")
-    passwords = [found[f"{user}-password"] for found in (first, second) for user in users]
-    assert len(set(passwords)) == 6
-    assert all(len(password) == 48 for password in passwords)
-    lines = {line.split()[1]: line for line in first["users.acl"].splitlines()}
-    assert set(lines) == {"default", *users}
-    for user in users:
-        assert f"#{hashlib.sha256(first[f'{user}-password'].encode()).hexdigest()}" in lines[user]
-    assert "off" in lines["default"].split()
-    assert not [password for password in passwords[:3] if password in first["users.acl"]]
+
+def test_a_secret_that_an_earlier_chart_had_made_is_kept_through_the_upgrade_and_then_let_go(
+    tmp_path: Path,
+) -> None:
+    """Helm finds it where there is a cluster: here it is found in a file of the chart."""
+    chart = tmp_path / "penstock"
+    shutil.copytree(CHART, chart)
+    template = chart / "templates/store/secret.yaml"
+    text = template.read_text(encoding="utf-8")
+    before, looked_up, after = text.partition("lookup")
+    end = after.index(") }}") + len(")")
+    found = '(.Files.Get "files/found.json" | fromJson)'
+    template.write_text(f"{before}{found}{after[end:]}", encoding="utf-8")
+    assert looked_up
+
+    def secrets(there: dict[str, Any]) -> list[dict[str, Any]]:
+        (chart / "files/found.json").write_text(json.dumps(there), encoding="utf-8")
+        rendered = run_helm("template", "penstock", str(chart), "-n", NAMESPACE, *KUBERNETES)
+        assert rendered.returncode == 0, rendered.stderr
+        return [thing for thing in parsed(rendered.stdout) if thing["kind"] == "Secret"]
+
+    def held(manager: str, **annotations: str) -> dict[str, Any]:
+        labels = {"app.kubernetes.io/managed-by": manager}
+        metadata = {"name": "penstock-store-auth", "labels": labels, "annotations": annotations}
+        return {"metadata": metadata, "type": "Opaque", "data": {"worker-password": "c2VjcmV0"}}
+
+    assert secrets({}) == []
+    (kept,) = secrets(held("Helm"))
+    assert kept["data"] == {"worker-password": "c2VjcmV0"}, "as it is"
+    assert kept["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert secrets(held("Helm", **{"helm.sh/resource-policy": "keep"})) == [], "it stays without the chart"
+    assert secrets(held("penstock-operator")) == []
+
+
+def test_the_operator_reads_the_stores_passwords_and_no_other_secret() -> None:
+    def read(settings: str) -> dict[str, set[str]]:
+        role = named("Role", "penstock-operator", settings)
+        return {
+            name: set(rule["verbs"])
+            for rule in role["rules"]
+            if "secrets" in rule["resources"]
+            for name in rule.get("resourceNames", ["any"])
+        }
+
+    ours = {"penstock-store-auth": {"get", "update"}, "any": {"create"}}
+    assert read("defaults") == ours
+    assert read("everything") == {**ours, "vault": {"get"}}
+
+    def config(settings: str) -> StoreConfig:
+        told = named("ConfigMap", "penstock-operator", settings)["data"]["config.yaml"]
+        return parse_operator_config(told).store
+
+    assert config("everything").passwords_secret == "vault"
+    assert config("everything").former_password_seconds == 120
+    assert config("defaults").passwords_secret is None
+    assert config("defaults").auth_secret == auth_secret_name("penstock"), (
+        "as the uninstall hook looks for it"
+    )
 
 
 def test_stores_are_reached_by_workers_agents_and_the_operator_alone() -> None:
@@ -474,6 +539,8 @@ def test_monitors_are_made_when_asked_for() -> None:
         ("store.memroy=1Gi", "memroy"),
         ("operator.replicas=-1", "replicas"),
         ("store.size=much", "size"),
+        ("store.auth.existingSecret=Not_A_Name", "existingSecret"),
+        ("store.auth.formerPasswordSeconds=1", "formerPasswordSeconds"),
         ("images.pullPolicy=Sometimes", "pullPolicy"),
         ("fullnameOverride=Not_A_Name", "fullnameOverride"),
         ("uninstall.timeoutSeconds=0", "timeoutSeconds"),

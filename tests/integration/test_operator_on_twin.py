@@ -30,6 +30,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
     PODS,
     SCHEDULES,
+    SECRETS,
     STATEFUL_SETS,
     TOPOLOGIES,
     Kind,
@@ -131,6 +132,7 @@ def test_an_applied_topology_comes_to_run_and_its_deletion_leaves_nothing(nodes:
         assert status["observedGeneration"] == 1
         assert {one["type"]: one["status"] for one in status["conditions"]}["Ready"] == "True"
         assert len((await cluster.list(STATEFUL_SETS)).items) == len(NODE_NAMES)
+        assert await cluster.get(SECRETS, "pen-store-auth")
         (worker,) = await stage.workers()
         (schedule,) = (await cluster.list(SCHEDULES)).items
         assert schedule["spec"]["term"] == 1

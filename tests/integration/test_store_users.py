@@ -1,25 +1,18 @@
-"""The users that the chart gives a node store, on a real redis-server: what each may do, and no more."""
+"""The users of a node store, on a real redis-server: what each may do, and no more."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-import socket
-import subprocess
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pytest
 import redis
 
+from backends.guarded_store import GuardedStore, made_store, running
 from clocks.running import run
-from house import ROOT
 from penstock.errors import PermanentError
 from penstock.schedule.rebuilding import Kept
 from penstock.store.keys import Keys
@@ -61,92 +54,23 @@ from penstock_operator.agent.schedule_feed import seen_schedule
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.observed import KeptThere
-from penstock_operator.local.store.private_store import find_server
 from scenes.store_scenario import SMALL, Scene, incarnation, out
 from worlds.schedule_objects import UID, item
 
 pytestmark = pytest.mark.integration
 
-USERS = ("worker", "operator", "agent")
-ACL = ROOT / "charts/penstock/files/users.acl"
-_START_S = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """A redis-server with the chart's users; each one's password is in FOLDER/NAME-password."""
-
-    folder: Path
-
-    @property
-    def socket(self) -> Path:
-        return self.folder / "redis.sock"
-
-    def password(self, user: str) -> str:
-        return f"secret of the {user}"
-
-    def url(self, user: str) -> str:
-        return f"unix://{user}@{quote(str(self.socket))}"
-
-    def plain(self, user: str) -> Any:
-        return redis.Redis(unix_socket_path=str(self.socket), username=user, password=self.password(user))
-
-
-def made_store(folder: Path) -> Store:
-    """A folder with the chart's users and their passwords."""
-    store = Store(folder)
-    acl = ACL.read_text(encoding="utf-8")
-    for user in USERS:
-        password = store.password(user)
-        (store.folder / f"{user}-password").write_text(password, encoding="utf-8")
-        acl = acl.replace(f"<hash of {user}-password>", hashlib.sha256(password.encode()).hexdigest())
-    (store.folder / "users.acl").write_text(acl, encoding="utf-8")
-    return store
-
-
-@contextmanager
-def running(store: Store, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A server in the store's folder, until the block ends."""
-    settings = {
-        "port": "0",
-        "unixsocket": str(store.socket),
-        "dir": str(store.folder),
-        "aclfile": str(store.folder / "users.acl"),
-        "save": "",
-    }
-    arguments = [part for name, value in settings.items() for part in (f"--{name}", value)]
-    with (store.folder / "log").open("wb") as log:
-        process = subprocess.Popen([find_server(), *arguments, *more], stdout=log, stderr=subprocess.STDOUT)
-    try:
-        _await_socket(process, store)
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedStore]:
     store = made_store(tmp_path_factory.mktemp("users"))
     with running(store):
         yield store
 
 
-def _await_socket(process: subprocess.Popen[bytes], store: Store) -> None:
-    deadline_s = time.monotonic() + _START_S
-    while time.monotonic() < deadline_s:
-        assert process.poll() is None, (store.folder / "log").read_text(encoding="utf-8")
-        with socket.socket(socket.AF_UNIX) as probe:
-            if probe.connect_ex(str(store.socket)) == 0:
-                return
-        time.sleep(0.01)
-    raise AssertionError("redis-server did not answer in time")
-
-
 class Login:
     """Stores as one of the users; the password comes from the file, as in a pod."""
 
-    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, store: GuardedStore, monkeypatch: pytest.MonkeyPatch) -> None:
         self._store = store
         self._monkeypatch = monkeypatch
         self._clients: list[RedisStore] = []
@@ -168,7 +92,7 @@ class Login:
 
 
 @pytest.fixture
-def login(server: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
+def login(server: GuardedStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[Login]:
     server.plain("agent").flushall()
     login = Login(server, monkeypatch)
     load_functions(login.use("agent"))
@@ -306,13 +230,13 @@ def test_the_operator_cannot_write(login: Login, call: Request[Any]) -> None:
         "FLUSHALL", "FLUSHDB", "CONFIG GET *", "CONFIG SET maxmemory 1", "FUNCTION LOAD x", "FUNCTION FLUSH",
         "FUNCTION DUMP", "KEYS *", "SCAN 0", "RANDOMKEY", "ACL LIST", "ACL SETUSER worker +@all", "SHUTDOWN",
         "MONITOR", "REPLICAOF NO ONE", "SAVE", "BGREWRITEAOF", "CLIENT KILL ID 1",
-        "CLIENT LIST", "SCRIPT FLUSH", "EVAL return(1) 0",
+        "CLIENT LIST", "CLIENT ID", "INFO", "SCRIPT FLUSH", "EVAL return(1) 0",
         "RESTORE penstock:x 0 y", "MIGRATE h 1 k 0 1", "RENAME penstock:store penstock:x",
         "PSUBSCRIBE *", "SUBSCRIBE elsewhere", "HGETALL elsewhere", "LATENCY RESET", "MODULE LIST",
     ],
 )  # fmt: skip
 def test_neither_workers_nor_the_operator_administer_the_store(
-    server: Store, user: str, command: str
+    server: GuardedStore, user: str, command: str
 ) -> None:
     with pytest.raises(redis.exceptions.NoPermissionError):
         server.plain(user).execute_command(*command.split())
@@ -321,7 +245,7 @@ def test_neither_workers_nor_the_operator_administer_the_store(
 @pytest.mark.parametrize(
     "command", ["HSET penstock:store id x", "UNLINK penstock:store", "PUBLISH penstock:x y"]
 )
-def test_the_operator_has_no_command_that_writes(server: Store, command: str) -> None:
+def test_the_operator_has_no_command_that_writes(server: GuardedStore, command: str) -> None:
     with pytest.raises(redis.exceptions.NoPermissionError):
         server.plain("operator").execute_command(*command.split())
 
@@ -346,14 +270,14 @@ def test_a_store_with_these_users_that_is_killed_comes_back_with_all_that_it_had
         assert _content(store) == before
 
 
-def _content(store: Store) -> dict[bytes, object]:
+def _content(store: GuardedStore) -> dict[bytes, object]:
     """Everything that a server holds but ready lists, which are not in its log; a hash has no order."""
     agent = store.plain("agent")
     keys = [key for key in agent.scan_iter() if b":ready:" not in key]
     return {key: agent.hgetall(key) if agent.type(key) == b"hash" else agent.dump(key) for key in keys}
 
 
-def test_nobody_enters_without_a_password(server: Store) -> None:
+def test_nobody_enters_without_a_password(server: GuardedStore) -> None:
     with pytest.raises(redis.exceptions.AuthenticationError):
         redis.Redis(unix_socket_path=str(server.socket)).ping()
     wrong = redis.Redis(unix_socket_path=str(server.socket), username="worker", password="wrong")

@@ -64,7 +64,13 @@ class StoreConfig(Document):
     """Nodes that get a store, and so may run workers."""
     tolerations: Tolerations = ()
     auth_secret: ObjectName
-    """Keys: worker-password, operator-password, agent-password, users.acl."""
+    """What pods mount, made and kept by the operator. Keys: worker-password, operator-password,
+    agent-password, users.acl, spark-key."""
+    passwords_secret: ObjectName | None = None
+    """A Secret of somebody else's that says the passwords (worker-password, operator-password,
+    agent-password); without it the operator makes some."""
+    former_password_seconds: Annotated[int, Field(ge=60, le=86_400)] = 300
+    """How long a former password stays good once all pods are given the new one."""
     service_account: ObjectName
     """The agents' service account."""
     headless_service: ObjectName
@@ -103,6 +109,8 @@ class OperatorConfig(Document):
     fullname: Name
     """The release's; names of what the operator makes begin with it."""
     namespace: ObjectName
+    release: ObjectName | None = None
+    """The name by which Helm knows what it has installed, where Helm has."""
     images: Images
     image_pull_policy: PullPolicy = "IfNotPresent"
     image_pull_secrets: PullSecrets = ()

@@ -95,7 +95,9 @@ class NodeAgent:
         self._woken = threading.Event()
         self._stopped = threading.Event()
         server = StoreServer(settings.store_url, settings.store_id)
-        self._keeper = StoreKeeper(server, settings.memory_bytes, self._store_changed, self._faults)
+        self._keeper = StoreKeeper(
+            server, settings.memory_bytes, self._store_changed, self._faults, settings.users_file
+        )
         self._server = StoreServer(settings.store_url, settings.store_id)
         peers = Peers(settings.store_id, settings.store_url, settings.peer_url, RedisStore)
         self._deliveries = Deliveries(settings.store_id, peers, self._faults, clock_s)

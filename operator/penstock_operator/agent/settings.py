@@ -5,6 +5,8 @@ PENSTOCK_NODE                 the node that this is
 PENSTOCK_STORE_ID             the store's id; the node's name where it is not given
 PENSTOCK_STORE_URL            this node's store, redis://agent@127.0.0.1:6379; other stores are reached with
                               the same user, and the password in PENSTOCK_STORE_PASSWORD_FILE
+PENSTOCK_STORE_USERS_FILE     the store's users with the hashes of their passwords, which the agent keeps the
+                              running server to; without it nobody's passwords are looked after
 PENSTOCK_STORE_DURABILITY     Process or Disk: what this store can keep
 PENSTOCK_STORE_MEMORY_BYTES   the store's memory limit (maxmemory); 0 leaves the server's
 PENSTOCK_STORE_DATA_DIR       where the agent sees the volume that the store writes to, for its metrics
@@ -36,6 +38,7 @@ class AgentSettings:
     port: int = _DEFAULT_PORT
     kubeconfig: str | None = None
     data_dir: str | None = None
+    users_file: str | None = None
 
     def peer_url(self, address: str) -> str:
         """The URL of another store, from its address (host:port) in a Schedule."""
@@ -72,4 +75,5 @@ def settings_from(environment: Mapping[str, str]) -> AgentSettings:
         port=number("PENSTOCK_AGENT_PORT", _DEFAULT_PORT),
         kubeconfig=environment.get("PENSTOCK_KUBECONFIG") or None,
         data_dir=environment.get("PENSTOCK_STORE_DATA_DIR") or None,
+        users_file=environment.get("PENSTOCK_STORE_USERS_FILE") or None,
     )

@@ -1,8 +1,9 @@
 """The thread that keeps this node's store open: waits for its server, opens the store at each start of it.
 
 A server that was started anew may have lost a suffix of its log, and its ready lists; the store's generation
-is raised at once, so that every owner claims anew. Neighbours: `store_server` has the commands, `node_agent`
-listens to what is told here.
+is raised at once, so that every owner claims anew. The server's users follow the file that lists them, which
+changes when passwords are rotated. Neighbours: `store_server` has the commands, `node_agent` listens to what
+is told here.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, PermanentError
 from penstock.store.port import StoreMemory, StoreUnreachable
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 from penstock_operator.agent.store_server import StoreServer
@@ -43,8 +45,12 @@ class StoreKeeper:
         memory_bytes: int,
         changed: Callable[[OpenedStore | None], None],
         faults: ThreadFaults | None = None,
+        users_file: str | None = None,
     ) -> None:
         self._server = server
+        self._users_file = Path(users_file) if users_file is not None else None
+        self._users = ""
+        """What that file said when the server was brought to it."""
         self._memory_bytes = memory_bytes
         self._changed = changed
         self._stopped = threading.Event()
@@ -85,6 +91,9 @@ class StoreKeeper:
     def _keep_open(self) -> None:
         """Open the store, and stay while this run of the server does."""
         run_id = self._server.run_id()
+        # A server that was started anew has read the file, but maybe as it was before.
+        self._users = ""
+        self._keep_users()
         if self._server.load_library():
             _LOG.info("loaded the function library into the store")
         self._server.set(maxmemory_policy="noeviction")
@@ -96,9 +105,28 @@ class StoreKeeper:
         self._changed(opened)
         while not self._stopped.is_set():
             self._look_at_memory()
+            self._keep_users()
             self._server.listen(_LISTEN_S)
             if self._server.run_id() != run_id:
                 raise StoreUnreachable("the server was started anew")
+
+    def _keep_users(self) -> None:
+        """Let the server know the passwords that its users' file lists now, and no others."""
+        if self._users_file is None:
+            return
+        try:
+            text = self._users_file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            text = f"{self._users_file}: {error}"
+        if text == self._users:
+            return
+        self._users = text
+        try:
+            lost = self._server.set_users(text)
+        except PermanentError as error:
+            _LOG.error("the store keeps the users that it has: %s", error)
+        else:
+            _LOG.info("the store knows the users of its file; ended connections of: %s", lost or "none")
 
     def _look_at_memory(self) -> None:
         self.memory = self._server.memory()

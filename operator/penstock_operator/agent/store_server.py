@@ -13,6 +13,7 @@ from penstock.store.port import OpenStore, StoreMemory
 from penstock.store.redis.connection import ServerError, Wire, translate
 from penstock.store.redis.measures import memory_use
 from penstock.store.redis.store import RedisStore, load_functions
+from penstock.store.redis.users import read_users
 
 _TIMEOUT_S = 5.0
 _NOBODY = b"penstock:nobody"
@@ -27,6 +28,8 @@ class StoreServer:
         self._store_id = store_id
         self._wire = Wire(url, _TIMEOUT_S)
         self._listening = Wire(url, _TIMEOUT_S)
+        self._to_end: dict[str, None] = {}
+        """Users who lost a password, and whose connections have not been ended yet."""
 
     def run_id(self) -> str:
         """The server's own name for its run. Raises StoreUnreachable while it is away or loads."""
@@ -55,6 +58,29 @@ class StoreServer:
             key = name.replace("_", "-").encode()
             if self._ask(b"CONFIG", b"GET", key).get(key) != value.encode():
                 self._ask(b"CONFIG", b"SET", key, value)
+
+    def set_users(self, text: str) -> tuple[str, ...]:
+        """Bring the running server's users to those of a users file; a server reads it at its start only.
+
+        Who lost a password loses the connections too, since any of them may have logged in with that one; it
+        is answered who did. Nobody else is disturbed. Raises PermanentError for a file that is none.
+        """
+        wanted = read_users(text)
+        for user, rules in wanted.items():
+            held = self._ask(b"ACL", b"GETUSER", user) or {}
+            if {f"#{one.decode()}" for one in held.get(b"passwords", ())} - set(rules):
+                self._to_end[user] = None
+            self._ask(b"ACL", b"SETUSER", user, b"reset", *rules)
+        others = {user.decode() for user in self._ask(b"ACL", b"USERS")} - wanted.keys()
+        if others:
+            self._ask(b"ACL", b"DELUSER", *sorted(others))
+        lost = tuple(self._to_end)
+        for user in lost:
+            self._ask(b"CLIENT", b"KILL", b"USER", user, b"SKIPME", b"yes")
+            del self._to_end[user]
+        if lost:
+            self._listening.close()
+        return lost
 
     def memory(self) -> StoreMemory:
         """What it uses, and its limit as it is now."""

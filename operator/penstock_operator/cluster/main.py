@@ -19,10 +19,11 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import NoReturn
 
 from penstock.api.operator_config import OperatorConfig
@@ -48,6 +49,8 @@ from penstock_operator.cluster.kubernetes_api.watches import Watches
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules, OpenWire
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
+from penstock_operator.cluster.stores.store_passwords import Passwords
+from penstock_operator.cluster.turns.passwords_turn import StoreLogin, StoreLogins, takes
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers
 
 _LOG = logging.getLogger(__name__)
@@ -89,6 +92,10 @@ class Surroundings:
     """What the Lease is kept through. Belongs to the loop of `lease_runs`."""
     lease_runs: Runs
     lease_times: LeaseTimes = LeaseTimes()  # noqa: RUF009 - frozen
+    login: StoreLogin = field(default_factory=StoreLogin)
+    """What `open_store` and `open_wire` log in by; told by who reads the stores' passwords."""
+    takes: Callable[[str, Passwords], bool] = takes
+    """Whether a store lets these users in. Blocks."""
     end: Callable[[int], object] = os._exit
     """Ends the process where its own loop does not come to it."""
 
@@ -111,6 +118,7 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     reporter = environment.get(POD_NAME) or socket.gethostname()
+    login = StoreLogin()
     lease_runs = LoopThread("lease")
     try:
         cluster = await connect(config.namespace, environment.get("KUBECONFIG"))
@@ -120,13 +128,14 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
         return EXIT_FAILED
     surroundings = Surroundings(
         cluster=cluster,
-        open_store=_open_store,
-        open_wire=_open_wire,
+        open_store=partial(_open_store, login),
+        open_wire=partial(_open_wire, login),
         watch=watch_by_kopf(config.namespace),
         identity=f"{reporter}_{uuid.uuid4()}",
         reporter=reporter,
         lease_cluster=lease_cluster,
         lease_runs=lease_runs,
+        login=login,
     )
     try:
         return await Replica(config, surroundings).run(stop)
@@ -135,13 +144,12 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
         await lease_runs.run(lease_cluster.close())
 
 
-def _open_store(address: str, topology_uid: str) -> NodeStore:
-    """The password comes from the file that the environment names (`penstock.store.redis.connection`)."""
-    return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid)
+def _open_store(login: StoreLogin, address: str, topology_uid: str) -> NodeStore:
+    return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid, password=login)
 
 
-def _open_wire(address: str) -> Wire:
-    return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S)
+def _open_wire(login: StoreLogin, address: str) -> Wire:
+    return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S, login)
 
 
 def watch_by_kopf(namespace: str) -> Watch:
@@ -245,6 +253,7 @@ class Replica:
             Leadership(term, self._around.reporter),
             Clocks(time.monotonic, time.time),
             self.metrics,
+            StoreLogins(self._around.login, partial(self._refusing, threads)),
         )
         broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         stop_watching = self._around.watch(reconciler, lambda why: _break(broken, why))
@@ -257,6 +266,15 @@ class Replica:
         finally:
             stop_watching()
             threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _refusing(
+        self, threads: Executor, addresses: Sequence[str], passwords: Passwords
+    ) -> Sequence[str]:
+        """Stores that do not let these users in."""
+        loop = asyncio.get_running_loop()
+        asked = (loop.run_in_executor(threads, self._around.takes, one, passwords) for one in addresses)
+        answers = await asyncio.gather(*asked)
+        return [address for address, is_taken in zip(addresses, answers, strict=True) if not is_taken]
 
     async def _hold(self) -> None:
         """Keep the Lease, beside the loop that works. Once it is lost the process ends, whatever that loop is

@@ -41,6 +41,7 @@ from penstock_operator.cluster.observing.observe import is_store, node_named, to
 from penstock_operator.cluster.observing.observed import SlaControl
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.sla.objects import topology_of
+from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogins
 from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX
 from penstock_operator.cluster.turns.stores_turn import StoresTurns
 from penstock_operator.cluster.turns.topology_for_slas import TopologyForSlas
@@ -75,6 +76,7 @@ class Reconciler:
         leadership: Leadership,
         clocks: Clocks,
         metrics: OperatorMetrics,
+        logins: StoreLogins,
     ) -> None:
         self._cluster = cluster
         self._readers = readers
@@ -103,6 +105,7 @@ class Reconciler:
             config,
             leadership,
             clocks,
+            PasswordsTurns(cluster, config, logins, leadership, clocks),
             wake_topologies=self._wake_all,
         )
         self._topology_turns = TopologyTurns(
@@ -125,6 +128,8 @@ class Reconciler:
     async def run(self) -> None:
         """Raises LeaseLost, PermanentError when the cluster cannot be looked at (in an ExceptionGroup)."""
         await self._first_list()
+        # Before any store is read; what is wrong with it is told by the loop of the stores.
+        await self._stores_turns.look_at_passwords()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._relist_forever())
             group.create_task(self._picture.foreign_forever())

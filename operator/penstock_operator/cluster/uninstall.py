@@ -21,6 +21,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_MANAGED_BY,
     LABEL_NAME,
     MANAGER,
+    auth_secret_name,
 )
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -28,6 +29,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     LEASES,
     PODS,
     SCHEDULES,
+    SECRETS,
     STATEFUL_SETS,
     TOPOLOGIES,
     VOLUME_CLAIMS,
@@ -132,6 +134,7 @@ async def run_uninstall(
             if not ending:
                 ending = await _sweep(cluster, kept, deleted)
                 ending += await _delete_named(cluster, LEASES, f"{fullname}-operator", deleted)
+                ending += await _delete_named(cluster, SECRETS, auth_secret_name(fullname), deleted)
             answered = True
         except ClusterUnreachable:
             if clock_s() >= deadline_s and not answered:

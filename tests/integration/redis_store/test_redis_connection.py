@@ -71,10 +71,10 @@ def test_a_login_that_is_refused_is_told_without_the_password(
     with pytest.raises(PermanentError, match="cannot be read: No such file"):
         store.call(Create("mid/0"))
     file.write_text("wrong-one")
-    with pytest.raises(PermanentError, match=f"refuses the login.*{PASSWORD_FILE} names") as refused:
+    with pytest.raises(StoreUnreachable, match=f"refuses the login.*{PASSWORD_FILE} names") as refused:
         store.call(Create("mid/0"))
     assert "wrong-one" not in str(refused.value)
-    with pytest.raises(PermanentError) as refused:
+    with pytest.raises(StoreUnreachable) as refused:
         RedisStore(guarded.replace("agent@", "agent:wrong-one@"), "t1").call(Create("mid/0"))
     assert "wrong-one" not in str(refused.value)
 

@@ -2,8 +2,10 @@
 
 redis-py connects (URL forms, TLS, login, RESP3); the exchange itself works on its socket with hiredis,
 which costs a task's pipeline of 64 commits 0.3 ms instead of 0.75 ms through redis-py's own connection.
-A URL that names a user takes the password from the file that PENSTOCK_STORE_PASSWORD_FILE names, read anew
-at each connect, so that it is in no URL, log or argument and may change while a process runs.
+A URL that names a user takes the password from the file that PENSTOCK_STORE_PASSWORD_FILE names, or from who
+made the wire, anew at each connect, so that it is in no URL, log or argument and may change while a process
+runs. A login that is refused passes by itself where passwords are being rotated, so it counts as a store that
+is away.
 This is also where a server's and a socket's errors become the port's. Neighbour: `redis.store` decides
 what to send.
 """
@@ -34,6 +36,9 @@ Command = tuple[bytes | str | int, ...]
 PASSWORD_FILE = "PENSTOCK_STORE_PASSWORD_FILE"  # noqa: S105 - the name of a variable
 """The environment's name of the file that holds the password of the user in a store's URL."""
 
+Password = Callable[[], str]
+"""The password as it is now."""
+
 _CONNECT_TIMEOUT_S = 2.0
 _READ_BYTES = 1 << 16
 _NOT_YET = object()
@@ -54,11 +59,12 @@ class Wire:
     `timeout_s` bounds the wait for a reply; a blocking command needs more than it blocks for.
     """
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(self, url: str, timeout_s: float, password: Password | None = None) -> None:
         """`url` is unix:///path or redis://host:port, with user@ before path or host where one logs in;
-        redis-py's forms are all taken."""
+        redis-py's forms are all taken. Without `password` it is in the file that the environment names."""
         self.url = _without_password(url)
-        address, login = _address_and_login(url)
+        self._password_is_in = "who calls" if password is not None else f"the file that {PASSWORD_FILE} names"
+        address, login = _address_and_login(url, password)
         self._pool = redis.ConnectionPool.from_url(
             address,
             credential_provider=login,
@@ -158,9 +164,9 @@ class Wire:
         try:
             connection.connect()
         except redis.AuthenticationError as error:
-            raise PermanentError(
+            raise StoreUnreachable(
                 f"the store at {self.url} refuses the login ({error}): the user must be one of the store's,"
-                f" and the file that {PASSWORD_FILE} names must hold its password"
+                f" and {self._password_is_in} must hold its password"
             ) from error
         except redis.ResponseError as error:
             raise translate(str(error)) from error
@@ -169,14 +175,18 @@ class Wire:
         return self._line
 
 
-class PasswordFile(redis.CredentialProvider):
-    """A user whose password is the content of a file, without the line's end."""
+class Login(redis.CredentialProvider):
+    """A user whose password is asked for at each connect; without `password` it is the content of a file,
+    without the line's end."""
 
-    def __init__(self, user: str) -> None:
+    def __init__(self, user: str, password: Password | None = None) -> None:
         self._user = user
+        self._password = password
 
     def get_credentials(self) -> tuple[str, str]:
         """Raises PermanentError when there is no such file."""
+        if self._password is not None:
+            return self._user, self._password()
         name = os.environ.get(PASSWORD_FILE, "")
         if not name:
             raise PermanentError(
@@ -191,12 +201,12 @@ class PasswordFile(redis.CredentialProvider):
             ) from error
 
 
-def _address_and_login(url: str) -> tuple[str, PasswordFile | None]:
+def _address_and_login(url: str, password: Password | None) -> tuple[str, Login | None]:
     """The URL as redis-py shall see it, and who logs in when it names a user without a password."""
     login = re.match(r"(?P<scheme>\w+://)(?P<user>[^/@:]+)@", url)
     if login is None:
         return url, None
-    return login["scheme"] + url[login.end() :], PasswordFile(unquote(login["user"]))
+    return login["scheme"] + url[login.end() :], Login(unquote(login["user"]), password)
 
 
 def _without_password(url: str) -> str:

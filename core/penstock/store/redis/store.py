@@ -27,7 +27,14 @@ from penstock.store.port import (
     WaitReady,
 )
 from penstock.store.redis.calls import RedisCalls
-from penstock.store.redis.connection import Command, ServerError, Wire, is_out_of_memory, translate
+from penstock.store.redis.connection import (
+    Command,
+    Password,
+    ServerError,
+    Wire,
+    is_out_of_memory,
+    translate,
+)
 from penstock.store.redis.forms import function_name
 from penstock.store.redis.library import (
     LIBRARIES,
@@ -71,15 +78,17 @@ class RedisStore:
         bounds: Bounds = Bounds(),  # noqa: B008 - frozen
         *,
         timeout_s: float = _TIMEOUT_S,
+        password: Password | None = None,
     ) -> None:
-        """`url` is unix:///path or redis://host:port; `timeout_s` is how long a reply is waited for."""
+        """`url` is unix:///path or redis://host:port; `timeout_s` is how long a reply is waited for,
+        `password` that of the URL's user where it is in no file."""
         self._keys = Keys(topology_uid)
         self._bounds = bounds
         self._version = PROTOCOL_VERSION
         self._calls = RedisCalls(self._keys, bounds, self._version)
-        self._wire = Wire(url, timeout_s)
-        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000)
-        self._bell = Wire(url, timeout_s)
+        self._wire = Wire(url, timeout_s, password)
+        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000, password)
+        self._bell = Wire(url, timeout_s, password)
         self._rung = b""
         self._posted: deque[_Posted] = deque()
 

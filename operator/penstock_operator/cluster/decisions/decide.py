@@ -37,6 +37,7 @@ from penstock_operator.cluster.decisions.quota import quota_as_before
 from penstock_operator.cluster.decisions.recovery import Recovery, recovery_of
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.remote_turn import keep_remote_tasks, place_remote_tasks
+from penstock_operator.cluster.decisions.reserved_names import reserved_name_refusal
 from penstock_operator.cluster.decisions.schedule_writing import write_schedule
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.decisions.status import Finding, Verdict, events_of, former_status, status_of
@@ -83,6 +84,8 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     if account is not None and account not in observed.config.worker.service_accounts:
         told = service_account_refusal(account, observed.config.worker.service_accounts)
         return _held_off_leaving_nodes(observed, memory, now_s, "ServiceAccountRefused", told)
+    if told := reserved_name_refusal(seen.topology, observed.config):
+        return _held_off_leaving_nodes(observed, memory, now_s, "NameRefused", told)
     state = state_identity(seen, seen.plan, observed.schedules)
     if state.reason == "RetainedStateDiffers":
         return _held_off_leaving_nodes(observed, memory, now_s, state.reason, state.problem, state.uid)

@@ -26,7 +26,7 @@ _FOR_OTHERS = (SLA_MET, "Reconciling", "Stalled")
 """Conditions that say again what another one, or another object, says in an event."""
 _STALLED_REASONS = (
     "UserCodeFailed", "InvalidManifest", "RetainedStateDiffers", "StateLost", "ScheduleLost",
-    "DurabilityUnavailable", "ServiceAccountRefused",
+    "DurabilityUnavailable", "ServiceAccountRefused", "NameRefused",
 )  # fmt: skip
 """Why a topology is not ready, where that stays so until somebody changes something."""
 _GOOD_REASONS = ("Running", "Paused", "Finished", "Draining", "Starting", "WorkersStarting", "StoresMissing")

@@ -70,8 +70,20 @@ def store_name(release: str, node: str) -> str:
     return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)
 
 
+def store_names_beginnings(release: str) -> tuple[str, ...]:
+    """What `store_name` begins with one of, whatever the node: as it is, and as `fitted` keeps it."""
+    whole = f"{release}-store-"
+    fitted_one = re.sub(r"[^a-z0-9]+", "-", whole.lower())
+    return whole, fitted_one[: STATEFUL_SET_LENGTH_MAX - _HASH_LENGTH - 1]
+
+
 def store_address(release: str, node: str, headless_service: str, namespace: str) -> str:
     return f"{store_name(release, node)}-0.{headless_service}.{namespace}.svc:6379"
+
+
+def auth_secret_name(release: str) -> str:
+    """The Secret with the passwords of the node stores, as the chart has it named."""
+    return f"{release}-store-auth"
 
 
 def worker_name(topology: str, operator: str, index: int) -> str:

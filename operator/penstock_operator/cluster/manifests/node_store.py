@@ -2,7 +2,8 @@
 
 It is replaced by nobody but the operator (OnDelete): what it holds is elsewhere first. It stays through a
 cordon and through a node's absence, because its state is there. Passwords are mounted, to each container its
-own: Redis has the users' hashes, the agent its password. Only the agent has a token.
+own: Redis and the agent have the users' hashes, the same file of one volume, and the agent its password. Only
+the agent has a token.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     label_value,
     short_hash,
     store_name,
+    store_names_beginnings,
 )
 from penstock_operator.cluster.manifests.pod_parts import (
     CONTAINER_SECURITY,
@@ -36,6 +38,7 @@ from penstock_operator.cluster.manifests.pod_parts import (
 
 STORE_PORT = 6379
 _AUTH_DIR = "/etc/penstock/store"
+_USERS_DIR = "/etc/penstock/users"
 _ACL = "users.acl"
 _PASSWORD = "agent-password"  # noqa: S105 - the key in the Secret
 _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - where it is, not what
@@ -144,6 +147,7 @@ def _agent(node: str, config: OperatorConfig) -> Part:
         "PENSTOCK_STORE_ID": node,
         "PENSTOCK_STORE_URL": f"redis://agent@127.0.0.1:{STORE_PORT}",
         "PENSTOCK_STORE_PASSWORD_FILE": f"{_AUTH_DIR}/{_PASSWORD}",
+        "PENSTOCK_STORE_USERS_FILE": f"{_USERS_DIR}/{_ACL}",
         "PENSTOCK_STORE_DURABILITY": config.store.durability,
         "PENSTOCK_STORE_DATA_DIR": _DATA_DIR,
         "PENSTOCK_AGENT_PORT": str(config.metrics_ports.agent),
@@ -173,6 +177,7 @@ def _agent(node: str, config: OperatorConfig) -> Part:
         "securityContext": dict(CONTAINER_SECURITY),
         "volumeMounts": [
             {"name": "agent-password", "mountPath": _AUTH_DIR, "readOnly": True},
+            {"name": "acl", "mountPath": _USERS_DIR, "readOnly": True},
             {"name": _DATA, "mountPath": _DATA_DIR, "readOnly": True},
             {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
             {"name": "agent-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -223,6 +228,11 @@ def _secret(name: str, secret: str, key: str) -> Part:
 def claim_name(stateful_set: str) -> str:
     """The claim that a store's StatefulSet makes for its only pod."""
     return f"{_DATA}-{stateful_set}-0"
+
+
+def claim_beginnings(fullname: str) -> tuple[str, ...]:
+    """What the name of each store's claim begins with one of."""
+    return tuple(f"{_DATA}-{one}" for one in store_names_beginnings(fullname))
 
 
 def _claim(config: OperatorConfig, labels: dict[str, str]) -> Part:

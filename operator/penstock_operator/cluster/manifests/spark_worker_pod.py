@@ -29,7 +29,13 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_WORKER,
 )
 from penstock_operator.cluster.manifests.pod_parts import field_env, plain_all
-from penstock_operator.cluster.manifests.worker_pod import KEY_FILE, SECRETS_DIR, WorkerPod, worker_pod
+from penstock_operator.cluster.manifests.worker_pod import (
+    KEY_FILE,
+    PASSWORD_FILE,
+    SECRETS_DIR,
+    WorkerPod,
+    worker_pod,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,7 @@ def spark_worker_pod(
         ENV_SPARK_MASTER: f"spark://{home.host}:{MASTER_PORT}",
         ENV_HOME_UID: home.uid,
         ENV_KEY_FILE: KEY_FILE,
-        "PENSTOCK_STORE_PASSWORD_FILE": KEY_FILE,
+        "PENSTOCK_STORE_PASSWORD_FILE": PASSWORD_FILE,
         **({ENV_SECRETS: SECRETS_DIR} if topology.spec.secret_names else {}),
     }
     container["env"] = [

@@ -49,8 +49,11 @@ _STORE_DIR = "/etc/penstock/store"
 SECRETS_DIR = "/etc/penstock/secrets"
 """A folder for each Secret that sources and sinks name."""
 _PASSWORD = "worker-password"  # noqa: S105 - the key in the Secret
-KEY_FILE = f"{_STORE_DIR}/{_PASSWORD}"
-"""Whoever may use the stores may join a worker's Spark master."""
+_SPARK_KEY = "spark-key"
+PASSWORD_FILE = f"{_STORE_DIR}/{_PASSWORD}"
+KEY_FILE = f"{_STORE_DIR}/{_SPARK_KEY}"
+"""Whoever may use the stores may join a worker's Spark master. A key of its own, which stays when passwords
+are rotated: a master that has started knows no other."""
 _READABLE_BY_GROUP = 0o440
 
 
@@ -165,7 +168,7 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Par
         "PENSTOCK_MANIFEST": f"{_PLAN_DIR}/{TOPOLOGY_FILE}",
         "PENSTOCK_BASE_DIR": _CODE_DIR if _code_map(topology) else _IMAGE_DIR,
         "PENSTOCK_STORE_URL": f"redis://worker@{config.store.local_service}.{config.namespace}.svc:6379",
-        "PENSTOCK_STORE_PASSWORD_FILE": KEY_FILE,
+        "PENSTOCK_STORE_PASSWORD_FILE": PASSWORD_FILE,
         "PENSTOCK_METRICS_PORT": str(config.metrics_ports.worker),
         **({ENV_SECRETS: SECRETS_DIR} if topology.spec.secret_names else {}),
     }
@@ -203,7 +206,7 @@ def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> 
             "name": "penstock-store",
             "secret": {
                 "secretName": config.store.auth_secret,
-                "items": [{"key": _PASSWORD, "path": _PASSWORD}],
+                "items": [{"key": key, "path": key} for key in _mounted_keys(topology)],
                 "defaultMode": _READABLE_BY_GROUP,
             },
         },
@@ -223,6 +226,11 @@ def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> 
         for number, name in enumerate(topology.spec.secret_names)
     ]
     return volumes
+
+
+def _mounted_keys(topology: Topology) -> tuple[str, ...]:
+    """Of the stores' Secret."""
+    return (_PASSWORD, _SPARK_KEY) if topology.spec.remote_tasks == "Allowed" else (_PASSWORD,)
 
 
 def _mounts(topology: Topology) -> list[Part]:

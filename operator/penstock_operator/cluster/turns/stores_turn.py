@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from penstock.api.operator_config import OperatorConfig
+from penstock.errors import PermanentError, RetryError
 from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.decisions.actions import Event, WriteSchedule
@@ -27,6 +28,7 @@ from penstock_operator.cluster.stores.retained_homes import retained_homes
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.stores.store_tries import StoreTries
+from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 
 _LOG = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ class StoresTurns:
         config: OperatorConfig,
         leadership: Leadership,
         clocks: Clocks,
+        passwords: PasswordsTurns,
         *,
         wake_topologies: Callable[[], None],
     ) -> None:
@@ -54,6 +57,7 @@ class StoresTurns:
         self._config = config
         self._leadership = leadership
         self._clocks = clocks
+        self._passwords = passwords
         self._wake_topologies = wake_topologies
         self._index = ScheduleIndex(mirror)
         self._renewal = RenewalMemory()
@@ -66,7 +70,9 @@ class StoresTurns:
         return self._renewal.node
 
     async def turn(self) -> float:
-        """One look at the stores and what follows; seconds to the next one."""
+        """One look at the stores and what follows; seconds to the next one. What is wrong with passwords is
+        raised at the end: stores are looked after all the same."""
+        fault = await self.look_at_passwords()
         named, now_s = self._named(), self._clocks.monotonic_s()
         decision = decide_stores(self._config, self._picture.nodes(""), self._picture.stores(), named)
         due = self._tries.due(decision.actions, now_s)
@@ -75,7 +81,17 @@ class StoresTurns:
         renewed = await self._renew(named, decision.replaced)
         await self._applier.carry_out(self._retained())
         await self._tell({*decision.notices, *self._tries.notices, *renewed})
+        if fault is not None:
+            raise fault
         return math.inf
+
+    async def look_at_passwords(self) -> RetryError | PermanentError | None:
+        """What keeps them from being looked after, if anything does."""
+        try:
+            await self._passwords.turn(self._picture.stores())
+        except (RetryError, PermanentError) as fault:
+            return fault
+        return None
 
     async def _renew(
         self, named: set[str] | None, replaced: Mapping[str, str]

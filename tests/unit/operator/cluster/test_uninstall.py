@@ -13,6 +13,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     LEASES,
     PODS,
     SCHEDULES,
+    SECRETS,
     STATEFUL_SETS,
     TOPOLOGIES,
     VOLUME_CLAIMS,
@@ -30,7 +31,7 @@ from penstock_operator.cluster.uninstall import (
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from worlds import cluster_objects as objects
 
-KINDS = (DEPLOYMENTS, TOPOLOGIES, SCHEDULES, CONFIG_MAPS, PODS, STATEFUL_SETS, VOLUME_CLAIMS, LEASES)
+KINDS = (DEPLOYMENTS, TOPOLOGIES, SCHEDULES, CONFIG_MAPS, PODS, STATEFUL_SETS, VOLUME_CLAIMS, LEASES, SECRETS)
 STORE_LABELS = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/component": "node-store"}
 WORKER_LABELS = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/component": "worker"}
 OPERATOR_LABELS = {"app.kubernetes.io/name": "penstock", "app.kubernetes.io/component": "operator"}
@@ -62,6 +63,7 @@ class Scene:
     def release(self) -> None:
         self.add(DEPLOYMENTS, "penstock-operator", OPERATOR_LABELS)
         self.add(LEASES, "penstock-operator")
+        self.add(SECRETS, "penstock-store-auth", OURS)
         self.add(STATEFUL_SETS, "penstock-store-n1", {**STORE_LABELS, **OURS}, spec={})
         self.add_pod("penstock-store-n1-0", STORE_LABELS)
         self.add(VOLUME_CLAIMS, "data-penstock-store-n1-0", STORE_LABELS)

@@ -82,6 +82,10 @@ def test_a_node_store_is_this() -> None:
                                     "name": "PENSTOCK_STORE_PASSWORD_FILE",
                                     "value": "/etc/penstock/store/agent-password",
                                 },
+                                {
+                                    "name": "PENSTOCK_STORE_USERS_FILE",
+                                    "value": "/etc/penstock/users/users.acl",
+                                },
                                 {"name": "PENSTOCK_STORE_DURABILITY", "value": "Process"},
                                 {"name": "PENSTOCK_STORE_DATA_DIR", "value": "/data"},
                                 {"name": "PENSTOCK_AGENT_PORT", "value": "9091"},
@@ -109,6 +113,7 @@ def test_a_node_store_is_this() -> None:
                                     "mountPath": "/etc/penstock/store",
                                     "readOnly": True,
                                 },
+                                {"name": "acl", "mountPath": "/etc/penstock/users", "readOnly": True},
                                 {"name": "data", "mountPath": "/data", "readOnly": True},
                                 {
                                     "name": "token",

@@ -76,17 +76,21 @@ def test_a_spark_worker_is_a_worker_in_all_but_what_it_runs() -> None:
 
 def test_a_spark_worker_knows_its_master_and_no_secret() -> None:
     home, pod = pods(spec__pod={"env": [{"name": "GREETING", "value": "hello"}]})
-    key = "/etc/penstock/store/worker-password"
+    key = "/etc/penstock/store/spark-key"
     assert env_of(pod) == {
         "GREETING": "hello",
         "PENSTOCK_SPARK_MASTER": "spark://10.0.0.7:7077",
         "PENSTOCK_HOME_UID": "uid-w0",
         "PENSTOCK_SPARK_KEY_FILE": key,
-        "PENSTOCK_STORE_PASSWORD_FILE": key,
+        "PENSTOCK_STORE_PASSWORD_FILE": "/etc/penstock/store/worker-password",
         "PENSTOCK_NODE": {"fieldRef": {"fieldPath": "spec.nodeName"}},
         "PENSTOCK_HOST": {"fieldRef": {"fieldPath": "status.podIP"}},
     }
     assert env_of(home)["PENSTOCK_SPARK_KEY_FILE"] == key
+    mounted = next(
+        one["secret"]["items"] for one in pod["spec"]["volumes"] if one["name"] == "penstock-store"
+    )
+    assert [one["path"] for one in mounted] == ["worker-password", "spark-key"]
     assert env_of(home)["PENSTOCK_REMOTE_STORE_URL"] == (
         "redis://worker@pen-store-node-a-0.pen-stores.streams.svc:6379"
     )

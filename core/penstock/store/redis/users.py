@@ -1,0 +1,74 @@
+"""The users of a node store: what each may do, and the file that lists them with hashes of their passwords.
+
+A user may have several passwords: while one is rotated, the former one is still good. The operator writes the
+file (`users_file`), a server reads it at its start, and the agent beside it brings the running server to what
+the file says since (`read_users`). User by user:
+
+  default   nobody: it is off, and has no password. Its rights are for the server itself, which replays its
+            log as this user, and silently leaves out each transaction that the user has no right to
+  worker    the functions of tasks, with what those do with the data types of a topology's keys. No SCAN, no
+            administration, nothing outside of penstock:*
+  operator  reads
+  agent     everything: it loads the functions, writes the maps, moves shards
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+
+from penstock.errors import PermanentError
+
+USERS = ("worker", "operator", "agent")
+"""Who logs in, in the order in which a server gets to know them."""
+
+_RULES = {
+    "worker": (
+        "resetkeys ~penstock:* resetchannels &penstock:* -@all +@hash +@list +@set +@sortedset +@stream"
+        " +fcall +fcall_ro +exists +expire +persist +unlink +publish +subscribe +hello +ping"
+        " -@admin -@dangerous"
+    ),
+    "operator": (
+        "resetkeys %R~penstock:* resetchannels -@all +@read +fcall_ro +hello +ping -scan -randomkey"
+        " -@admin -@dangerous"
+    ),
+    "agent": "~* &* +@all",
+}
+_DEFAULT = "user default off resetpass ~* &* +@all"
+_HASH = re.compile(r"#([0-9a-f]{64})")
+
+
+def hash_of(password: str) -> str:
+    """As a server knows a password."""
+    return hashlib.sha256(password.encode()).hexdigest()
+
+
+def users_file(hashes: Mapping[str, Iterable[str]]) -> str:
+    """The file, where each user of `USERS` may log in by the passwords that `hashes` are of."""
+    lines = [_DEFAULT]
+    for user in USERS:
+        known = " ".join(f"#{one}" for one in dict.fromkeys(hashes[user]))
+        lines.append(f"user {user} on {known} {_RULES[user]}")
+    return "\n".join(lines) + "\n"
+
+
+def read_users(text: str) -> dict[str, tuple[str, ...]]:
+    """User -> rules, as they stand in a file. Raises PermanentError when one that Penstock needs is missing,
+    as in a file that is none: a server that took it would let nobody in."""
+    lines = [line.split() for line in text.splitlines()]
+    found = {words[1]: tuple(words[2:]) for words in lines if len(words) > 2 and words[0] == "user"}
+    missing = [user for user in USERS if "on" not in found.get(user, ()) or not _hashes(found[user])]
+    if missing:
+        raise PermanentError(f"the file with the store's users has none that is on for {', '.join(missing)}")
+    return found
+
+
+def hashes_of(text: str) -> dict[str, tuple[str, ...]]:
+    """User -> hashes of the passwords that a file gives it; nothing of users that it does not name."""
+    lines = [line.split() for line in text.splitlines()]
+    return {words[1]: _hashes(words[2:]) for words in lines if len(words) > 2 and words[0] == "user"}
+
+
+def _hashes(rules: Iterable[str]) -> tuple[str, ...]:
+    return tuple(found[1] for rule in rules if (found := _HASH.fullmatch(rule)))
