@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from typing import Self
 
 
+LIVES_MAX = 99
+"""How often a shard may be begun anew: stores number by lives, see `penstock.store.lives`."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
     """A worker as a schedule names it: where it runs, and which start of it (`uid`) may act."""
@@ -63,6 +67,8 @@ class ShardPlace:
     is_added: bool = False
     """It is to be made, and was added after others of its operator were: so a partition of a source has no
     part in where that one begins."""
+    life: int = 0
+    """How often its state was lost for good, and it was begun anew with nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from importlib.resources import files
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """The one of the function library; every function's name ends in it."""
 
 SHARED = (

@@ -13,7 +13,7 @@
 -- Numbers that never leave a record travel packed as doubles ("struct", exact to 2^53). Python's side of a role is the
 -- module of the same name beside this folder (`redis/commits.py` for `commits.lua`).
 
-local VERSION = 9
+local VERSION = 10
 
 -- Whatever writes may run at maxmemory, or a full store could never empty itself. Only append, fetch and install are
 -- refused: so a task learns, at no cost, that the store is full. It and who delivers ask the first two again under
