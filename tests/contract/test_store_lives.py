@@ -1,8 +1,6 @@
-"""Store contract: a shard whose state was lost for good lives once more, and nothing of before is believed."""
+"""Store contract: a shard whose state was lost lives once more, and nothing of before is believed."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pytest
 
@@ -53,8 +51,8 @@ class Survivor:
 
 
 @pytest.fixture
-def survivor(backend: Backend) -> Iterator[Survivor]:
-    yield Survivor(backend)
+def survivor(backend: Backend) -> Survivor:
+    return Survivor(backend)
 
 
 def received(scene: Scene, target: str) -> list[bytes]:
@@ -95,7 +93,9 @@ def test_what_a_producer_puts_out_in_its_next_life_is_no_repetition(survivor: Su
     assert late is Answer.DUP, "the store that was taken for lost sends on"
 
 
-def test_a_target_in_its_next_life_goes_on_from_the_oldest_that_producers_still_have(survivor: Survivor) -> None:
+def test_a_target_in_its_next_life_goes_on_from_the_oldest_that_producers_still_have(
+    survivor: Survivor,
+) -> None:
     here, there = survivor.here, survivor.there
     there.create("end/0")
     there.claim("end/0")

@@ -26,8 +26,9 @@ def with_births(
     """`new`, which is to follow `old`, and since when each of its shards is there.
 
     One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it;
-    it was added if `old` has others. One that lives once more is there since `new`, too, and begins where first
-    ones do. Any other one of `old` is there once the home that it has in `old` has made it, wherever it goes now.
+    it was added if `old` has others. One that lives once more is there since `new`, too, and begins where
+    first ones do. Any other one of `old` is there once the home that it has in `old` has made it, wherever it
+    goes now.
     """
     known = old.shards if old is not None else {}
 

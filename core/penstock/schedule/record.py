@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-
 LIVES_MAX = 99
 """How often a shard may be begun anew: stores number by lives, see `penstock.store.lives`."""
 

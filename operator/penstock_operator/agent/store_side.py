@@ -392,9 +392,7 @@ def _births(schedule: OperatorSchedule, shards: Sequence[str]) -> list[Create]:
         return ADDED if schedule.is_source and schedule.shards[shard].is_added else b""
 
     return [
-        Create(
-            shard, position=begins(shard), source=schedule.is_source, life=schedule.shards[shard].life
-        )
+        Create(shard, position=begins(shard), source=schedule.is_source, life=schedule.shards[shard].life)
         for shard in shards
     ]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock.store.lives import LIFE
-from penstock.store.memory.node import Readiness, ShardRecord, TopologyData
 from penstock.store.memory.moving import MemoryMoving
+from penstock.store.memory.node import Readiness, ShardRecord, TopologyData
 from penstock.store.memory.topology import Handlers, enrolled_incarnation, not_here
 from penstock.store.port import Answer, Claim, Claimed, Create, ExternalCursor, Moved, Reopen, ShardStatus
 
