@@ -26,8 +26,8 @@ from penstock_operator.cli.faults import EXIT_FAILED, cannot_run
 def accept_loss(topology: str, namespace: str, ids: tuple[str, ...], kubeconfig: str | None) -> None:
     """Show which shards' state TOPOLOGY has lost for good, and accept that.
 
-    Without --id nothing is changed. A loss that is accepted cannot be taken back: these shards begin anew with
-    nothing, a source's partition where its `start` says. All others stay as they are.
+    Without --id nothing is changed. A loss that is accepted cannot be taken back: these shards begin anew
+    with nothing, a source's partition where its source begins. All others stay as they are.
     """
     import asyncio
 

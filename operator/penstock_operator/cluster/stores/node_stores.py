@@ -70,9 +70,8 @@ def decide_stores(
             continue
         if store is not None and node is None and name not in homeless.may_go:
             continue
-        hostname = name if node is None else node.hostname or name
-        if name in homeless.may_go:
-            hostname = None
+        own = name if node is None else node.hostname or name
+        hostname = None if name in homeless.may_go else own
         document = node_store(name, hostname, as_it_may_be(store, config))
         metadata: Mapping[str, str] = document["metadata"]["annotations"]
         if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:

@@ -206,7 +206,12 @@ class TopologyTurns:
         ]
         if not missed:
             return {}
-        asked = {one.id: one.address for one in self._picture.stores() if readings.get(one.id) is not None}
+        # one that was taken for lost may answer, from a machine that is only cut off
+        asked = {
+            one.id: one.address
+            for one in self._picture.stores()
+            if readings.get(one.id) is not None and one.id not in lost
+        }
         told = await self._reader.read(_state_uid(topology, schedules), asked, dict.fromkeys(asked, missed))
         return {
             shard: store

@@ -20,7 +20,7 @@ LOST = [
 
 
 async def with_losses() -> MemoryCluster:
-    cluster = MemoryCluster("streams")
+    cluster = MemoryCluster(lambda: 0.0, "streams")
     document = manifest()
     del document["metadata"]["uid"]
     await cluster.create(TOPOLOGIES, document)
@@ -67,6 +67,6 @@ def test_an_id_that_the_status_does_not_tell_is_refused_with_those_that_it_does(
 def test_a_topology_that_is_not_there_is_told_of() -> None:
     async def play() -> None:
         with pytest.raises(PermanentError, match="there is no Topology tally in namespace streams"):
-            await told_losses(MemoryCluster("streams"), "tally")
+            await told_losses(MemoryCluster(lambda: 0.0, "streams"), "tally")
 
     asyncio.run(play())
