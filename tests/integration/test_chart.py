@@ -256,8 +256,9 @@ def test_the_operator_looks_at_nodes_and_pods_of_the_cluster_and_no_further() ->
     look = {"get", "list", "watch"}
     cluster_role = f"{NAMESPACE}-penstock-operator"
     granted = rules(cluster_role, "ClusterRole")
-    assert granted == {(kind, verb) for kind in ("nodes", "pods") for verb in look}
-    assert rules(cluster_role, "ClusterRole", "little") == {("nodes", verb) for verb in look}
+    volumes = {("persistentvolumes", "get")}
+    assert granted == {(kind, verb) for kind in ("nodes", "pods") for verb in look} | volumes
+    assert rules(cluster_role, "ClusterRole", "little") == {("nodes", verb) for verb in look} | volumes
 
 
 def test_the_operator_does_not_touch_what_users_write() -> None:

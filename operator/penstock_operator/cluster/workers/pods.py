@@ -59,7 +59,7 @@ def judge_workers(
             name=name,
             uid=pod.uid if pod is not None else "",
             is_within_reach=node in within_reach,
-            has_ended=pod is not None and (_is_leaving(pod) or node not in nodes),
+            has_ended=pod is not None and (_is_leaving(pod) or node not in nodes | {""}),
             says_ready=pod is not None
             and (pod.ready or (holding.executors > 0 and _is_alive(observed, pod))),
             is_first_start=pod is not None and pod.restarts == 0 and pod.reason in _STARTING_REASONS,
@@ -110,7 +110,7 @@ def _nodes_within_reach(observed: Observed, schedules: Sequence[ObservedSchedule
     named |= {pod.node for pod in observed.pods}
     gone = {
         node
-        for node in named - nodes.keys()
+        for node in named - nodes.keys() - {""}
         if stores.get(node, node) in there or stores.get(node, node) not in homes
     }
     return gone | {name for name, ready in nodes.items() if ready and stores.get(name) in there}
