@@ -173,8 +173,14 @@ def test_a_node_is_deleted_for_good_and_what_was_lost_with_it_is_accepted(
             condition = counting.wait_condition("StoreAvailable", "False", LOST_S, "StateLost")
             assert f"node {node} is gone" in condition["message"]
             assert f"penstock accept-loss {counting.name}" in condition["message"]
-            lost = counting.object()["status"]["lost"]
-            assert {one["operator"] for one in lost} <= before.keys()
+            had = {name for name, places in before.items() if any(part["home"] == node for part in places)}
+            cluster.wait(
+                "topology",
+                counting.name,
+                f"what {', '.join(sorted(had))} lost is told",
+                lambda found: {one["operator"] for one in found["status"].get("lost", ())} == had,
+                LOST_S,
+            )
             assert shards(counting) == before, "nobody begins anything anew by himself"
             accept_loss(cluster, counting)
             cluster.wait_all(
