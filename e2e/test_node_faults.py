@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from e2e.harness.faults import cordoned, start_node, stop_node, tainted
 from e2e.harness.installation import STORES, Installation, node_of
 from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import Object
+from penstock.api.schedule_object import from_object
+from penstock.schedule.record import ShardPlace
 
 pytestmark = pytest.mark.alone
 
@@ -29,6 +33,23 @@ def shards(counting: WordCount) -> dict[str, Object]:
 
 def homes(counting: WordCount) -> set[str]:
     return {part["home"] for places in shards(counting).values() for part in places}
+
+
+def placed(counting: WordCount) -> dict[str, ShardPlace]:
+    """Every shard's place."""
+    found = [from_object(each) for each in counting.schedules()]
+    return {shard: place for each in found for shard, place in each.shards.items()}
+
+
+def accept_loss(cluster: Cluster, counting: WordCount) -> None:
+    """As whoever reads the condition does: look, then accept what is shown."""
+    command = (str(Path(sys.executable).parent / "penstock"), "accept-loss", counting.name)
+    command = (*command, "--namespace", cluster.namespace)
+    shown = cluster.environment.run(*command, seconds=60)
+    ids = [one["id"] for one in counting.object()["status"]["lost"]]
+    assert all(one in shown for one in ids)
+    options = [option for one in ids for option in ("--id", one)]
+    assert "accepted" in cluster.environment.run(*command, *options, seconds=60)
 
 
 def shards_moving(schedule: Object) -> int:
@@ -131,3 +152,53 @@ def test_a_node_that_an_autoscaler_taints_is_left_with_its_state(
             held.close()
             counting.assert_exact()
     installation.wait_stores()
+
+
+@pytest.mark.slow(held_by="test_what_was_lost_with_a_node_begins_anew_on_another_one_once_that_is_accepted")
+def test_a_node_is_deleted_for_good_and_what_was_lost_with_it_is_accepted(
+    cluster: Cluster, installation: Installation, word_count: Callable[..., WordCount]
+) -> None:
+    """Stores are on volumes of their machines here, so the state is lost with the node."""
+    counting = word_count("deleted-node", lines=200, sizes=Sizes(durability="Disk"))
+    node, other = cluster.worker_nodes
+    with counting.held_open():
+        counting.wait_workers(2)
+        counting.wait_rows()
+        before = shards(counting)
+        assert homes(counting) == {node, other}
+        kept = {shard for shard, place in placed(counting).items() if place.home == other}
+        stop_node(cluster, node)
+        try:
+            cluster.kubectl("delete", "node", node)
+            condition = counting.wait_condition("StoreAvailable", "False", LOST_S, "StateLost")
+            assert f"node {node} is gone" in condition["message"]
+            assert f"penstock accept-loss {counting.name}" in condition["message"]
+            had = {name for name, places in before.items() if any(part["home"] == node for part in places)}
+            cluster.wait(
+                "topology",
+                counting.name,
+                f"what {', '.join(sorted(had))} lost is told",
+                lambda found: {one["operator"] for one in found["status"].get("lost", ())} == had,
+                LOST_S,
+            )
+            assert shards(counting) == before, "nobody begins anything anew by himself"
+            accept_loss(cluster, counting)
+            cluster.wait_all(
+                "schedules",
+                counting.selector,
+                f"all shards are on {other}",
+                lambda found: all(part["home"] == other for each in found for part in each["spec"]["shards"]),
+                AGAIN_S,
+            )
+            counting.wait_condition("Ready", "True", AGAIN_S)
+            anew = {shard for shard, place in placed(counting).items() if place.life}
+            assert anew == placed(counting).keys() - kept
+            assert "lost" not in counting.object()["status"]
+            counting.wait_rows(len(counting.rows()))
+        finally:
+            start_node(cluster, node)
+    installation.wait_stores(AGAIN_S)
+    again = word_count("again-on-both", lines=50)
+    again.wait_rows()
+    assert homes(again) == {node, other}
+    again.assert_exact()

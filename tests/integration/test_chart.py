@@ -273,7 +273,7 @@ def test_the_operator_has_the_rights_that_its_code_makes_use_of_and_no_other() -
 
 def test_the_operator_looks_at_nodes_and_pods_of_the_cluster_and_no_further() -> None:
     cluster_role = f"{NAMESPACE}-penstock-operator"
-    looks = {("nodes", "list"), ("nodes", "watch")}
+    looks = {("nodes", "list"), ("nodes", "watch"), ("persistentvolumes", "get")}
     assert rules(cluster_role, "ClusterRole") == {*looks, ("pods", "list")}
     assert rules(cluster_role, "ClusterRole", "little") == looks
 

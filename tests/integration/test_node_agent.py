@@ -14,6 +14,7 @@ from clocks.eventually import eventually
 from penstock.dataflow.routing import Router
 from penstock.errors import PenstockError
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
+from penstock.store.lives import life_of
 from penstock.store.port import (
     Assignment,
     Claim,
@@ -225,6 +226,40 @@ def test_a_store_that_lost_its_state_says_so_and_does_not_begin_anew(scene: Agen
     assert scene.counters("mid/1", "a") is None
     assert scene.api.applied("words-mid")["b"]["lostShards"] == 0
     assert scene.api.applied("words-mid")["a"]["generation"] == 1
+
+
+def test_shards_that_were_lost_with_a_node_live_once_more_on_another_one(scene: AgentScene) -> None:
+    """Those that lived on keep every row, and what comes next goes through all."""
+    scene.homes |= dict.fromkeys(scene.rows, "b")
+    lost = [shard for shard, home in scene.homes.items() if home == "a"]
+    begin(scene, pace_s=0.01)
+    wait_under_way(scene, 0.1)
+    completed = {shard: scene.completed(shard) for shard in scene.homes if shard not in lost}
+    kept = scene.keys_at("mid", "b")
+    scene.lose_node("a")
+    scene.version, scene.born, scene.lives = 2, dict.fromkeys(lost, 2), dict.fromkeys(lost, 1)
+    scene.homes |= dict.fromkeys(lost, "b")
+    scene.publish()
+    scene.wait_applied()
+    scene.workers["b"].part = 1.0
+
+    def is_through() -> bool:
+        seen = [scene.counters(shard) for shard in scene.homes]
+        is_read = all(one is not None and one.finished for one in seen[: len(scene.rows)])
+        return is_read and not any(one is None or one.inbox_entries + one.outbox_entries for one in seen)
+
+    eventually(is_through, "all rows are worked off")
+    for shard in scene.homes:
+        counters = scene.counters(shard)
+        assert counters is not None
+        assert life_of(counters.epoch) == int(shard in lost)
+        if shard not in scene.rows:
+            assert counters.completed_rows > completed.get(shard, 0)
+    expected, mid, end = scene.expected(), scene.counts("mid"), scene.counts("end")
+    assert {key for key in expected if mid[key] == expected[key]} >= kept, "these were never away"
+    assert kept
+    assert 0 < end.total() < expected.total()
+    assert scene.failures("b") == {}
 
 
 # --- moves

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import time
 import urllib.request
@@ -16,8 +17,10 @@ import pytest
 
 from backends.store_fixtures import RedisBackend
 from clocks.running import run
-from penstock.store.port import Bounds
+from penstock.store.lives import life_of
+from penstock.store.port import Bounds, Measure
 from penstock_operator.agent.schedule_memory import ScheduleMemory
+from penstock_operator.cluster.accept_loss import accept_losses, told_losses
 from penstock_operator.cluster.kubernetes_api.lease import LeaseTimes
 from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread, ThisLoop
 from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
@@ -33,12 +36,15 @@ from penstock_operator.cluster.kubernetes_api.port import (
     SECRETS,
     STATEFUL_SETS,
     TOPOLOGIES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     Kind,
     Object,
     name_of,
     uid_of,
 )
 from penstock_operator.cluster.main import EXIT_LEASE_LOST, EXIT_STOPPED, Replica, Surroundings
+from penstock_operator.cluster.stores import homeless
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
 from worlds.operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, fed_by, operator_config, topology
@@ -65,6 +71,7 @@ class Stage:
             self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()), nodes.open_wire
         )
         self.port = 0
+        self.volume = "EmptyDir"
         self._changes = asyncio.Event()
         self.cluster.subscribe(lambda *_: self._changes.set())
 
@@ -81,7 +88,8 @@ class Stage:
             lease_cluster=self.cluster,
             lease_runs=ThisLoop(),
         )
-        return Replica(operator_config(self.port), replace(around, **changes)), asyncio.Event()
+        config = operator_config(self.port, self.volume)
+        return Replica(config, replace(around, **changes)), asyncio.Event()
 
     async def until(self, holds: Holds) -> None:
         """At each change of the cluster, look whether it holds."""
@@ -104,11 +112,14 @@ class Stage:
         return await self.status(name)
 
 
-def tell(nodes: RedisBackend, story: Callable[[Stage, Replica], Awaitable[None]]) -> None:
-    """Run `story` beside one replica, and end it."""
+def tell(
+    nodes: RedisBackend, story: Callable[[Stage, Replica], Awaitable[None]], volume: str = "EmptyDir"
+) -> None:
+    """Run `story` beside one replica, and end it. Stores are on this kind of `volume`."""
 
     async def told() -> None:
         stage = Stage(nodes)
+        stage.volume = volume
         replica, stop = stage.replica("one")
         running = asyncio.create_task(replica.run(stop))
         try:
@@ -264,6 +275,125 @@ def test_a_schedule_that_is_deleted_goes_on_where_its_state_is(nodes: RedisBacke
         await stage.until_phase("Running")
 
     tell(nodes, story)
+
+
+async def home_of(cluster: MemoryCluster) -> str:
+    """The node whose store has all shards."""
+    (schedule,) = (await cluster.list(SCHEDULES)).items
+    (home,) = {one["home"] for one in schedule["spec"]["shards"]}
+    return str(home)
+
+
+async def remove_node(cluster: MemoryCluster, node: str) -> None:
+    """Its object is deleted, and what ran there is removed by Kubernetes."""
+    cluster.finish(NODES, node)
+    for pod in (await cluster.list(PODS)).items:
+        if pod["spec"].get("nodeName") == node:
+            cluster.finish(PODS, name_of(pod))
+
+
+def test_what_was_lost_with_a_node_begins_anew_on_another_one_once_that_is_accepted(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homeless, "GONE_AFTER_S", 0.5)
+
+    async def story(stage: Stage, _: Replica) -> None:
+        cluster = stage.cluster
+        applied = await cluster.create(TOPOLOGIES, topology())
+        assert isinstance(applied, dict)
+        await stage.until_phase("Running")
+        home = await home_of(cluster)
+        (other,) = set(NODE_NAMES) - {home}
+        await remove_node(cluster, home)
+
+        async def is_told() -> bool:
+            return bool((await stage.status()).get("lost"))
+
+        await stage.until(is_told)
+        (loss,) = await told_losses(cluster, "words")
+        assert (loss.operator, loss.shards, loss.parts) == ("numbers", 4, "0-3")
+        assert "emptyDir" in loss.why
+        assert await home_of(cluster) == home
+        await accept_losses(cluster, "words", [loss.id])
+
+        async def is_whole() -> bool:
+            (schedule,) = (await cluster.list(SCHEDULES)).items
+            conditions = {one["type"]: one["status"] for one in (await stage.status())["conditions"]}
+            return conditions["Ready"] == "True" and {one["id"] for one in schedule["spec"]["stores"]} == {
+                other
+            }
+
+        await stage.until(is_whole)
+        assert await home_of(cluster) == other
+        store = nodes.open_store(other, uid_of(applied), Bounds())
+        counters = store.call(Measure(tuple(f"numbers/{part}" for part in range(4))))
+        assert [one is not None and life_of(one.epoch) for one in counters] == [1, 1, 1, 1]
+        assert "lost" not in await stage.status()
+        assert {one["reason"] for one in (await cluster.list(EVENTS)).items} >= {"StateLost", "LossAccepted"}
+
+        async def is_removed() -> bool:
+            return not any(home in name_of(one) for one in (await cluster.list(STATEFUL_SETS)).items)
+
+        await stage.until(is_removed)
+
+    tell(nodes, story)
+
+
+def test_a_store_whose_node_is_gone_is_held_by_its_volume_alone(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homeless, "GONE_AFTER_S", 0.5)
+
+    async def story(stage: Stage, _: Replica) -> None:
+        cluster = stage.cluster
+        await cluster.create(TOPOLOGIES, topology())
+        await stage.until_phase("Running")
+        home = await home_of(cluster)
+        (other,) = set(NODE_NAMES) - {home}
+        (stateful_set,) = [one for one in (await cluster.list(STATEFUL_SETS)).items if home in name_of(one)]
+        claim = f"data-{name_of(stateful_set)}-0"
+        zone = {"key": "zone", "operator": "In", "values": ["z1"]}
+        affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [zone]}]}}
+        cluster.put(VOLUME_CLAIMS, {"metadata": {"name": claim}, "spec": {"volumeName": "pv-1"}})
+        cluster.put(VOLUMES, {"metadata": {"name": "pv-1"}, "spec": {"nodeAffinity": affinity}})
+        left = await cluster.get(NODES, other)
+        assert left is not None
+        left["metadata"]["labels"]["zone"] = "z1"
+        cluster.put(NODES, left)
+        await remove_node(cluster, home)
+        template = copy.deepcopy(stateful_set["spec"]["template"])
+        pod = f"{name_of(stateful_set)}-0"
+        template["metadata"]["name"] = pod
+        template["metadata"]["labels"]["controller-revision-hash"] = "r1"
+        stage.world.lazy_kubelets = True
+        cluster.put(PODS, template)
+        cluster.set_status(
+            STATEFUL_SETS, name_of(stateful_set), {"observedGeneration": 99, "updateRevision": "r2"}
+        )
+
+        async def is_let_go() -> bool:
+            held = await cluster.get(STATEFUL_SETS, name_of(stateful_set))
+            is_free = held is not None and "affinity" not in held["spec"]["template"]["spec"]
+            return is_free and await cluster.get(PODS, pod) is None
+
+        await stage.until(is_let_go)
+        template["spec"]["nodeName"] = other
+        template["status"] = {"conditions": [{"type": "Ready", "status": "True"}]}
+        cluster.put(PODS, template)
+        stage.world.lazy_kubelets = False
+        for worker in await stage.workers():
+            if "nodeName" not in worker["spec"]:
+                stage.world.run_pod(worker)
+
+        async def goes_on() -> bool:
+            return await home_of(cluster) == other
+
+        await stage.until(goes_on)
+        (schedule,) = (await cluster.list(SCHEDULES)).items
+        assert not any(one.get("life") or one.get("freshSince") for one in schedule["spec"]["shards"])
+        assert "lost" not in await stage.status()
+
+    tell(nodes, story, volume="Claim")
 
 
 def test_a_worker_that_is_deleted_is_made_again_and_scheduled_anew(nodes: RedisBackend) -> None:

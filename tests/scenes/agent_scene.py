@@ -37,6 +37,10 @@ class AgentScene:
         self.version = 1
         self.born: dict[str, int] = {}
         """Shard -> version that it is fresh since; once they are applied, nobody need say so any more."""
+        self.lives: dict[str, int] = {}
+        """Of shards that were lost."""
+        self.gone: set[str] = set()
+        """Nodes that are no more."""
         self.rows = {f"src/{n}": _rows(f"src/{n}", rows) for n in range(2)}
         self.targets = {
             "mid": [f"mid/{n}" for n in range(shards)],
@@ -78,8 +82,20 @@ class AgentScene:
         for worker in self.workers.values():
             worker.start()
 
+    @property
+    def there(self) -> list[str]:
+        """The nodes that are not gone."""
+        return [node for node in self.servers if node not in self.gone]
+
+    def lose_node(self, node: str) -> None:
+        """It is gone for good, with its worker, its agent and its store."""
+        self.gone.add(node)
+        self.workers[node].stop()
+        self.agents[node].kill()
+        self.servers[node].kill()
+
     def schedule(self, operator: str) -> OperatorSchedule:
-        nodes = list(self.servers)
+        nodes = self.there
         return OperatorSchedule(
             operator=operator,
             version=self.version,
@@ -92,11 +108,13 @@ class AgentScene:
                 ExecutorPlace(f"{operator}-{node}", self.workers[node].name, 1) for node in nodes
             ),
             shards={
-                shard: ShardPlace(f"{operator}-{home}", home, self.born.get(shard, 0))
+                shard: ShardPlace(
+                    f"{operator}-{home}", home, self.born.get(shard, 0), life=self.lives.get(shard, 0)
+                )
                 for shard, home in self.homes.items()
                 if shard.startswith(f"{operator}/")
             },
-            stores=tuple(StorePlace(node, node, server.address) for node, server in self.servers.items()),
+            stores=tuple(StorePlace(node, node, self.servers[node].address) for node in nodes),
             is_source=operator == "src",
         )
 
@@ -112,7 +130,7 @@ class AgentScene:
             return all(
                 self.api.applied(f"words-{operator}").get(node, {}).get("version") == self.version
                 for operator in ("src", "mid", "end")
-                for node in self.servers
+                for node in self.there
             )
 
         eventually(applied, "all nodes have applied the schedules")
@@ -143,6 +161,20 @@ class AgentScene:
                 store.close()
         return counts
 
+    def completed(self, shard: str) -> int:
+        """Rows that it has worked off."""
+        counters = self.counters(shard)
+        return counters.completed_rows if counters is not None else 0
+
+    def keys_at(self, operator: str, node: str) -> set[str]:
+        """Keys that shards of the operator which live there have counted rows of."""
+        store, found = self.store(node), set[str]()
+        for shard in self.targets[operator]:
+            if self.homes[shard] == node:
+                found |= counted(store.call(StateSnapshot(shard))).keys()
+        store.close()
+        return found
+
     def expected(self) -> Counter[str]:
         return Counter(key for rows in self.rows.values() for _, key, _ in rows)
 
@@ -153,9 +185,9 @@ class AgentScene:
         eventually(lambda: self.counts("end").total() >= total, "all rows have arrived")
         assert self.counts("mid") == expected
         assert self.counts("end") == expected
-        assert [self._failures(node) for node in self.servers] == [{}] * len(self.servers)
+        assert [self.failures(node) for node in self.servers] == [{}] * len(self.servers)
 
-    def _failures(self, node: str) -> dict[str, str]:
+    def failures(self, node: str) -> dict[str, str]:
         """Rows that came when others were due."""
         store = self.store(node)
         try:

@@ -44,6 +44,7 @@ from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.identity import state_identity
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.kubernetes_api.names import (
+    ANNOTATION_ACCEPT_LOSS,
     ANNOTATION_IDENTITY,
     ANNOTATION_TEMPLATE,
     store_address,
@@ -58,6 +59,13 @@ from penstock_operator.cluster.observing.observed import (
     ObservedTopology,
     StoreReading,
     Volume,
+)
+from penstock_operator.cluster.stores.homeless import (
+    Homeless,
+    gone_since,
+    homeless_stores,
+    pods_to_make_anew,
+    why_lost,
 )
 from penstock_operator.cluster.stores.node_stores import as_left, decide_stores
 from penstock_operator.cluster.stores.retained_homes import retained_homes
@@ -187,6 +195,12 @@ class World:
         self.store_notices: tuple[tuple[str, Event], ...] = ()
         self.grown: dict[str, str] = {}
         """Claim -> the size that it was asked to grow to."""
+        self.volumes_stay = False
+        """Volumes can be mounted by the node alone that they were made on."""
+        self.gone_since: dict[str, float] = {}
+        self.lost: dict[str, str] = {}
+        self.given_up: set[str] = set()
+        """Stores that were lost at any time: what is in them counts for nothing."""
         self._numbers = 0
 
     # --- what is seen ---------------------------------------------------------------------------
@@ -213,7 +227,14 @@ class World:
             code=self.code,
             needs=self.needs,
             kept={name: self._kept(name, state_uid) for name in self.stores},
+            strays=self._strays() if self.lost else {},
         )
+
+    def _strays(self) -> dict[str, str]:
+        """Who has the shards that are not at home."""
+        homes = {s: p.home for seen in self.schedules.values() for s, p in seen.schedule.shards.items()}
+        there = {name: store for name, store in self.stores.items() if self._is_store_there(name)}
+        return {s: name for name, store in there.items() for s in store.held if homes.get(s) != name}
 
     def _kept(self, name: str, state_uid: str) -> dict[str, Kept] | None:
         """What the store knows of all Schedules; None while it does not answer."""
@@ -253,21 +274,49 @@ class World:
             template_hash=store.template,
             pod_uid=store.pod_uid,
             is_outdated=store.pod_template != store.template,
+            runs_on=self._runs_on(name),
+            lost=self.lost.get(name, ""),
         )
 
     def _is_store_there(self, name: str) -> bool:
-        node = self.nodes.get(name)
-        return name in self.stores and self.stores[name].ready and node is not None and node.ready
+        return name in self.stores and self.stores[name].ready and self._is_node_up(self._runs_on(name))
+
+    def _runs_on(self, name: str) -> str:
+        """The node that the store's pod is on; "" for none."""
+        store = self.stores[name]
+        if store.runs_on in self.nodes:
+            return store.runs_on
+        if store.is_pinned or store.pod_template != store.template:
+            return name if name in self.nodes else ""
+        store.runs_on = next((node for node in sorted(self.nodes) if self._is_node_up(node)), "")
+        return store.runs_on
 
     def _schedule_seen(self, name: str) -> ObservedSchedule:
         seen = self.schedules[name]
         operator = seen.schedule.operator
         applied = tuple(
-            AppliedPlace(node, store.applied[operator], store.generation, 0, self._moving(node, seen))
+            AppliedPlace(
+                node,
+                store.applied[operator],
+                store.generation,
+                self._missing(node, seen),
+                self._moving(node, seen),
+            )
             for node, store in self.stores.items()
             if operator in store.applied
         )
         return replace(seen, applied=applied)
+
+    def _missing(self, node: str, seen: ObservedSchedule) -> int:
+        """What its agent says is lost: no store has it, and all that are named are there."""
+        if not all(self._is_store_there(place.id) for place in seen.schedule.stores):
+            return 0
+        held = set().union(*(self.stores[place.id].held for place in seen.schedule.stores))
+        version = self.stores[node].applied[seen.schedule.operator]
+        return sum(
+            place.home == node and place.fresh_since <= version and shard not in held
+            for shard, place in seen.schedule.shards.items()
+        )
 
     def _moving(self, node: str, seen: ObservedSchedule) -> int:
         held = self.stores[node].held
@@ -363,7 +412,8 @@ class World:
         named = self._named()
         nodes = [self._node_seen(name) for name in self.nodes]
         stores = [self._store_seen(name) for name in self.stores]
-        decision = decide_stores(self.config, nodes, stores, named)
+        homeless = self._look_at_homeless(nodes, stores, named)
+        decision = decide_stores(self.config, nodes, stores, named, homeless)
         self.store_notices = decision.notices
         for action in decision.actions:
             match action:
@@ -372,10 +422,32 @@ class World:
                 case GrowVolume(name=claim, size=size):
                     self.grown[claim] = size
                 case DeleteNodeStore(node=node):
-                    if self.stores[node].held:
+                    if self.stores[node].held and node not in self.given_up:
                         raise BrokenPromise(f"the store of {node} went with {sorted(self.stores[node].held)}")
                     del self.stores[node]
+        seen = [self._store_seen(name) for name in self.stores]
+        for gone in pods_to_make_anew(seen, homeless.may_go):
+            (store,) = (one for one in self.stores.values() if one.pod_uid == gone.uid)
+            store.pod_uid, store.pod_template = self._uid(), store.template
         self._renew_stores(nodes, named, decision.replaced)
+
+    def _look_at_homeless(
+        self, nodes: list[ObservedNode], stores: list[ObservedStore], named: set[str] | None
+    ) -> Homeless:
+        """As the stores' loop does, with what Kubernetes would answer of claims and volumes."""
+        self.gone_since = gone_since(self.gone_since, nodes, stores, self.now_s)
+        found = homeless_stores(stores, named, self.gone_since, self.now_s)
+        reasons = {}
+        for store in found:
+            volume: dict[str, Any] = {"metadata": {"name": f"pv-{store.node}"}, "spec": {}}
+            if self.volumes_stay:
+                terms = [{"matchExpressions": [{"key": "host", "operator": "In", "values": [store.node]}]}]
+                volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+            claim = {"spec": {"volumeName": f"pv-{store.node}"}}
+            reasons[store.id] = why_lost(store, claim, volume, nodes)
+        self.lost = {store: reason for store, reason in reasons.items() if reason}
+        self.given_up |= self.lost.keys()
+        return Homeless(frozenset(reasons.keys() - self.lost.keys()), self.lost)
 
     def _named(self) -> set[str] | None:
         """Stores that a Schedule names; None while one is missing that has been there."""
@@ -398,6 +470,7 @@ class World:
         args = document["spec"]["template"]["spec"]["containers"][0]["args"]
         store.durability = "Disk" if "always" in args else "Process"
         store.template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
+        store.is_pinned = "affinity" in document["spec"]["template"]["spec"]
         store.pod_template = store.pod_template or store.template
 
     def _renew_stores(
@@ -485,8 +558,7 @@ class World:
     def pass_second(self) -> None:
         self.now_s += 1.0
         for name, store in self.stores.items():
-            node = self.nodes.get(name)
-            if node is not None and node.ready and not store.ready:
+            if self._is_node_up(self._runs_on(name)) and not store.ready:
                 store.ready_in -= 1
                 store.ready = store.ready_in <= 0
         if self.agents_work:
@@ -506,7 +578,7 @@ class World:
         for seen in self.schedules.values():
             schedule = seen.schedule
             for store_place in schedule.stores:
-                name = store_place.node
+                name = store_place.id
                 if not self._is_store_there(name):
                     continue
                 store = self.stores[name]
@@ -533,6 +605,8 @@ class World:
     def _check(self) -> None:
         seen: set[str] = set()
         for name, store in self.stores.items():
+            if name in self.given_up:
+                continue
             if both := seen & store.held:
                 raise BrokenPromise(f"{sorted(both)} are in {name} and in another store")
             seen |= store.held
@@ -572,6 +646,33 @@ class World:
         for pod in self.pods.values():
             if pod.node == name:
                 pod.ready = False
+
+    def delete_node(self, name: str) -> None:
+        """Its machine is gone, and its object: Kubernetes removes the pods that were on it."""
+        del self.nodes[name]
+        for pod in [pod for pod in self.pods.values() if pod.node == name]:
+            del self.pods[pod.name]
+        self._end_store(name)
+
+    def replace_node(self, name: str) -> None:
+        """Another machine, under the same name."""
+        self.delete_node(name)
+        self.nodes[name] = WorldNode()
+
+    def _end_store(self, name: str) -> None:
+        store = self.stores[name]
+        store.ready, store.ready_in, store.runs_on = False, 2, ""
+        store.pod_uid, store.generation = self._uid(), store.generation + 1
+        if not (self.have_volumes or store.volume):
+            store.held.clear()
+            store.kept.clear()
+
+    def accept_loss(self) -> list[str]:
+        """What `penstock accept-loss` writes; the ids."""
+        ids = [one["id"] for one in self.status.get("lost", ())]
+        metadata = {**self.document["metadata"], "annotations": {ANNOTATION_ACCEPT_LOSS: ",".join(ids)}}
+        self.document = {**self.document, "metadata": metadata}
+        return ids
 
     def return_node(self, name: str) -> None:
         self.nodes[name].ready = True

@@ -103,3 +103,6 @@ class WorldStore:
     durability: str = "Process"
     volume: Volume | None = None
     """As its StatefulSet claims it, which the API server lets nobody change."""
+    is_pinned: bool = True
+    runs_on: str = ""
+    """Where its pod went that is not pinned."""

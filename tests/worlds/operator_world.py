@@ -62,7 +62,7 @@ def fed_by(cluster: MemoryCluster) -> Watch:
     return watch
 
 
-def operator_config(metrics_port: int) -> OperatorConfig:
+def operator_config(metrics_port: int, volume: str = "EmptyDir") -> OperatorConfig:
     return OperatorConfig.model_validate(
         {
             "fullname": "pen",
@@ -71,6 +71,7 @@ def operator_config(metrics_port: int) -> OperatorConfig:
             "metricsPorts": {"operator": metrics_port},
             "store": {
                 "durability": "Process",
+                "volume": volume,
                 "authSecret": "pen-store-auth",
                 "serviceAccount": "pen-agent",
                 "headlessService": "pen-stores",
@@ -177,7 +178,7 @@ class OperatorWorld:
             store = self.stores(place.node, owner_of(thing).topology_uid)
             for shard, home in schedule.shards.items():
                 if home.home == place.id and home.fresh_since > applied.get(place.node, 0):
-                    store.call(Create(shard, source=schedule.is_source))
+                    store.call(Create(shard, source=schedule.is_source, life=home.life))
             store.call(to_publish(schedule))
             if self.agents_remember:
                 memory = ScheduleMemory(self.wires(place.node))

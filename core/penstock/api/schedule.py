@@ -25,6 +25,7 @@ from penstock.manifest.document import (
     cel,
     keyed_list,
 )
+from penstock.schedule.record import LIVES_MAX
 
 Counter = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
 StoreId = Annotated[str, StringConstraints(min_length=1, max_length=253)]
@@ -84,6 +85,8 @@ class Assignment(Document):
     exist."""
     added: bool = False
     """They are to be made, and were added after others were: a source's partitions that came later."""
+    life: Annotated[int, Field(ge=0, le=LIVES_MAX)] = 0
+    """How often their state was lost for good, and that was accepted."""
     ranges: Annotated[tuple[PartRange, ...], atomic_list(SHARDS_MAX)] = ()
     """Numbered parts: "7" or "0-31"."""
     names: Annotated[tuple[PartName, ...], atomic_list(SHARDS_MAX)] = ()

@@ -130,6 +130,8 @@ def _assignments(shards: Mapping[str, ShardPlace]) -> Iterable[dict[str, Any]]:
             entry["freshSince"] = place.fresh_since
         if place.is_added:
             entry["added"] = True
+        if place.life:
+            entry["life"] = place.life
         if ranges:
             entry["ranges"] = list(ranges)
         if names:
@@ -137,14 +139,16 @@ def _assignments(shards: Mapping[str, ShardPlace]) -> Iterable[dict[str, Any]]:
         yield entry
 
 
-def _order(place: ShardPlace) -> tuple[str, str, int, bool]:
-    return place.executor, place.home, place.fresh_since, place.is_added
+def _order(place: ShardPlace) -> tuple[str, str, int, bool, int]:
+    return place.executor, place.home, place.fresh_since, place.is_added, place.life
 
 
 def _shards(operator: str, assignments: Iterable[Assignment]) -> dict[str, ShardPlace]:
     shards: dict[str, ShardPlace] = {}
     for assignment in assignments:
-        place = ShardPlace(assignment.executor, assignment.home, assignment.fresh_since, assignment.added)
+        place = ShardPlace(
+            assignment.executor, assignment.home, assignment.fresh_since, assignment.added, assignment.life
+        )
         for part in assignment.parts():
             shard = shard_name(operator, part)
             if shard in shards:

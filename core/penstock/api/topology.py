@@ -424,6 +424,18 @@ class OperatorStatus(Document):
 StatusText = Annotated[str, StringConstraints(max_length=64)]
 
 
+class LostShards(Document):
+    """Shards of an operator whose state is gone for good."""
+
+    operator: Name
+    shards: Annotated[int, Field(ge=1)]
+    parts: Annotated[str, StringConstraints(max_length=1024)]
+    """Which they are, as Schedules name them: 0-3, 7."""
+    why: Annotated[str, StringConstraints(max_length=1024)]
+    id: Annotated[str, StringConstraints(max_length=128)]
+    """What says in the annotation penstock.dev/accept-loss that they may begin anew, with nothing."""
+
+
 class TopologyStatus(Document):
     observed_generation: ObservedGeneration | None = None
     phase: Literal["Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed"] | None = None
@@ -431,6 +443,8 @@ class TopologyStatus(Document):
     """The uid that the state goes by: this object's, or with Retain that of the first one of its name."""
     begun: Annotated[tuple[Name, ...], atomic_list(2 * OPERATORS_MAX)] = ()
     """Operators that have had a Schedule: none of theirs is ever begun anew."""
+    lost: Annotated[tuple[LostShards, ...], keyed_list(OPERATORS_MAX, "operator")] = ()
+    """What is gone and waits for somebody to accept that; empty while nothing is."""
     conditions: Conditions = ()
     workers_desired: Annotated[int, Field(ge=0)] | None = None
     workers_ready: Annotated[int, Field(ge=0)] | None = None

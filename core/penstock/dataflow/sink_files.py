@@ -16,17 +16,18 @@ _NAME_BYTES_MAX = 240
 _KEPT_BYTES = 160
 
 
-def sink_file_name(sink: str, operator: str, part: str) -> str:
+def sink_file_name(sink: str, operator: str, part: str, life: int = 0) -> str:
     """The file of `sink` behind shard "operator/part"; two different triples never share a name.
 
     "<sink>-<operator>-<part>.jsonl", percent-encoded where a character is no part of a file name, and where
     a "-" in the first two would be taken for one between them. A name that is too long for a file system is
-    cut, and told from others by its hash.
+    cut, and told from others by its hash. A shard whose state was lost writes into another file in each
+    `life`, "<sink>-<operator>-<part>~<life>.jsonl": where the one before ended is not known any more.
     """
     name = sink_file_prefix(sink, operator) + quote(part, safe="").replace("~", "%7E")
     if len(name) > _NAME_BYTES_MAX:
         name = f"{name[:_KEPT_BYTES]}~{hashlib.sha256(name.encode()).hexdigest()}"
-    return name + SUFFIX
+    return (f"{name}~{life}" if life else name) + SUFFIX
 
 
 def sink_file_prefix(sink: str, operator: str) -> str:

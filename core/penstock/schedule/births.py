@@ -26,8 +26,9 @@ def with_births(
     """`new`, which is to follow `old`, and since when each of its shards is there.
 
     One that `old` lacks is there since `new`, 0 where that names no stores: then whoever planned has made it;
-    it was added if `old` has others. One of `old` is there once the home that it has in `old` has made it,
-    wherever it goes now.
+    it was added if `old` has others. One that lives once more is there since `new`, too, and begins where
+    first ones do. Any other one of `old` is there once the home that it has in `old` has made it, wherever it
+    goes now.
     """
     known = old.shards if old is not None else {}
 
@@ -35,6 +36,8 @@ def with_births(
         place = known.get(shard)
         if place is None:
             return (new.version, bool(known)) if new.stores else BORN
+        if new.shards[shard].life > place.life:
+            return new.version, False
         return BORN if is_born(place, applied) else (place.fresh_since, place.is_added)
 
     births = {shard: birth(shard) for shard in new.shards}

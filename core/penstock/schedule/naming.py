@@ -92,9 +92,11 @@ def _workers(
 def _stores(
     old: OperatorSchedule, executors: Iterable[ExecutorPlace], hosts: Mapping[str, Host]
 ) -> tuple[StorePlace, ...]:
-    """Those named so far (addresses as they are now), and those of the hosts."""
+    """Those named so far (addresses as they are now), and those of the hosts that take something: one that
+    only keeps what it has may be where no store is any more."""
     stores = {store.id: store for store in old.stores}
     for executor in executors:
-        if (host := hosts.get(executor.worker)) is not None:
+        host = hosts.get(executor.worker)
+        if host is not None and (not host.is_pinned or host.store.id in stores):
             stores[host.store.id] = host.store
     return tuple(stores.values())

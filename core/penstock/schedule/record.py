@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+LIVES_MAX = 99
+"""How often a shard may be begun anew: stores number by lives, see `penstock.store.lives`."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
@@ -63,6 +66,8 @@ class ShardPlace:
     is_added: bool = False
     """It is to be made, and was added after others of its operator were: so a partition of a source has no
     part in where that one begins."""
+    life: int = 0
+    """How often its state was lost for good, and it was begun anew with nothing."""
 
 
 @dataclass(frozen=True, slots=True)

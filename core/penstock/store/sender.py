@@ -187,8 +187,8 @@ def _try_pairs(
         tries[producer, target] = _PairDelivery(more=bool(waiting))
         _, appends = waiting_at.setdefault(id(home), (home, []))
         appends += [
-            Append(producer, target, number, payload, rows, placed_us)
-            for number, placed_us, rows, payload in waiting
+            Append(producer, target, number, payload, rows, placed_us, is_oldest=not at)
+            for at, (number, placed_us, rows, payload) in enumerate(waiting)
         ]
     for home, appends in waiting_at.values():
         if appends and (obstacle := _append(home, appends, tries, refused)) is not None:

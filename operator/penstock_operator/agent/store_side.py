@@ -218,10 +218,14 @@ class StoreSide:
             if step.publish:
                 to_publish_now.append(seen)
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
-            part = to_create[first : first + _CALLS_AT_ONCE]
-            if Answer.UNKNOWN in store.pipeline([birth for _, birth in part]):
-                self._refuse(uid)
-                return None
+            part = [birth for _, birth in to_create[first : first + _CALLS_AT_ONCE]]
+            while part:
+                answers = store.pipeline(part)
+                if Answer.UNKNOWN in answers:
+                    self._refuse(uid)
+                    return None
+                # what an earlier stay left of one that lives once more goes in several calls
+                part = [birth for birth, one in zip(part, answers, strict=True) if one is Answer.BUSY]
         for seen in {seen.name: seen for seen, _ in to_create}.values():
             self._note(seen, created=seen.schedule.version)
             _LOG.info("%s: made %d shards", seen.name, sum(one.name == seen.name for one, _ in to_create))
@@ -387,7 +391,10 @@ def _births(schedule: OperatorSchedule, shards: Sequence[str]) -> list[Create]:
     def begins(shard: str) -> bytes:
         return ADDED if schedule.is_source and schedule.shards[shard].is_added else b""
 
-    return [Create(shard, position=begins(shard), source=schedule.is_source) for shard in shards]
+    return [
+        Create(shard, position=begins(shard), source=schedule.is_source, life=schedule.shards[shard].life)
+        for shard in shards
+    ]
 
 
 def _statuses_of(shards: Sequence[str], counters: Sequence[ShardCounters | None]) -> dict[str, ShardStatus]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import click
 
+from penstock_operator.cli.accept_loss import accept_loss
 from penstock_operator.cli.crds import crds
 from penstock_operator.cli.explain import explain
 from penstock_operator.cli.in_cluster import agent, operator, uninstall
@@ -24,5 +25,5 @@ def main() -> None:
     """Keyed stream processing that keeps a latency promise."""
 
 
-for _command in (run, validate, explain, simulate, operator, agent, crds, uninstall):
+for _command in (run, validate, explain, simulate, operator, agent, crds, uninstall, accept_loss):
     main.add_command(_command)

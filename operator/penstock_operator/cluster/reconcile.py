@@ -122,6 +122,7 @@ class Reconciler:
             self._topologies,
             control=self._sla_control,
             renewing=lambda: self._stores_turns.renewing,
+            lost=lambda: self._stores_turns.lost,
             wake_all=self._wake_all,
         )
 

@@ -1,7 +1,9 @@
 """JSONL files: what a task writes of its shards' committed outputs, one file a (sink, upstream shard).
 
 An entry that waits in an outbox is committed: its bytes are fixed, and so is its place in the file, right
-behind the entry before it. The recorded position (a byte offset) says how far the acknowledged ones go.
+behind the entry before it. The recorded position (a byte offset) says how far the acknowledged ones go. A
+shard whose state was lost, position and all, and that lives once more (`penstock.store.lives`) writes into
+another file: its position is "OFFSET@LIFE".
 Whoever writes an entry (the owner, the next one after a crash, an earlier owner that comes late) puts the
 same bytes in the same place, so files are written at offsets, never appended to, and nothing is locked.
 
@@ -30,6 +32,7 @@ from penstock.dataflow.sink_files import sink_file_name
 from penstock.dataflow.sink_folder import FolderOwner, claim_folder, owner_of, sync_folder
 from penstock.errors import PermanentError, RetryError
 from penstock.store.codec import decode_batch
+from penstock.store.lives import life_of
 from penstock_worker.process.open_files import OpenFile, OpenFiles
 from penstock_worker.sinks.writer import SinkPlace
 
@@ -54,7 +57,7 @@ class JsonlSinkWriter:
         self._rows = JsonRows(schema)
         self._durable = place.durable
         self._files = OpenFiles(self._open, OPEN_MAX)
-        self._paths: dict[str, Path] = {}
+        self._paths: dict[str, tuple[int, Path]] = {}
         self._inodes: dict[Path, tuple[int, int]] = {}
         """Which files were written to, by what the file system knows them by."""
 
@@ -64,8 +67,8 @@ class JsonlSinkWriter:
         Answers the position behind them. b"" is the start of the file, and the only position at which it
         may be missing. Raises PermanentError when the file is not what was written, or cannot be.
         """
-        path = self.path(shard)
-        offset = int(position) if position else 0
+        offset, life = _read_position(position) if position else (0, life_of(entries[0][0]) if entries else 0)
+        path = self.path(shard, life)
         data = b"".join(self._rows.lines(_rows_of(payload)) for _, payload in entries)
         try:
             if not position:
@@ -77,14 +80,15 @@ class JsonlSinkWriter:
             if error.errno in _FULL:
                 raise SinkDiskFull(f"no space is left for {path}: free some; until then it waits") from error
             raise PermanentError(f"file {path} cannot be written: {error.strerror}") from error
-        return b"%d" % (offset + len(data))
+        return _position(offset + len(data), life)
 
     def check(self, shard: str, position: bytes) -> None:
         """See that the file is still what was written to it, up to `position`, and no more: what lies behind
         must not be written over. For a shard whose committed rows are all written. Raises PermanentError."""
         if not position:
             return
-        path, offset = self.path(shard), int(position)
+        offset, life = _read_position(position)
+        path = self.path(shard, life)
         try:
             stat = os.stat(path)
         except FileNotFoundError as error:
@@ -113,12 +117,14 @@ class JsonlSinkWriter:
         except OSError as error:
             raise PermanentError(f"file {path} cannot be brought to disk: {error.strerror}") from error
 
-    def path(self, shard: str) -> Path:
-        """The file that holds a shard's rows."""
-        path = self._paths.get(shard)
-        if path is None:
-            operator, _, part = shard.partition("/")
-            path = self._paths[shard] = self._folder / sink_file_name(self._sink.name, operator, part)
+    def path(self, shard: str, life: int | None = None) -> Path:
+        """The file that holds a shard's rows in its `life`; None: in the one that was asked for last."""
+        known = self._paths.get(shard)
+        if known is not None and life in (None, known[0]):
+            return known[1]
+        operator, _, part = shard.partition("/")
+        path = self._folder / sink_file_name(self._sink.name, operator, part, life or 0)
+        self._paths[shard] = (life or 0, path)
         return path
 
     def close(self) -> None:
@@ -191,6 +197,16 @@ class JsonlSinkWriter:
             written = os.pwrite(descriptor, view, offset)
             offset += written
             view = view[written:]
+
+
+def _position(offset: int, life: int) -> bytes:
+    return b"%d@%d" % (offset, life) if life else b"%d" % offset
+
+
+def _read_position(position: bytes) -> tuple[int, int]:
+    """Offset and life."""
+    offset, _, life = position.partition(b"@")
+    return int(offset), int(life or 0)
 
 
 def _may_become(there: bytes, data: bytes) -> bool:

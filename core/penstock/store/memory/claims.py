@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from penstock.store.lives import LIFE
+from penstock.store.memory.moving import MemoryMoving
 from penstock.store.memory.node import Readiness, ShardRecord, TopologyData
-from penstock.store.memory.queues import MemoryQueues
 from penstock.store.memory.topology import Handlers, enrolled_incarnation, not_here
-from penstock.store.port import Answer, Claim, Claimed, Create, ExternalCursor, Moved, Reopen
+from penstock.store.port import Answer, Claim, Claimed, Create, ExternalCursor, Moved, Reopen, ShardStatus
+
+_HERE = (ShardStatus.COPYING, ShardStatus.ACTIVE, ShardStatus.FROZEN)
 
 
-class MemoryClaims(MemoryQueues):
+class MemoryClaims(MemoryMoving):
     """A part of `memory.store`."""
 
     def handlers(self) -> Handlers:
@@ -18,9 +21,17 @@ class MemoryClaims(MemoryQueues):
         data = self._data
         if data.retracted:
             return Answer.UNKNOWN
-        if call.shard in data.shards:
-            return Answer.EXISTS
+        old = data.shards.get(call.shard)
+        if old is not None:
+            is_here = old.status in _HERE
+            if is_here or old.epoch >= call.life * LIFE:
+                return Answer.EXISTS
+            if not self._clear_some(call.shard, old):
+                return Answer.BUSY
         record = ShardRecord(call.source, call.position, call.table_version)
+        record.epoch = call.life * LIFE
+        if old is not None:
+            record.waiters = old.waiters
         data.shards[call.shard] = record
         data.listed = True
         # What waited for a shard that was not here is local from now on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.store.lives import comes_next
 from penstock.store.memory.node import Waiting
 from penstock.store.memory.queues import MemoryQueues
 from penstock.store.memory.topology import Handlers, not_here
@@ -41,7 +42,7 @@ class MemoryDeliveries(MemoryQueues):
         last = record.taken_from.get(call.producer, 0)
         if call.number <= last:
             return Answer.DUP
-        if call.number > last + 1:
+        if not comes_next(last, call.number, record.epoch, is_oldest=call.is_oldest):
             return Answer.GAP
         if not record.has_room(len(call.payload), self._bounds):
             record.note_caller(call.producer, len(call.payload))

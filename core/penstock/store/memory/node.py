@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
+from penstock.store.lives import before_first
 from penstock.store.port import Bounds, Call, Entry, Owner, ShardStatus, Watermark, WatermarkFact
 from penstock.store.port.moves import Move
 
@@ -252,7 +253,8 @@ class ShardRecord:
         """The pair's lane, made when this is the first output for `target`."""
         lane = self.lanes.get(target)
         if lane is None:
-            lane = self.lanes[target] = Lane(external)
+            before = before_first(self.epoch)
+            lane = self.lanes[target] = Lane(external, before, before if external else 0)
         return lane
 
     def queue(self, lane: Lane, entry: Waiting) -> None:

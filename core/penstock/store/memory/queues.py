@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.store.lives import comes_next
 from penstock.store.memory.node import Budget, Lane, Readiness, ShardRecord, Waiting
 from penstock.store.memory.telling import MemoryTelling
 
@@ -18,9 +19,9 @@ class MemoryQueues(MemoryTelling):
         if there is None or there.is_away:
             record.queue(lane, entry)
             self._data.outgoing[producer, target] = None
-        elif there.taken_from.get(producer, 0) == entry.number - 1 and there.may_place(
-            len(entry.payload), self._bounds
-        ):
+        elif comes_next(
+            there.taken_from.get(producer, 0), entry.number, there.epoch, is_oldest=not lane.waiting
+        ) and there.may_place(len(entry.payload), self._bounds):
             self._put(target, there, producer, entry)
         else:
             record.queue(lane, entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.store.lives import life_of
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.topology import MemoryTopology
 from penstock.store.port import Watermark, WatermarkFact
@@ -11,6 +12,8 @@ from penstock.store.watermark_rule import UNKNOWN, told_by_operators, told_by_sh
 
 VERSIONS_A_START = 1 << 32
 """The versions that a start of a store has for itself."""
+STARTS_A_LIFE = 1 << 13
+"""The starts, of all stores that had it, that a life of a shard has for itself."""
 
 
 class MemoryTelling(MemoryTopology):
@@ -26,7 +29,9 @@ class MemoryTelling(MemoryTopology):
 
     def _tell(self, shard: str, record: ShardRecord, told: Watermark) -> None:
         # above all that an earlier start of this store told, of which it may have lost the last
-        record.told_version = max(record.told_version, self._node.generation * VERSIONS_A_START) + 1
+        # or that was told in an earlier life
+        starts = life_of(record.epoch) * STARTS_A_LIFE + self._node.generation
+        record.told_version = max(record.told_version, starts * VERSIONS_A_START) + 1
         record.told = told
         facts = self._data.facts.setdefault(operator_of(shard), {})
         facts[shard] = WatermarkFact(shard, record.told_version, told)

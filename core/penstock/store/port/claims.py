@@ -12,6 +12,10 @@ from penstock.store.port.request import Request
 class Create(Request[Answer]):
     """Make a shard's record and inbox. OK, or EXISTS. UNKNOWN when the topology is retracted.
 
+    `life` is how often its state was lost for good before (`penstock.store.lives`). Of a shard that lives
+    once more, what an earlier stay or a copy on its way left here goes first: BUSY while that takes more than
+    one call. One that works here, or is of that life or a later one, EXISTS.
+
     Called by the agent from the schedule, once; without a record everything answers UNKNOWN.
     `position` is the start position of a source partition (opaque bytes, empty for none).
     `source` marks a shard without inbox; it is ready whenever its outbox has room.
@@ -21,6 +25,7 @@ class Create(Request[Answer]):
     table_version: int = 0
     position: bytes = b""
     source: bool = False
+    life: int = 0
 
 
 @dataclass(frozen=True, slots=True)

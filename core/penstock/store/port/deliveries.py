@@ -12,7 +12,9 @@ from penstock.store.port.request import Request
 class Append(Request[Answer | Moved]):
     """Deliver entry `number` of the pair (producer, target) into the target's inbox.
 
-    Takes exactly last + 1. OK; DUP (had it); GAP; BUSY (no room; ask again later);
+    Takes exactly last + 1, but for a shard that was lost and lives once more (`penstock.store.lives`): of
+    such a producer the first number of its life, into such a target the oldest that its producer has
+    (`is_oldest`: nothing of the pair waits before it). OK; DUP (had it); GAP; BUSY (no room; ask later);
     MOVING (frozen); `Moved`; UNKNOWN. FULL: the store is at its memory limit. `pressed`: it is asked all the
     same, and takes an entry into an empty inbox only, so that the stores behind this one can drain.
     """
@@ -24,6 +26,7 @@ class Append(Request[Answer | Moved]):
     rows: int
     placed_us: int
     pressed: bool = False
+    is_oldest: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class RedisClaims(RedisRole):
     def _create(self, call: Create) -> Command:
         source = b"1" if call.source else b"0"
         head = self._heads["create"]
-        return (*head, call.shard, call.table_version, call.position, source, self._bounds)
+        return (*head, call.shard, call.table_version, call.position, source, self._bounds, call.life)
 
     def _reopen(self, call: Reopen) -> Command:
         return (*self._heads["reopen"], call.shard)

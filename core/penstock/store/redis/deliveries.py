@@ -36,6 +36,7 @@ class RedisDeliveries(RedisRole):
             call.rows,
             call.payload,
             self._pressed_bounds if call.pressed else self._bounds,
+            b"1" if call.is_oldest else b"0",
         )
 
     def _outgoing(self, call: Outgoing) -> Command:

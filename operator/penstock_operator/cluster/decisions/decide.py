@@ -16,6 +16,7 @@ from penstock.figures.operators import Look
 from penstock.manifest.document import memory_bytes
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Wish
+from penstock.schedule.record import StorePlace
 from penstock.supervision.hosts import Group, Hosts, choose_hosts, grouped
 from penstock.supervision.numbers import MakeWorker, workers_to_end, workers_to_make
 from penstock.supervision.since_when import SinceWhen
@@ -33,6 +34,7 @@ from penstock_operator.cluster.decisions.actions import (
 from penstock_operator.cluster.decisions.figures import look_at, with_sample
 from penstock_operator.cluster.decisions.identity import begun_operators, stage_identity, state_identity
 from penstock_operator.cluster.decisions.leeway_for_slas import leeway_for_slas
+from penstock_operator.cluster.decisions.losses import accepted, without_lost_stores
 from penstock_operator.cluster.decisions.quota import quota_as_before
 from penstock_operator.cluster.decisions.recovery import Recovery, recovery_of
 from penstock_operator.cluster.decisions.remembered import Memory
@@ -100,6 +102,7 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     _go_on_with(turn, found)
     _keep_plan(turn)
     _run_groups(turn)
+    _leave_lost_stores(turn)
     _keep_schedule_objects(turn)
     keep_remote_tasks(turn, _write_schedules(turn))
     _resize(turn)
@@ -163,6 +166,28 @@ def _go_on_with(turn: Turn, found: Recovery) -> None:
         turn.found.treatments.append(("ScheduleRebuilt", found.told))
     if found.unheard and turn.since.lasts_s("unheard") < STORES_PATIENCE_S:
         turn.found.unheard = found.unheard
+
+
+def _leave_lost_stores(turn: Turn) -> None:
+    """Schedules name no store any more that is lost, once nobody misses what was there. That goes before what
+    else is to be done about them, which follows from what they are then."""
+    if not (turn.losses.found or any(store.lost for store in turn.observed.stores)):
+        return
+    targets = [
+        StorePlace(store.id, store.node, store.address)
+        for store in turn.observed.stores
+        if not turn.rooms.refusal(store.node) and not store.is_elsewhere
+    ]
+    taken = accepted(turn.observed.topology.manifest)
+    changes, given_up = without_lost_stores(turn.observed, turn.losses, taken, targets)
+    turn.changes |= changes
+    for loss in given_up:
+        told = (
+            f"the state of {len(loss.shards)} shards of {loss.operator} ({loss.parts}) is given up, as was "
+            "asked: they begin anew with nothing"
+        )
+        turn.events.append(Event("Warning", "LossAccepted", told))
+        turn.found.treatments.append(("LossAccepted", told))
 
 
 def _keep_plan(turn: Turn) -> None:

@@ -15,6 +15,7 @@ from penstock.dataflow.outline import outline
 from penstock.dataflow.plan import Plan, Stage
 from penstock.figures.operators import Look, OperatorFigures, operator_figures
 from penstock_operator.cluster.decisions.actions import Event
+from penstock_operator.cluster.decisions.losses import Loss
 from penstock_operator.cluster.observing.observed import Observed, SlaMet
 from penstock_operator.words import figure_words
 
@@ -60,6 +61,7 @@ class Verdict:
     """Operators that have a Schedule, or have had one."""
     tasks_wanted: Mapping[str, int] = field(default_factory=dict)
     shards_moving: Mapping[str, int] = field(default_factory=dict)
+    losses: Sequence[Loss] = ()
 
 
 def status_of(
@@ -86,6 +88,17 @@ def status_of(
         status["stateUid"] = verdict.state_uid
     if verdict.begun:
         status["begun"] = list(verdict.begun)
+    if verdict.losses:
+        status["lost"] = [
+            {
+                "operator": loss.operator,
+                "shards": len(loss.shards),
+                "parts": loss.parts[:_MESSAGE_LENGTH_MAX],
+                "why": loss.why[:_MESSAGE_LENGTH_MAX],
+                "id": loss.id,
+            }
+            for loss in verdict.losses
+        ]
     if plan is not None:
         ready = sum(entry["tasksReady"] for entry in operators)
         status["tasks"] = f"{ready}/{sum(entry['tasksDesired'] for entry in operators)}"

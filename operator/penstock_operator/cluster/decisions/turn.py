@@ -18,6 +18,7 @@ from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import WorkerState
 from penstock_operator.cluster.decisions.actions import Action, DeleteConfigMap, DeletePod, Event
 from penstock_operator.cluster.decisions.identity import StateIdentity
+from penstock_operator.cluster.decisions.losses import losses_of
 from penstock_operator.cluster.decisions.quota import quota_finding
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.schedule_writing import book_of
@@ -91,6 +92,7 @@ class Turn:
         )
         self.template = template_hash(topology, self.image, observed.code, state.uid)
         self.settled: Settling = settling_of(observed, self.since)
+        self.losses = losses_of(observed)
         self.rules = PlacementRules(
             topology.spec.pod,
             {**self.config.store.node_selector, **self.config.worker.node_selector},

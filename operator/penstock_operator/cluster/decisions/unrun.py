@@ -29,6 +29,7 @@ from penstock_operator.cluster.observing.observed import (
     ObservedNode,
     ObservedSchedule,
     ObservedStore,
+    stores_there,
 )
 from penstock_operator.cluster.workers.node_room import PlacementRules
 from penstock_operator.cluster.workers.pods import judge_workers
@@ -89,9 +90,12 @@ def rehomed_schedules(
     rules: PlacementRules,
 ) -> dict[str, OperatorSchedule]:
     """Operator -> its schedule, of those that change, where nobody runs any: shards leave the stores of nodes
-    that are to be left, and stores that are nobody's home are named no more."""
+    that are to be left, or that are gone while their store is on another one; and stores that are nobody's
+    home are named no more."""
     by_node = {store.node: store for store in stores}
-    leaving = [
+    there = stores_there(nodes, stores)
+    leaving = [store.node for store in stores if store.is_elsewhere and store.id in there]
+    leaving += [
         node.name
         for node in nodes
         if node.ready
@@ -102,7 +106,9 @@ def rehomed_schedules(
     targets = [
         StorePlace(store.id, store.node, store.address)
         for node in nodes
-        if (store := by_node.get(node.name)) is not None and not rules.refuses(node, store)
+        if (store := by_node.get(node.name)) is not None
+        and not store.is_elsewhere
+        and not rules.refuses(node, store)
     ]
     changes = rehomed(book.schedules, leaving, targets, book.unborn(book.schedules))
     return (_forgotten(book) if settled.is_complete else {}) | changes

@@ -13,6 +13,7 @@ from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.decisions.identity import begun_operators
 from penstock_operator.cluster.decisions.status import Finding, Verdict
 from penstock_operator.cluster.decisions.turn import Turn
+from penstock_operator.cluster.observing.observed import stores_there
 
 _FAILURE_LINES_MAX = 4
 
@@ -37,6 +38,7 @@ def verdict_of(turn: Turn) -> Verdict:
         ),
         tasks_wanted={name: wish.tasks for name, wish in turn.wishes.items()},
         shards_moving=turn.settled.shards_moving,
+        losses=turn.losses.found,
     )
 
 
@@ -160,15 +162,9 @@ def _reconciling(turn: Turn, phase: str, ready: Finding) -> Finding | None:
 
 
 def _store_finding(turn: Turn) -> Finding:
-    lost = [
-        f"{place.lost_shards} shards of {seen.schedule.operator} on node {place.node}"
-        for seen in turn.observed.schedules
-        for place in seen.applied
-        if place.lost_shards
-    ]
+    lost = _lost(turn)
     if lost:
-        told = f"stores have lost state: {', '.join(lost)}; delete the Topology and apply it anew"
-        return Finding(False, "StateLost", told)
+        return Finding(False, "StateLost", lost)
     if turn.plan.durability == "Disk" and turn.config.store.durability != "Disk":
         told = (
             "durability Disk is asked for, and the node stores are installed with Process; "
@@ -183,17 +179,46 @@ def _store_finding(turn: Turn) -> Finding:
     return Finding(True, "StoresReady")
 
 
+def _lost(turn: Turn) -> str:
+    """What is gone for good, and what can be done about it."""
+    found, name = turn.losses.found, turn.topology.metadata.name
+    if found:
+        shards = "; ".join(f"{len(one.shards)} shards of {one.operator} ({one.parts})" for one in found)
+        why = "; ".join(dict.fromkeys(one.why for one in found))
+        unclear = f". {turn.losses.unclear}" if turn.losses.unclear else ""
+        return (
+            f"state is lost: {why}. These wait: {shards}. All others work on. To begin these alone anew, "
+            f"with nothing: penstock accept-loss {name} --namespace {turn.config.namespace}{unclear}"
+        )
+    if turn.losses.unclear:
+        return turn.losses.unclear
+    told = [
+        f"{place.lost_shards} shards of {seen.schedule.operator} on node {place.node}"
+        for seen in turn.observed.schedules
+        for place in seen.applied
+        if place.lost_shards
+    ]
+    return (
+        f"stores have lost state: {', '.join(told)}; which shards that are is being found out" if told else ""
+    )
+
+
 def away(turn: Turn) -> list[str]:
     """Stores that hold shards and are not there, each with how many wait for it."""
-    there = {store.id for store in turn.observed.stores if store.ready}
-    ready = {node.name for node in turn.observed.nodes if node.ready}
+    seen = turn.observed
+    there = stores_there(seen.nodes, seen.stores)
+    told = {store.id: store.message for store in seen.stores}
     waiting: dict[str, int] = {}
     for schedule in turn.schedules.values():
-        nodes = {store.id: store.node for store in schedule.stores}
         for place in schedule.shards.values():
-            if place.home not in there or nodes.get(place.home, place.home) not in ready:
+            if place.home not in there:
                 waiting[place.home] = waiting.get(place.home, 0) + 1
-    return [f"{count} shards wait for the store of node {home}" for home, count in sorted(waiting.items())]
+    nodes = {node.name for node in seen.nodes}
+    return [
+        f"{count} shards wait for the store of node {home}"
+        + ("" if home in nodes else f", which is gone{f' ({told[home]})' if told.get(home) else ''}")
+        for home, count in sorted(waiting.items())
+    ]
 
 
 def _metrics_finding(turn: Turn) -> Finding:

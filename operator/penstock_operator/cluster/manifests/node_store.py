@@ -1,9 +1,9 @@
 """The store of a node: a StatefulSet of one pod, pinned to it, with Redis and the node's agent.
 
 It is replaced by nobody but the operator (OnDelete): what it holds is elsewhere first. It stays through a
-cordon and through a node's absence, because its state is there. Passwords are mounted, to each container its
-own: Redis and the agent have the users' hashes, the same file of one volume, and the agent its password. Only
-the agent has a token.
+cordon and through a node's absence, because its state is there. Once its node is gone it is held by its
+volume alone. Passwords are mounted, to each container its own: Redis and the agent have the users' hashes,
+the same file of one volume, and the agent its password. Only the agent has a token.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ _MAX_MEMORY_PERCENT = 70
 """Of the container's memory: the rest is for copies while the log is rewritten, and for clients."""
 
 
-def node_store(node: str, hostname: str, config: OperatorConfig) -> dict[str, Any]:
-    """The StatefulSet's document; its annotation tells a later template from this one."""
+def node_store(node: str, hostname: str | None, config: OperatorConfig) -> dict[str, Any]:
+    """The StatefulSet's document; its annotation tells a later template from this one. `hostname` None: its
+    node is gone, and its pod goes wherever its volume can be mounted."""
     labels = {**component_labels(COMPONENT_STORE), LABEL_NODE: label_value(node)}
     template: Part = {
         "metadata": {"labels": labels},
@@ -81,10 +82,14 @@ def node_store(node: str, hostname: str, config: OperatorConfig) -> dict[str, An
     }
 
 
-def _pod_spec(node: str, hostname: str, config: OperatorConfig) -> Part:
-    tolerations = [*plain_all(config.store.tolerations), *STAYS_WITH_ITS_NODE, STAYS_WHEN_CORDONED]
+def _pod_spec(node: str, hostname: str | None, config: OperatorConfig) -> Part:
+    tolerations = [*plain_all(config.store.tolerations), *STAYS_WITH_ITS_NODE]
+    held: Part = {"nodeSelector": dict(config.store.node_selector)}
+    if hostname is not None:
+        tolerations.append(STAYS_WHEN_CORDONED)
+        held = {"affinity": pinned_to(hostname)}
     spec: Part = {
-        "affinity": pinned_to(hostname),
+        **held,
         "automountServiceAccountToken": False,
         "containers": [_store(config), _agent(node, config)],
         "enableServiceLinks": False,

@@ -226,6 +226,7 @@ def observe_store(
         pod_uid="" if pod is None or is_leaving else uid_of(pod),
         is_outdated=pod is not None and not is_leaving and _is_outdated(stateful_set, pod),
         volume=volume,
+        runs_on=str((pod or {}).get("spec", {}).get("nodeName") or ""),
     )
 
 

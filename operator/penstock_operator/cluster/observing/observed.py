@@ -7,7 +7,7 @@ decision that needs it waits. Neighbours: `actions` is what comes out; the confi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -146,6 +146,21 @@ class ObservedStore:
     """Its pod is of an earlier template than its StatefulSet has now."""
     volume: Volume | None = None
     """None where its state is on an emptyDir."""
+    runs_on: str = ""
+    """The node that its pod is bound to; "" while it is bound to none."""
+    lost: str = ""
+    """Why what it held is gone, and will not be back by itself; "" while that is not so."""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Its node was gone, and its volume could be mounted on another one."""
+        return self.runs_on not in ("", self.node)
+
+
+def stores_there(nodes: Iterable[ObservedNode], stores: Iterable[ObservedStore]) -> set[str]:
+    """The ids of the stores that are ready, on whatever node that is ready itself."""
+    ready = {node.name for node in nodes if node.ready}
+    return {store.id for store in stores if store.ready and (store.runs_on or store.node) in ready}
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,3 +310,5 @@ class Observed:
     kept: Mapping[str, KeptThere | None] = field(default_factory=dict)
     """Store id -> what it knows of the Schedules that are not there, or that have not been compared yet;
     None for a store that did not answer."""
+    strays: Mapping[str, str] = field(default_factory=dict)
+    """Shard -> the store that has it, of those that are not at home. Looked for while a store is lost."""

@@ -21,6 +21,7 @@ from penstock_operator.cluster.decisions.actions import (
 from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_TEMPLATE
 from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.observing.observed import ObservedNode, ObservedStore
+from penstock_operator.cluster.stores.homeless import Homeless
 from penstock_operator.cluster.stores.store_volumes import (
     as_it_may_be,
     grown_volume,
@@ -29,25 +30,30 @@ from penstock_operator.cluster.stores.store_volumes import (
 )
 from penstock_operator.cluster.workers.node_room import PlacementRules
 
+NONE_HOMELESS = Homeless()
+
 
 def decide_stores(
     config: OperatorConfig,
     nodes: Sequence[ObservedNode],
     stores: Sequence[ObservedStore],
     named: Collection[str] | None,
+    homeless: Homeless = NONE_HOMELESS,
 ) -> StoresDecision:
     """`named` are the ids of all stores that any Schedule of the namespace names; None while the Schedules
     could not be listed completely: then none is removed.
 
-    A store that exists stays on a node that is not ready. One whose volume is another than what is
-    configured now keeps it as long as it is named: what else is configured reaches it all the same.
+    A store that exists stays on a node that is not ready. One that is named and was deleted with its node is
+    made again, for its volume may be there. A `homeless` one is held by its volume alone where that may go.
+    One whose volume is another than what is configured now keeps it as long as it is named: what else is
+    configured reaches it all the same.
     """
     existing = {store.node: store for store in stores}
     by_name = {node.name: node for node in nodes}
     actions: list[ApplyNodeStore | DeleteNodeStore | GrowVolume] = []
     notices: list[tuple[str, Event]] = []
     replaced: dict[str, str] = {}
-    for name in sorted(by_name.keys() | existing.keys()):
+    for name in sorted(by_name.keys() | existing.keys() | set(named or ())):
         node, store = by_name.get(name), existing.get(name)
         if store is not None and store.is_deleting:
             continue
@@ -56,12 +62,17 @@ def decide_stores(
             if named is not None and store.id not in named:
                 actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
                 continue
-            if reason != other:
+            if reason != other and name not in homeless.may_go:
                 continue
-            replaced[name] = other
-        if node is None or (store is None and not _is_wanted(node, config)):
+            if reason == other:
+                replaced[name] = other
+        if store is None and node is not None and not _is_wanted(node, config):
             continue
-        document = node_store(name, node.hostname or name, as_it_may_be(store, config))
+        if store is not None and node is None and name not in homeless.may_go:
+            continue
+        own = name if node is None else node.hostname or name
+        hostname = None if name in homeless.may_go else own
+        document = node_store(name, hostname, as_it_may_be(store, config))
         metadata: Mapping[str, str] = document["metadata"]["annotations"]
         if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:
             actions.append(ApplyNodeStore(document["metadata"]["name"], name, document))
@@ -87,6 +98,8 @@ def _out_of_place(node: ObservedNode | None, store: ObservedStore, config: Opera
     """Why the store should not be as it is; "" when it should."""
     if node is None:
         return f"node {store.node} is gone"
+    if store.is_elsewhere:
+        return f"node {store.node} is back, and the store is on node {store.runs_on}"
     if misfit := _misfit(node, config):
         return f"node {store.node} {misfit}"
     return ""

@@ -15,7 +15,12 @@ from penstock.supervision.since_when import SinceWhen
 from penstock_operator.cluster.decisions.actions import WriteSchedule
 from penstock_operator.cluster.decisions.schedule_writing import book_of
 from penstock_operator.cluster.decisions.unrun import placement_without_topology, rehomed_schedules, writes
-from penstock_operator.cluster.observing.observed import ObservedNode, ObservedSchedule, ObservedStore
+from penstock_operator.cluster.observing.observed import (
+    ObservedNode,
+    ObservedSchedule,
+    ObservedStore,
+    stores_there,
+)
 
 
 def retained_homes(
@@ -40,7 +45,7 @@ def _of_one(
     config: OperatorConfig,
     term: int,
 ) -> Iterator[WriteSchedule]:
-    ready = {store.id for store in stores if store.ready} & {node.name for node in nodes if node.ready}
+    ready = stores_there(nodes, stores)
 
     def is_there(store: StorePlace) -> bool:
         return store.id in ready

@@ -85,6 +85,7 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.refused,
         observed.sla,
         observed.kept,
+        observed.strays,
     )
 
 

@@ -1,4 +1,4 @@
-"""One turn of the node stores' loop: which there are to be, and which of them is made anew.
+"""One turn of the node stores' loop: which there are to be, where they may be, and which is made anew.
 
 Neighbours: `reconcile` says when; `node_stores` and `store_renewal` decide, `apply` writes.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError
@@ -19,10 +19,22 @@ from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
     STATEFUL_SETS,
     TOPOLOGIES,
+    VOLUME_CLAIMS,
+    VOLUMES,
     ClusterApi,
+    NotAllowed,
     name_of,
 )
+from penstock_operator.cluster.manifests.node_store import claim_name
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
+from penstock_operator.cluster.observing.observed import ObservedNode, ObservedStore
+from penstock_operator.cluster.stores.homeless import (
+    Homeless,
+    gone_since,
+    homeless_stores,
+    pods_to_make_anew,
+    why_lost,
+)
 from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.retained_homes import retained_homes
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
@@ -32,6 +44,9 @@ from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 
 _LOG = logging.getLogger(__name__)
+
+_HOMELESS_LOOK_S = 5.0
+"""While a node with a store is gone: of volumes nobody is told."""
 
 
 class StoresTurns:
@@ -63,27 +78,73 @@ class StoresTurns:
         self._renewal = RenewalMemory()
         self._tries = StoreTries()
         self._told: set[tuple[str, Event]] = set()
+        self._gone_since: dict[str, float] = {}
+        self._homeless = Homeless()
+        self._looked_at: tuple[tuple[tuple[str, str], ...], float] = ((), 0.0)
+        """Which of them (id, uid) were looked at last, and when."""
 
     @property
     def renewing(self) -> str:
         """The node whose store is being renewed; "" for none."""
         return self._renewal.node
 
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Store id -> why nothing of it will be back by itself."""
+        return self._homeless.lost
+
     async def turn(self) -> float:
         """One look at the stores and what follows; seconds to the next one. What is wrong with passwords is
         raised at the end: stores are looked after all the same."""
         fault = await self.look_at_passwords()
         named, now_s = self._named(), self._clocks.monotonic_s()
-        decision = decide_stores(self._config, self._picture.nodes(""), self._picture.stores(), named)
+        await self._look_at_homeless(named, now_s)
+        nodes, stores = self._picture.nodes(""), self._picture.stores()
+        decision = decide_stores(self._config, nodes, stores, named, self._homeless)
         due = self._tries.due(decision.actions, now_s)
         outcome = await self._applier.carry_out(due)
         self._tries.tried(due, {one.name: one.message for one in outcome.refused}, now_s)
+        await self._applier.carry_out(pods_to_make_anew(self._picture.stores(), self._homeless.may_go))
         renewed = await self._renew(named, decision.replaced)
         await self._applier.carry_out(self._retained())
         await self._tell({*decision.notices, *self._tries.notices, *renewed})
         if fault is not None:
             raise fault
-        return math.inf
+        return math.inf if not self._gone_since else _HOMELESS_LOOK_S
+
+    async def _look_at_homeless(self, named: set[str] | None, now_s: float) -> None:
+        """What became of the volumes of stores whose node is gone; of none while there is no such store."""
+        nodes, stores = self._picture.nodes(""), self._picture.stores()
+        self._gone_since = gone_since(self._gone_since, nodes, stores, now_s)
+        found = homeless_stores(stores, named, self._gone_since, now_s)
+        of = tuple((store.id, store.uid) for store in found)
+        if of == self._looked_at[0] and now_s - self._looked_at[1] < _HOMELESS_LOOK_S:
+            return
+        self._looked_at = (of, now_s)
+        reasons = {store.id: await self._why_lost(store, nodes) for store in found}
+        lost = {store: reason for store, reason in reasons.items() if reason}
+        homeless = Homeless(frozenset(reasons.keys() - lost.keys()), lost)
+        if homeless != self._homeless:
+            for store in homeless.may_go - self._homeless.may_go:
+                _LOG.info("node %s is gone: its store comes up where its volume can be mounted", store)
+            for store in homeless.lost.keys() - self._homeless.lost.keys():
+                _LOG.warning("the store of node %s is lost: %s", store, homeless.lost[store])
+            self._homeless = homeless
+            self._wake_topologies()
+
+    async def _why_lost(self, store: ObservedStore, nodes: Sequence[ObservedNode]) -> str:
+        """Where volumes may not be looked at, the scheduler finds out whether one can be mounted."""
+        claim = volume = None
+        try:
+            if store.has_pvc:
+                claim = await self._cluster.get(VOLUME_CLAIMS, claim_name(store.stateful_set))
+            bound = ((claim or {}).get("spec") or {}).get("volumeName")
+            if bound:
+                volume = await self._cluster.get(VOLUMES, bound)
+        except NotAllowed as error:
+            _LOG.info("the volume of the store of node %s cannot be looked at: %s", store.node, error)
+            return ""
+        return why_lost(store, claim, volume, nodes)
 
     async def look_at_passwords(self) -> RetryError | PermanentError | None:
         """What keeps them from being looked after, if anything does."""

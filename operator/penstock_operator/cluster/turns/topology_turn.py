@@ -40,6 +40,7 @@ from penstock_operator.cluster.observing.observed import (
     Observed,
     ObservedNode,
     ObservedSchedule,
+    ObservedStore,
     ObservedTopology,
     SlaControl,
     StoreReading,
@@ -56,8 +57,8 @@ _STOPS_AT_ONCE = 5
 
 class TopologyTurns:
     """The turns of all topologies' loops. `works` are these loops, by topology; `control` answers what
-    LatencySLAs control of one, `renewing` the node whose store is being renewed ("" for none); `wake_all`
-    wakes all loops: there may be room now."""
+    LatencySLAs control of one, `renewing` the node whose store is being renewed ("" for none), `lost` which
+    stores are gone for good (id -> why); `wake_all` wakes all loops: there may be room now."""
 
     def __init__(
         self,
@@ -75,6 +76,7 @@ class TopologyTurns:
         *,
         control: Callable[[str], SlaControl],
         renewing: Callable[[], str],
+        lost: Callable[[], Mapping[str, str]],
         wake_all: Callable[[], None],
     ) -> None:
         self._cluster = cluster
@@ -90,6 +92,7 @@ class TopologyTurns:
         self._works = works
         self._control = control
         self._renewing = renewing
+        self._lost = lost
         self._wake_all = wake_all
         self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
         """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
@@ -102,10 +105,11 @@ class TopologyTurns:
         topology = self._picture.parse(work.look, manifest)
         code = await self._picture.code(work.look)
         readings = await self._read(topology)
+        strays = await self._read_strays(topology, readings)
         kept = await self._read_kept(work, topology)
         self._check_term(kept)
         # From here to the writes nothing is awaited: one picture.
-        observed = replace(self._observe(work, topology, code, readings), kept=kept)
+        observed = replace(self._observe(work, topology, code, readings), kept=kept, strays=strays)
         now_s = self._clocks.monotonic_s()
         if work.rest is not None and work.rest.lasts(observed, now_s):
             return self._resting_look_s()
@@ -180,6 +184,43 @@ class TopologyTurns:
                 self._metrics.unread(store)
         return readings
 
+    def _stores(self) -> tuple[ObservedStore, ...]:
+        stores, lost = self._picture.stores(), self._lost()
+        return tuple(replace(one, lost=lost[one.id]) if one.id in lost else one for one in stores)
+
+    async def _read_strays(
+        self, topology: ObservedTopology, readings: Mapping[str, StoreReading | None]
+    ) -> dict[str, str]:
+        """Who has the shards that are not at home, while a store is lost: one that has yet to go there is
+        where it was."""
+        schedules, lost = self._picture.schedules_of(topology.name), self._lost()
+        if not lost:
+            return {}
+        missed = [
+            shard
+            for one in schedules
+            if any(store.id in lost for store in one.schedule.stores)
+            for shard, place in one.schedule.shards.items()
+            if place.home in lost
+            or ((reading := readings.get(place.home)) is not None and reading.shards.get(shard) is None)
+        ]
+        if not missed:
+            return {}
+        # one that was taken for lost may answer, from a machine that is only cut off
+        asked = {
+            one.id: one.address
+            for one in self._picture.stores()
+            if readings.get(one.id) is not None and one.id not in lost
+        }
+        told = await self._reader.read(_state_uid(topology, schedules), asked, dict.fromkeys(asked, missed))
+        return {
+            shard: store
+            for store, reading in told.items()
+            if reading is not None
+            for shard, counters in reading.shards.items()
+            if counters is not None
+        }
+
     def _check_term(self, kept: Mapping[str, KeptThere | None]) -> None:
         """Stores take nothing of an earlier term than they have seen."""
         schedules = (one.schedule for there in kept.values() if there is not None for one in there.values())
@@ -228,7 +269,7 @@ class TopologyTurns:
             pods=self._picture.workers_of(name),
             schedules=self._picture.schedules_of(name),
             nodes=self._nodes_for(name),
-            stores=self._picture.stores(),
+            stores=self._stores(),
             readings=readings,
             config_maps=tuple(name_of(one) for one in self._mirror.of(CONFIG_MAPS, name)),
             disruption_budget_min=disruption_budget_min(budget),

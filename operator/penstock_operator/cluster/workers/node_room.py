@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.api.pod_settings import NodeRequirement, NodeTerm, PodSettings, Toleration
+from penstock.api.pod_settings import NodeTerm, PodSettings, Toleration
 from penstock_operator.cluster.observing.observed import Need, ObservedNode, ObservedStore, Taint
+from penstock_operator.cluster.workers.node_terms import meets
 
 _MIB = 1 << 20
 _EFFECTS_THAT_REFUSE = ("NoSchedule", "NoExecute")
@@ -106,7 +107,7 @@ class NodeRooms:
         """`workers` is node -> this topology's workers there; `before_us` are needs that go first, `avoided`
         nodes the last choice."""
         self._nodes = {node.name: node for node in nodes}
-        self._stores = {store.node: store for store in stores}
+        self._stores = {store.node: store for store in stores if not store.is_elsewhere}
         self._rules = rules
         self._workers = {node.name: workers.get(node.name, 0) for node in nodes}
         self._cpu_free = {n.name: n.cpu_allocatable_millis - n.cpu_requested_millis for n in nodes}
@@ -310,28 +311,6 @@ def _holds(term: NodeTerm, node: ObservedNode) -> bool:
         *((r, node.labels) for r in term.match_expressions),
         *((r, fields) for r in term.match_fields),
     ]
-    return bool(requirements) and all(_meets(requirement, labels) for requirement, labels in requirements)
-
-
-def _meets(requirement: NodeRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(requirement.key)
-    match requirement.operator:
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Gt" | "Lt":
-            if value is None or not _is_number(value) or not requirement.values:
-                return False
-            bound = requirement.values[0]
-            if not _is_number(bound):
-                return False
-            return int(value) > int(bound) if requirement.operator == "Gt" else int(value) < int(bound)
-
-
-def _is_number(text: str) -> bool:
-    return text.lstrip("-").isdigit()
+    return bool(requirements) and all(
+        meets(one.operator, one.values, labels.get(one.key)) for one, labels in requirements
+    )

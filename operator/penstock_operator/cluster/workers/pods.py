@@ -20,6 +20,7 @@ from penstock_operator.cluster.observing.observed import (
     ObservedPod,
     ObservedSchedule,
     Resize,
+    stores_there,
 )
 from penstock_operator.cluster.workers.node_room import PlacementRules
 
@@ -42,7 +43,8 @@ def judge_workers(
     pods = {pod.name: pod for pod in observed.pods}
     places = _places(schedules)
     held = holdings((seen.schedule for seen in schedules), _remote(schedules))
-    within_reach = _nodes_within_reach(observed)
+    within_reach = _nodes_within_reach(observed, schedules)
+    nodes = {node.name for node in observed.nodes}
     leaving = {n.name: rules.sends_away(n) if rules is not None else "" for n in observed.nodes}
     cordoned = {node.name for node in observed.nodes if not node.schedulable or leaving[node.name]}
     workers = []
@@ -57,7 +59,7 @@ def judge_workers(
             name=name,
             uid=pod.uid if pod is not None else "",
             is_within_reach=node in within_reach,
-            has_ended=pod is not None and _is_leaving(pod),
+            has_ended=pod is not None and (_is_leaving(pod) or node not in nodes | {""}),
             says_ready=pod is not None
             and (pod.ready or (holding.executors > 0 and _is_alive(observed, pod))),
             is_first_start=pod is not None and pod.restarts == 0 and pod.reason in _STARTING_REASONS,
@@ -97,10 +99,21 @@ def _remote(schedules: Sequence[ObservedSchedule]) -> Mapping[str, tuple[tuple[s
     return {executor: nodes for seen in schedules for executor, nodes in seen.remote.items()}
 
 
-def _nodes_within_reach(observed: Observed) -> set[str]:
-    """Those that are there with their store."""
-    stores = {store.node: store.ready for store in observed.stores}
-    return {node.name for node in observed.nodes if node.ready and stores.get(node.name, False)}
+def _nodes_within_reach(observed: Observed, schedules: Sequence[ObservedSchedule]) -> set[str]:
+    """Those that are there with their store; and those that are gone for good where that leaves nothing
+    behind: their store is on another node, or is nobody's home."""
+    there = stores_there(observed.nodes, observed.stores)
+    stores = {store.node: store.id for store in observed.stores}
+    nodes = {node.name: node.ready for node in observed.nodes}
+    homes = {place.home for seen in schedules for place in seen.schedule.shards.values()}
+    named = {place.node for seen in schedules for place in seen.schedule.workers}
+    named |= {pod.node for pod in observed.pods}
+    gone = {
+        node
+        for node in named - nodes.keys() - {""}
+        if stores.get(node, node) in there or stores.get(node, node) not in homes
+    }
+    return gone | {name for name, ready in nodes.items() if ready and stores.get(name) in there}
 
 
 def _is_leaving(pod: ObservedPod) -> bool:

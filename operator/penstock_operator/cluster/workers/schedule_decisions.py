@@ -19,17 +19,16 @@ from penstock.supervision.hosts import Hosts
 from penstock.supervision.settled import Settling, settling
 from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Worker
-from penstock_operator.cluster.observing.observed import Observed
+from penstock_operator.cluster.observing.observed import Observed, stores_there
 from penstock_operator.cluster.workers.pods import worker_place
 
 
 def settling_of(observed: Observed, since: SinceWhen) -> Settling:
     """Whether the Schedules that stand are applied, by the stores that are there with their nodes."""
-    there = {store.id for store in observed.stores if store.ready}
-    nodes_there = {node.name for node in observed.nodes if node.ready}
+    there = stores_there(observed.nodes, observed.stores)
 
     def is_there(store: StorePlace) -> bool:
-        return store.id in there and store.node in nodes_there
+        return store.id in there
 
     return settling(((seen.schedule, seen.applied) for seen in observed.schedules), is_there, since)
 

@@ -33,6 +33,7 @@ SCHEDULE = OperatorSchedule(
         "count/1": ShardPlace("count-w0", "node-a"),
         "count/2": ShardPlace("count-w1", "node-b", fresh_since=7),
         "count/a b.txt": ShardPlace("count-w1", "node-b", fresh_since=7),
+        "count/9": ShardPlace("count-w1", "node-b", fresh_since=7, life=2),
     },
     stores=(StorePlace("node-a", "node-a", "s-a-0.s.ns.svc:6379"), StorePlace("node-b", "node-b", "h:1")),
 )
@@ -86,6 +87,7 @@ def test_shards_that_share_a_place_stand_together() -> None:
     assert to_spec(SCHEDULE, "word-count", "uid")["shards"] == [
         {"executor": "count-w0", "home": "node-a", "ranges": ["0-1"]},
         {"executor": "count-w1", "home": "node-b", "freshSince": 7, "ranges": ["2"], "names": ["a b.txt"]},
+        {"executor": "count-w1", "home": "node-b", "freshSince": 7, "life": 2, "ranges": ["9"]},
     ]
 
 

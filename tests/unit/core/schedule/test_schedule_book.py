@@ -122,6 +122,21 @@ def test_a_shard_is_one_that_was_added_until_it_is_made_and_a_first_one_never_is
     assert [(p.fresh_since, p.is_added) for p in made.shards.values()] == [(0, False)] * 3
 
 
+def test_a_shard_that_lives_once_more_is_there_since_that_version_and_was_not_added() -> None:
+    old = schedule("a", stores=STORES)
+    again = replace(old.shards["a/1"], home="n1", life=1)
+    change = replace(old, shards={**old.shards, "a/1": again})
+    book = ScheduleBook({"a": old}, applied={"a": {"n0": old.version, "n1": old.version}})
+    written = book.written([change])
+    assert [(p.fresh_since, p.is_added, p.life) for p in written.schedules[0].shards.values()] == [
+        (0, False, 0), (old.version + 1, False, 1),
+    ]  # fmt: skip
+    assert written.book.unborn(["a"]) == {"a/1"}
+    made = replace(written.book, applied={"a": {"n1": old.version + 1}})
+    (later,) = made.written([with_tasks(written.book.schedules["a"], 2)]).schedules
+    assert [(p.fresh_since, p.life) for p in later.shards.values()] == [(0, 0), (0, 1)]
+
+
 def test_without_stores_that_make_them_shards_are_there_already() -> None:
     (written,) = ScheduleBook({}).written([schedule("a", version=0)]).schedules
     assert {place.fresh_since for place in written.shards.values()} == {0}

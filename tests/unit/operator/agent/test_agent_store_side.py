@@ -9,10 +9,11 @@ import pytest
 
 from penstock.dataflow.source import ADDED
 from penstock.schedule.record import AppliedPlace
+from penstock.store.lives import LIFE
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
-from penstock.store.port import Bounds, Create, OpenStore, Request
+from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus
 from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
@@ -111,6 +112,19 @@ def test_a_partition_that_is_added_to_a_source_is_made_as_such_and_the_first_one
     assert {shard: record.position for shard, record in made.items() if record.source} == {
         "in/t/0": b"", "in/t/1": ADDED,
     }  # fmt: skip
+
+
+def test_a_shard_that_lives_once_more_is_made_over_what_an_earlier_stay_left(side: Side) -> None:
+    here = side.node.topologies[UID].shards
+    here["mid/0"].status = ShardStatus.MOVED
+    here["mid/0"].state = {b"%d" % n: {b"f": b""} for n in range(Bounds().chunk_entries_max + 1)}
+    one = item(2, homes={"0": "a"}, fresh_since=2)
+    one["spec"]["shards"][0]["life"] = 3
+    turn = side.turn(one)
+    assert here["mid/0"].status is ShardStatus.ACTIVE
+    assert here["mid/0"].epoch == 3 * LIFE
+    assert sum(calls == ["Create"] for calls in side.sent) > 1, "it goes in several calls"
+    assert turn.reports[NAME][1].version == 2
 
 
 def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:

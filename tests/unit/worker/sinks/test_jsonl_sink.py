@@ -14,6 +14,7 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.sink_folder import OWNER_FILE, FolderTaken, release_folder
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
+from penstock.store.lives import LIFE
 from penstock_worker.sinks.jsonl import OPEN_MAX, JsonlSinkWriter, SinkDiskFull
 from penstock_worker.sinks.writer import SinkPlace
 
@@ -53,6 +54,20 @@ def test_rows_are_lines_of_one_file_a_shard(tmp_path: Path, durable: bool) -> No
         "totals-count-17.jsonl",
         "totals-lines-docs%2Fa.txt.jsonl",
     ]
+
+
+def test_a_shard_that_lives_once_more_writes_into_a_file_of_its_own(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    writer.write(SHARD, b"", ENTRIES)
+    anew = [(LIFE + number, payload) for number, payload in ENTRIES]
+    position = writer.write(SHARD, b"", anew[:1])
+    writer.sync(SHARD)
+    other = writer_of(tmp_path)
+    assert other.write(SHARD, b"", anew[:1]) == position, "its first owner was killed"
+    position = other.write(SHARD, position, anew[1:])
+    writer_of(tmp_path).check(SHARD, position)
+    assert content(tmp_path) == WHOLE
+    assert (tmp_path / "out/deep/totals-count-17~1.jsonl").read_bytes() == WHOLE
 
 
 def test_a_crash_at_any_byte_is_completed_by_the_next_owner(tmp_path: Path) -> None:

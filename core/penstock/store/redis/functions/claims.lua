@@ -1,20 +1,38 @@
 -- Shards: their making, and who owns them.
 
+local CLEARED_AT_ONCE = 1024
+
+-- What an earlier stay or move left of a shard that lives once more goes. Answers nil when nothing is left of it, or
+-- else what is to be answered.
+local function left_behind(p, shard, old, born)
+  local is_here = old[STATUS] <= FROZEN
+  if is_here or old[EPOCH] >= born then return 'EXISTS' end
+  if not clear_some(p, shard, old, CLEARED_AT_ONCE) then
+    write_record(old)
+    return 'BUSY'
+  end
+  redis.call('UNLINK', move_key(p, shard), old[KEY])
+  restage(p, shard)
+end
+
 -- create: make a shard's record.
--- KEYS 1: prefix. ARGV: shard, table version, position, source (0, 1), bounds. Answers OK, EXISTS, UNKNOWN.
+-- KEYS 1: prefix. ARGV: shard, table version, position, source (0, 1), bounds, life.
+-- Answers OK, EXISTS, BUSY, UNKNOWN.
 local function create(keys, args)
-  local p, shard = keys[1], args[1]
+  local p, shard, born = keys[1], args[1], tonumber(args[6]) * LIFE
   if retracted(p) then return 'UNKNOWN' end
   local key = p .. 'shard:' .. shard
-  if redis.call('EXISTS', key) == 1 then return 'EXISTS' end
+  local old = read_record(p, shard)
+  local refusal = old and left_behind(p, shard, old, born)
+  if refusal then return refusal end
   local record = {
-    0, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0, 0, 0, 0, 0, 0,
+    born, 0, 0, 0, 0, 0, 0, 0, 0, tonumber(args[2]), IDLE, tonumber(args[4]), 0, ACTIVE, 0, 0, 0, 0, 0, 0, 0,
     key, false, 0, true, {},
   }
   redis.call('HSET', key, 'h', pack_record(record), 'p', args[3])
   redis.call('SADD', TOPOLOGIES, uid_of(p))
   -- entries may have been waiting for a shard that was not here: they are local from now on
-  if redis.call('SREM', p .. 'outgoing', shard) == 1 then
+  if redis.call('SREM', p .. 'outgoing', shard) == 1 or old then
     local change = new_change(p, {struct.unpack(BOUNDS, args[5])})
     record[WAITERS] = redis.call('ZCARD', p .. 'waiters:' .. shard)
     change.records[shard] = record

@@ -80,7 +80,11 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
     issued[target] = number
     local there = change_record(change, target)
     local here = there and there[STATUS] <= ACTIVE
-    if here and there[TAKEN] == number - 1 and may_place(there, #payload, bounds) then
+    local follows = here and comes_next(there, number)
+    if here and not follows and there[EPOCH] >= LIFE and not waiting[target] then
+      follows = comes_next(there, number, redis.call('EXISTS', outbox_key(p, shard, target)) == 0)
+    end
+    if follows and may_place(there, #payload, bounds) then
       place(change, target, there, now_us, rows, payload)
       there[TAKEN] = number
     else
@@ -185,9 +189,9 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   pull_waiters(change, shard, record, bytes, worked)
   drain(change, shard, record)
   if outputs + external > 0 then
-    local issued = {}
+    local issued, born = {}, life_of(record) * LIFE
     for i, target in ipairs(targets) do
-      local value = tonumber(got[i + 2] or 0)
+      local value = tonumber(got[i + 2] or target and born or 0)
       if target then issued[target] = value else fields[pairs_read[i]] = value end
     end
     place_outputs(change, shard, record, issued, now_us, args, at, outputs)
@@ -195,7 +199,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
     for i = at, at + 3 * external - 1, 3 do
       local sink = args[i]
       issued[sink] = issued[sink] + 1
-      if issued[sink] == 1 then fields['!' .. sink] = 0 end
+      if issued[sink] == born + 1 then fields['!' .. sink] = string.format('%d', born) end
       queue(change, shard, record, sink, issued[sink], now_us, args[i + 1], args[i + 2])
     end
     for target, last in pairs(issued) do fields['<' .. target] = string.format('%d', last) end

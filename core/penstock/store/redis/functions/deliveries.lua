@@ -1,7 +1,7 @@
 -- Between stores, and outside: entries come in, wait to go out, and are acknowledged.
 
 -- append, append_pressed: deliver one entry of a pair.
--- KEYS 1: prefix. ARGV: producer, target, number, placed (us), rows, payload, bounds.
+-- KEYS 1: prefix. ARGV: producer, target, number, placed (us), rows, payload, bounds, is the oldest that waits (0, 1).
 -- Answers OK, DUP, GAP, BUSY, MOVING, [MOVED, store], UNKNOWN.
 local function append(keys, args)
   local p, producer, target, number, payload = keys[1], args[1], args[2], tonumber(args[3]), args[6]
@@ -11,7 +11,7 @@ local function append(keys, args)
   if not record then return 'UNKNOWN' end
   if record[STATUS] > ACTIVE then return not_here(record) end
   if number <= record[TAKEN] then return 'DUP' end
-  if number > record[TAKEN] + 1 then return 'GAP' end
+  if not comes_next(record, number, args[8] == '1') then return 'GAP' end
   if not has_room(record, #payload, change.bounds) then
     note_caller(p, target, record, producer, #payload)
     return 'BUSY'

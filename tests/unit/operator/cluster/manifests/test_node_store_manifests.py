@@ -207,3 +207,15 @@ def test_with_a_storage_class_the_store_has_a_claim_that_outlives_it() -> None:
     assert "data" not in [volume["name"] for volume in spec["template"]["spec"]["volumes"]]
     other = node_store("node-a", "a", CONFIG)
     assert document["metadata"]["annotations"] != other["metadata"]["annotations"]
+
+
+def test_a_store_whose_node_is_gone_is_held_to_none_and_goes_to_no_cordoned_one() -> None:
+    pinned = node_store("node-a", "node-a", CONFIG)
+    free = node_store("node-a", None, CONFIG)
+    spec = free["spec"]["template"]["spec"]
+    assert "affinity" not in spec
+    assert spec["nodeSelector"] == CONFIG.store.node_selector
+    assert "node.kubernetes.io/unschedulable" not in {one["key"] for one in spec["tolerations"]}
+    assert free["metadata"]["name"] == pinned["metadata"]["name"]
+    assert free["metadata"]["annotations"] != pinned["metadata"]["annotations"]
+    assert spec["containers"] == pinned["spec"]["template"]["spec"]["containers"], "its id and node stay"

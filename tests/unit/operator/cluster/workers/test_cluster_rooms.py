@@ -165,7 +165,7 @@ def test_a_node_that_is_cordoned_gone_or_closed_keeps_its_store_while_it_is_name
 ) -> None:
     assert done(nodes, [store("a")], {"a"}) == []
     assert done(nodes, [store("a")], None) == []
-    assert done(nodes, [store("a")], {"b"}) == ["delete a"]
+    assert done(nodes, [store("a")], set()) == ["delete a"]
     assert done(nodes, [], set()) == []
 
 

@@ -23,6 +23,10 @@ local IDLE, LISTED, HELD = 0, 1, 2
 -- its commits change is noted.
 local COPYING, ACTIVE, FROZEN, MOVED, INSTALLING, DEPARTED = -1, 0, 1, 2, 3, 4
 
+-- A shard whose state was lost for good, and which was begun anew, lives once more. Its epochs and the numbers of what
+-- it puts out go on above all that an earlier life can have had: so nothing of an earlier one is believed.
+local LIFE = 1e11
+
 local CHUNK = 4000 -- arguments of one unpack: Lua's stack takes 8000
 local READ_CHUNK = 64
 
@@ -78,6 +82,17 @@ local function unpack_record(key, packed, list, taken)
     a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, u, v,
     key, list, taken and tonumber(taken) or 0, false, false,
   }
+end
+
+-- The life of a record's shard: 0 for the first.
+local function life_of(record) return math.floor(record[EPOCH] / LIFE) end
+
+-- Whether a target takes this number of a pair now: the next one, the first of a producer that lives once more, or,
+-- where the target does, the oldest that is left of what came before.
+local function comes_next(record, number, is_oldest)
+  local taken = record[TAKEN]
+  if number <= taken then return false end
+  return number == taken + 1 or number % LIFE == 1 or is_oldest and record[EPOCH] >= LIFE
 end
 
 local function read_record(p, shard)

@@ -10,10 +10,12 @@
 -- shard, of this store or of others. The sorted sets "waited:OPERATOR" and "idle:OPERATOR" have its shards by
 -- watermark, so that the least is one look; "strange:OPERATOR" those among them that no schedule here names yet. A shard
 -- that moves takes its version along. Each start of a store has versions for itself, above all that earlier ones told:
--- one that lost its last writes could else not be heard for long.
+-- one that lost its last writes could else not be heard for long. So has each life of a shard, whose store may have been
+-- started less often than the one that was lost.
 
 local FACT = '<dd'
 local VERSIONS_A_START = 2 ^ 32
+local STARTS_A_LIFE = 2 ^ 13
 
 local function facts_key(p, operator) return p .. 'facts:' .. operator end
 local function waited_key(p, operator) return p .. 'waited:' .. operator end
@@ -59,7 +61,8 @@ local function know_strangers(p, operator)
 end
 
 local function tell(p, shard, record, value)
-  record[TOLD_VERSION] = math.max(record[TOLD_VERSION], generation() * VERSIONS_A_START) + 1
+  local starts = life_of(record) * STARTS_A_LIFE + generation()
+  record[TOLD_VERSION] = math.max(record[TOLD_VERSION], starts * VERSIONS_A_START) + 1
   record[TOLD] = value
   keep_fact(p, shard, record[TOLD_VERSION], value)
 end
