@@ -142,12 +142,11 @@ def test_a_rotated_password_keeps_nobody_out_and_the_former_one_lets_nobody_in(n
 
     node.bring("users.acl")
     eventually(lambda: takes(node.address, coming), "the agent told the store")
-    assert takes(node.address, former)
+    eventually(lambda: takes(node.address, former), "the former passwords are good")
     worker.call(ReadMetrics())
     assert None not in node.openings, "nobody was sent away"
 
-    node.turn()
-    assert node.passwords() == coming
+    eventually(lambda: node.turn() or node.passwords() == coming, "pods are given the new passwords")
     slow, quick = node.client("worker"), node.client("worker")
     slow.call(ReadMetrics())  # whose kubelet has not brought the new one yet
     node.bring("agent-password", "worker-password")
@@ -155,7 +154,8 @@ def test_a_rotated_password_keeps_nobody_out_and_the_former_one_lets_nobody_in(n
     node.turn(CONFIG.store.former_password_seconds)
     node.bring("users.acl")
     eventually(lambda: not takes(node.address, former), "the former passwords are over")
-    assert takes(node.address, coming)
+    # An agent that ends connections may end the one that asks.
+    eventually(lambda: takes(node.address, coming), "the new passwords are good")
 
     for client in (worker, operator, slow):
         # Who came in with a password that may have been stolen comes in again, with the new one.
@@ -185,9 +185,8 @@ def test_a_store_that_starts_with_an_older_file_is_brought_to_the_newest_by_its_
     eventually(lambda: node.openings[-1] is None, "the agent misses the store")
     node.start_server()  # what it reads is of before the rotation
     eventually(lambda: takes(node.address, coming), "the agent told the store again")
-    assert takes(node.address, former)
-    node.turn()
-    assert node.passwords() == coming
+    eventually(lambda: takes(node.address, former), "the former passwords are good")
+    eventually(lambda: node.turn() or node.passwords() == coming, "pods are given the new passwords")
 
 
 def test_a_broken_users_file_leaves_the_store_as_it_is(node: Node, caplog: pytest.LogCaptureFixture) -> None:
@@ -201,6 +200,6 @@ def test_a_broken_users_file_leaves_the_store_as_it_is(node: Node, caplog: pytes
     node.bring("users.acl")
     coming = {user: node.secret(f"coming-{user}-password") for user in USERS}
     eventually(lambda: takes(node.address, coming), "the next good file is taken")
-    assert takes(node.address, passwords)
+    eventually(lambda: takes(node.address, passwords), "the present passwords are good")
     assert None not in node.openings
     worker.close()
