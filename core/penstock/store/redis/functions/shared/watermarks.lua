@@ -15,7 +15,6 @@
 
 local FACT = '<dd'
 local VERSIONS_A_START = 2 ^ 32
-local STARTS_A_LIFE = 2 ^ 13
 
 local function facts_key(p, operator) return p .. 'facts:' .. operator end
 local function waited_key(p, operator) return p .. 'waited:' .. operator end
@@ -61,7 +60,7 @@ local function know_strangers(p, operator)
 end
 
 local function tell(p, shard, record, value)
-  local starts = life_of(record) * STARTS_A_LIFE + generation()
+  local starts = life_of(record) * 2 ^ 13 + generation()
   record[TOLD_VERSION] = math.max(record[TOLD_VERSION], starts * VERSIONS_A_START) + 1
   record[TOLD] = value
   keep_fact(p, shard, record[TOLD_VERSION], value)
