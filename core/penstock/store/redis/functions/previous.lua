@@ -1339,6 +1339,8 @@ local function claim(keys, args)
   if not record then return 'UNKNOWN' end
   if record[STATUS] > ACTIVE then return not_here(record) end
   if not entitled(p, shard, executor, incarnation, tonumber(args[5])) then return 'STALE' end
+  -- since version 10: an owner of version 9 would number entries of a later life from one
+  if record[EPOCH] >= 1e11 then return 'STALE' end
   local key = record[KEY]
   -- from both, whatever the record says: a list may come from a snapshot that is older than the record
   if record[LIST] then take_name(p .. 'ready:' .. record[LIST], shard) end
