@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from e2e.harness.cluster import Cluster
-from e2e.harness.installation import CHART, KEEPING_VALUES, PROCESS_VALUES, RELEASE, Installation
+from e2e.harness.installation import (
+    CHART,
+    KEEPING_VALUES,
+    PROCESS_VALUES,
+    RELEASE,
+    SMALL_VALUES,
+    Installation,
+)
 from e2e.harness.previous_release import PreviousRelease
 from e2e.harness.topologies import Sizes, WordCount
 
@@ -125,4 +132,35 @@ def test_an_upgrade_from_the_version_before_keeps_a_topology_running(
         kept = [f"{user}-password" for user in USERS]
         assert [after[key] for key in kept] == [before[key] for key in kept], "passwords are kept"
         counting.wait_rows(len(counting.rows()))
+    counting.assert_exact(240)
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(1800)
+@pytest.mark.slow(held_by="test_an_upgrade_from_the_version_before_keeps_a_topology_running")
+def test_workers_of_the_version_before_work_on_through_an_upgrade_and_a_downgrade(
+    cluster: Cluster,
+    installation: Installation,
+    word_count: Callable[..., WordCount],
+    tmp_path: Path,
+) -> None:
+    """Its real images and chart, and a user's image built from its worker, which stays as it is."""
+    previous = PreviousRelease.built(cluster, tmp_path)
+    before = {**PROCESS_VALUES, **previous.values}
+    installation.uninstall()
+    installation.install(previous.chart, before, small=previous.small)
+    counting = word_count(
+        "of-before", lines=200, sizes=Sizes(durability="Process"), image=previous.word_count_image
+    )
+    with counting.held_open():
+        counting.wait_rows()
+        uid = counting.state_uid()
+        for chart, values, small in (
+            (CHART, PROCESS_VALUES, SMALL_VALUES),
+            (previous.chart, before, previous.small),
+            (CHART, PROCESS_VALUES, SMALL_VALUES),
+        ):
+            installation.install(chart, values, small=small)
+            counting.wait_rows(len(counting.rows()))
+            assert counting.state_uid() == uid
     counting.assert_exact(240)

@@ -36,7 +36,5 @@ if __name__ == "__main__":
     from penstock.store.redis.library import PROTOCOL_VERSION, function_library
 
     raised = raise_protocol(FOLDER, function_library(), PROTOCOL_VERSION)
-    told = (
-        f"The store's protocol has version {raised}. Now: BEFORE in tests/integration/test_version_skew.py."
-    )
+    told = f"The store's protocol has version {raised}. Now: BEFORE in tests/processes/history.py."
     sys.stdout.write(f"{told}\n")

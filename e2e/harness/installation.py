@@ -68,9 +68,15 @@ class Installation:
             }
         )
 
-    def install(self, chart: Path = CHART, values: Mapping[str, str] = {}) -> None:
-        """Install the chart, or upgrade to it, small and with `values`; wait until everything is ready."""
-        settings = [f"--set={name}={value}" for name, value in {**SMALL_VALUES, **values}.items()]
+    def install(
+        self,
+        chart: Path = CHART,
+        values: Mapping[str, str] = {},
+        *,
+        small: Mapping[str, str] = SMALL_VALUES,
+    ) -> None:
+        """Install the chart, or upgrade to it, `small` and with `values`; wait until everything is ready."""
+        settings = [f"--set={name}={value}" for name, value in {**small, **values}.items()]
         self.cluster.helm("upgrade", "--install", RELEASE, str(chart), *settings)
         self.wait_ready()
 

@@ -223,6 +223,7 @@ class WordCount(Running):
         lines: int = 500,
         lines_per_second: int = 100,
         sizes: Sizes = Sizes(),
+        image: str | None = None,
     ) -> WordCount:
         """Write the texts (so many files of so many lines) and the manifest; nothing is applied yet."""
         folder = shared.fresh(name)
@@ -234,7 +235,7 @@ class WordCount(Running):
         topology = share(
             sized(example("word-count"), name, sizes), ("texts", "/app/texts"), ("out", "/app/out")
         )
-        topology["spec"]["image"] = word_count_image()
+        topology["spec"]["image"] = image or word_count_image()
         topology["spec"]["operators"][0]["source"]["files"]["ratePerSecond"] = lines_per_second
         topology["spec"]["operators"][2]["shards"] = 16
         return cls(cluster, topology, folder)

@@ -38,6 +38,7 @@ from penstock.store.redis.library import (
 from penstock.store.redis.library import libraries as libraries_of
 from penstock.store.redis.store import load_functions
 from penstock_operator.cluster.manifests.template import workers_manifest
+from processes.history import BEFORE
 from processes.other_version import OtherVersion, OtherVersionError
 from scenes.delivery_pass import deliver_once
 from scenes.move_scene import MoveScene
@@ -45,8 +46,6 @@ from scenes.store_scenario import Scene, out, payloads
 
 pytestmark = pytest.mark.integration
 
-BEFORE = "8162b7895f328ace8eb518d4f3d272871bb6e1a2"
-"""The newest commit whose libraries are those of `functions/previous.lua`."""
 OLD = "d7b0fe32dc5073be7fe583c053258ae24bf1e33e"
 """Its store protocol has version 5."""
 

@@ -14,9 +14,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
-import pytest
-
-from house import ROOT
+from processes.history import unpack
 
 _FOLDERS = ("core", "tests")
 _LOOP = """
@@ -41,17 +39,8 @@ class OtherVersion:
     """The code of `commit`, below `folder`."""
 
     def __init__(self, commit: str, folder: Path) -> None:
-        """Skips the test where this is no clone, or one without so much history."""
-        asked = ["git", "-C", str(ROOT), "cat-file", "-e", f"{commit}^{{commit}}"]
-        if subprocess.run(asked, capture_output=True, check=False).returncode:
-            pytest.skip(
-                f"commit {commit} is not in this clone's history: fetch all of it (git fetch --unshallow)"
-            )
-        archive = subprocess.run(
-            ["git", "-C", str(ROOT), "archive", commit, *_FOLDERS], stdout=subprocess.PIPE, check=True
-        )
-        folder.mkdir(exist_ok=True)
-        subprocess.run(["tar", "--extract", "--directory", str(folder)], input=archive.stdout, check=True)
+        """Skips the test where the history lacks it."""
+        unpack(commit, folder, *_FOLDERS)
         paths = os.pathsep.join(str(folder / name) for name in _FOLDERS)
         self._process = subprocess.Popen(
             [sys.executable, "-c", _LOOP],
