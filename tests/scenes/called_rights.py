@@ -19,7 +19,8 @@ Right = tuple[str, str, str]
 """API group, resource, verb."""
 
 _OPERATOR = ROOT / "operator/penstock_operator/cluster"
-_OTHER_ACCOUNTS = ("uninstall.py",)
+_OTHER_ACCOUNTS = ("uninstall.py", "accept_loss.py")
+"""Whose code works under the account of the uninstall hook, or of the user who runs the command."""
 _VERBS = {
     "list": ("list",),
     "get": ("get",),
