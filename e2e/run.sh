@@ -5,6 +5,7 @@
 #   KEEP=1 e2e/run.sh     keeps the cluster, and what is installed in it
 #   e2e/run.sh -k zipf    further words go to pytest
 #   TIERS=e2e-slow e2e/run.sh    runs their slow lane
+#   IMAGES=loaded e2e/run.sh     takes the images that the cluster's nodes have
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=e2e/cluster/common.sh
@@ -30,16 +31,20 @@ cluster_runs() {
 trap take_away EXIT
 cluster_runs || brought_up=yes
 e2e/cluster/up.sh engine
-# Bringing up the cluster is mostly waiting, making the images is mostly work.
-e2e/provide_images.sh build >"$state/images.log" 2>&1 &
-images=$!
-e2e/cluster/up.sh
-made=yes
-wait "$images" || made=
-images=
-cat "$state/images.log"
-[[ -n $made ]] || fail "the images could not be made, see above."
-e2e/provide_images.sh load
+if [[ ${IMAGES:-} == loaded ]]; then
+    e2e/cluster/up.sh
+else
+    # Bringing up the cluster is mostly waiting, making the images is mostly work.
+    e2e/provide_images.sh build >"$state/images.log" 2>&1 &
+    images=$!
+    e2e/cluster/up.sh
+    made=yes
+    wait "$images" || made=
+    images=
+    cat "$state/images.log"
+    [[ -n $made ]] || fail "the images could not be made, see above."
+    e2e/provide_images.sh load
+fi
 rm -rf artifacts/e2e
 prepared=yes
 step "chart installed" .venv/bin/python -m e2e.prepare

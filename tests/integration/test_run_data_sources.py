@@ -95,6 +95,7 @@ def noted(file: Path) -> list[list[object]]:
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
+@pytest.mark.slow(held_by="test_owners_that_are_killed_at_any_step_lose_and_double_nothing")
 def test_each_row_is_read_once_whatever_is_killed(tmp_path: Path, runs: list[Run]) -> None:
     (tmp_path / "texts").mkdir()
     for number in range(FILES):

@@ -91,6 +91,7 @@ def totals(kafka: KafkaBroker, topic: str) -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.slow(held_by="test_every_payment_is_decided_once_while_a_task_is_killed")
 def test_each_row_is_in_the_topic_once_whatever_is_killed(
     tmp_path: Path, kafka: KafkaBroker, runs: list[Run]
 ) -> None:
@@ -110,7 +111,7 @@ def test_each_row_is_in_the_topic_once_whatever_is_killed(
     assert all(seen == list(range(1, expected[word] + 1)) for word, seen in found.items())
 
 
-@pytest.mark.slow(held_by="test_each_row_is_in_the_topic_once_whatever_is_killed")
+@pytest.mark.slow(held_by="test_every_payment_is_decided_once_while_a_task_is_killed")
 def test_no_row_is_missing_at_least_once(tmp_path: Path, kafka: KafkaBroker, runs: list[Run]) -> None:
     topic = kafka.fresh_topic(3)
     expected = write_texts(tmp_path / "texts", seed=12, files=1, lines=600)

@@ -77,7 +77,7 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
     assert run.summary["restarts"] == {"w0": 1, "w1": 2}
 
 
-@pytest.mark.slow(held_by="test_queries_by_event_time_give_what_sparks_batch_gives_while_tasks_are_killed")
+@pytest.mark.slow(held_by="test_windows_are_those_of_a_plain_count_while_tasks_are_killed")
 def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=2, files=3, lines=3_000)
     run = start(runs, folder, "--workers", "1", *paced(600))
