@@ -35,6 +35,7 @@ ORDER = (
     "moves",
     "remote_tasks",
     "kafka",
+    "passwords",
     "node_faults",
     "release",
     "refused",

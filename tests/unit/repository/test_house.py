@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from e2e.conftest import ORDER
 from house import ROOT, make_targets, text_of, tracked_files
 
 # Put together here, so that this file does not break its own rule.
@@ -80,6 +81,12 @@ def test_what_is_left_to_the_slow_lane_is_held_by_a_test_that_is_not() -> None:
     assert held_by
     assert held_by - tests == set()
     assert held_by & wholly_slow == set()
+
+
+def test_every_file_of_end_to_end_tests_has_its_place_in_their_order() -> None:
+    assert sorted(ORDER) == sorted(
+        path.stem.removeprefix("test_") for path in (ROOT / "e2e").glob("test_*.py")
+    )
 
 
 def test_ci_runs_the_two_test_commands_of_the_readme_and_shows_their_last_lines() -> None:
