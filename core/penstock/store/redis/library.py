@@ -1,5 +1,5 @@
 """The function libraries: this version's, a Lua text that is joined of the parts in `functions/`, and that of
-the version before, a text as its release had it. A store holds both, side by side.
+the version before, kept as a text of its own. A store holds both, side by side.
 
 `SHARED` and `ROLES` name the parts in the order in which they are joined. What a shared part names, all parts
 below it see. A role's part is a block of its own: its names are nobody else's, and do not count towards the
@@ -55,7 +55,7 @@ def function_library() -> bytes:
 
 
 def previous_library() -> bytes:
-    """The source of the version before, byte for byte as its release loads it."""
+    """The source of the version before: as its release loads it, but for what this version added to it."""
     return (_folder() / "previous.lua").read_bytes()
 
 

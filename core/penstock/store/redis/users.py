@@ -56,8 +56,7 @@ def users_file(hashes: Mapping[str, Iterable[str]]) -> str:
 def read_users(text: str) -> dict[str, tuple[str, ...]]:
     """User -> rules, as they stand in a file. Raises PermanentError when one that Penstock needs is missing,
     as in a file that is none: a server that took it would let nobody in."""
-    lines = [line.split() for line in text.splitlines()]
-    found = {words[1]: tuple(words[2:]) for words in lines if len(words) > 2 and words[0] == "user"}
+    found = _rules_in(text)
     missing = [user for user in USERS if "on" not in found.get(user, ()) or not _hashes(found[user])]
     if missing:
         raise PermanentError(f"the file with the store's users has none that is on for {', '.join(missing)}")
@@ -66,8 +65,12 @@ def read_users(text: str) -> dict[str, tuple[str, ...]]:
 
 def hashes_of(text: str) -> dict[str, tuple[str, ...]]:
     """User -> hashes of the passwords that a file gives it; nothing of users that it does not name."""
+    return {user: _hashes(rules) for user, rules in _rules_in(text).items()}
+
+
+def _rules_in(text: str) -> dict[str, tuple[str, ...]]:
     lines = [line.split() for line in text.splitlines()]
-    return {words[1]: _hashes(words[2:]) for words in lines if len(words) > 2 and words[0] == "user"}
+    return {words[1]: tuple(words[2:]) for words in lines if len(words) > 2 and words[0] == "user"}
 
 
 def _hashes(rules: Iterable[str]) -> tuple[str, ...]:
