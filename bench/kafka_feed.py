@@ -20,6 +20,8 @@ from confluent_kafka import Producer
 PARTITIONS = 2
 """Of both topics: as many as there are cores."""
 LOOK_S = 0.002
+LINGER_MS = 0.5
+"""What is due at one look goes in one request a partition."""
 PLAN_S = 0.02
 """So often the plan is read again."""
 FLUSH_S = 60.0
@@ -66,7 +68,7 @@ def partition_of(key: int) -> int:
 class Feeder:
     """Produces records in the order of their numbers."""
 
-    def __init__(self, feed: Feed, linger_ms: int) -> None:
+    def __init__(self, feed: Feed, linger_ms: float) -> None:
         self._topic = feed.topic
         self._keys = ZipfKeys()
         self._producer = Producer(
@@ -115,7 +117,7 @@ def fed_keys(records: int) -> np.ndarray:
 def main(path: str) -> None:
     """Follow the plan."""
     feed = Feed(**json.loads(Path(path).read_text()))
-    feeder = Feeder(feed, linger_ms=0)
+    feeder = Feeder(feed, linger_ms=LINGER_MS)
     plan, read_s = RatePlan(()), 0.0
     while not feed.stop.exists():
         if time.monotonic() >= read_s + PLAN_S:

@@ -1,10 +1,13 @@
-"""Kafka to Kafka in the cluster, with a login from a Secret, while workers are killed and shards move."""
+"""Kafka to Kafka in the cluster, with a login from a Secret, while workers are killed and shards move; and a
+topic that grows, and is read again."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -13,6 +16,7 @@ from e2e.harness.cluster import Cluster
 from e2e.harness.faults import kill_container, kill_pod
 from e2e.harness.installation import Installation
 from e2e.harness.kafka import (
+    PARTITIONS,
     Payments,
     broker_beside,
     drawn_payments,
@@ -22,12 +26,15 @@ from e2e.harness.kafka import (
     take_login_and_code,
 )
 from e2e.harness.moves import MOVED_S, send_to_the_other_node, wait_moved
-from e2e.harness.topologies import Running
-from e2e.harness.watching import wait_until
+from e2e.harness.topologies import START_S, Running
+from e2e.harness.watching import Object, wait_until
 
 ACCOUNTS = 200
 AT_ONCE = 2_000
 DECIDED_S = 120.0
+FOUND_S = 10.0
+"""A partition that is added is read within this time."""
+TOLD_S = 30.0
 
 pytestmark = pytest.mark.alone
 
@@ -92,3 +99,49 @@ def test_payments_between_two_topics_are_decided_once_while_workers_are_killed_a
     wait_moved(running)
     pay_and_wait(4 * AT_ONCE, delete_a_worker)
     assert faults_in_decisions(payments, running.decisions()) == []
+
+
+@pytest.mark.slow(held_by="test_a_topic_is_read_again_by_a_rewind_once_while_a_task_is_killed")
+@pytest.mark.usefixtures("login_and_code")
+def test_a_partition_that_is_added_is_read_and_a_pause_has_its_lag_and_its_rewind(
+    cluster: Cluster,
+    installation: Installation,
+    broker: KafkaBroker,
+    run: Callable[[Running], None],
+    tmp_path: Path,
+) -> None:
+    running = Payments.made(cluster, broker, "rewound", tmp_path)
+    payments = drawn_payments(2, AT_ONCE, ACCOUNTS)
+    run(running)
+
+    def wait_decisions(count: int, seconds: float) -> None:
+        wait_until(f"{count} decisions", lambda: len(running.decisions()) >= count, seconds, every_s=0.5)
+
+    def lag() -> int | None:
+        return cast("int | None", running.object()["status"].get("lagRecords"))
+
+    def source(change: Object) -> Object:
+        kafka = running.object()["spec"]["operators"][0]["source"]["kafka"]
+        return {"source": {"kafka": {**kafka, **change}}}
+
+    running.pay(payments)
+    wait_decisions(AT_ONCE, START_S)
+    broker.add_partitions("payments", PARTITIONS + 1)
+    late = [json.dumps({"account": "late", "number": n, "cents": 1}).encode() for n in range(1, 101)]
+    broker.produce("payments", late, PARTITIONS, key=b"late")
+    wait_decisions(AT_ONCE + len(late), FOUND_S)
+    wait_until("all is read", lambda: lag() == 0, TOLD_S)
+
+    running.edit({"paused": True})
+    running.wait_phase("Paused", TOLD_S)
+    more = drawn_payments(3, AT_ONCE // 2, ACCOUNTS)
+    running.pay(more)
+    wait_until("what waits is told", lambda: lag() == len(more), TOLD_S)
+    paid = AT_ONCE + len(late)
+    assert len(running.decisions()) == paid, "a topology that is paused decided payments"
+
+    running.edit_operator("payments", source({"rewind": {"number": 1, "offsets": "Earliest"}}))
+    running.edit({"paused": False})
+    wait_decisions(2 * paid + len(more), DECIDED_S)
+    wait_until("all is read again", lambda: lag() == 0, TOLD_S)
+    assert len(running.decisions()) == 2 * paid + len(more)

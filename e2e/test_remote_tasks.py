@@ -67,6 +67,7 @@ def wait_lent(counting: WordCount, than: Object | None = None) -> Object:
     return pod
 
 
+@pytest.mark.slow(held_by="test_remote_tasks_work_survive_the_kill_of_their_spark_worker_and_come_home")
 def test_a_full_nodes_tasks_run_on_the_other_node_and_come_home(
     cluster: Cluster, word_count: Callable[..., WordCount]
 ) -> None:

@@ -1,7 +1,9 @@
-"""The port of systems that take batches as transactions: one suite for the twin and for Kafka."""
+"""The port of systems that take batches as transactions: one suite for the twin and for Kafka. And what of
+Kafka's two ways of delivery only a real broker shows."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator
@@ -11,7 +13,7 @@ from typing import Protocol
 import pytest
 
 from backends.kafka_broker import KafkaBroker
-from penstock.connectors.kafka.client import client_settings
+from penstock.connectors.kafka.client import Settings, client_settings
 from penstock.connectors.kafka.connection import KafkaConnection
 from penstock.connectors.kafka.sink import KafkaSink
 from penstock.dataflow.schema import Column, Schema
@@ -20,6 +22,7 @@ from penstock.store.codec import decode_batch, encode_batch
 from penstock_simulation.twins.memory_transactions import MemoryTransactionLog
 from penstock_worker.sinks.batches.transactional import TransactionLog
 from penstock_worker.sinks.batches.writer import InDoubt, Part
+from penstock_worker.sinks.kafka.idempotent import IdempotentWriter
 from penstock_worker.sinks.kafka.messages import Messages
 from penstock_worker.sinks.kafka.producing import Delivery
 from penstock_worker.sinks.kafka.transactions import KafkaTransactionLog
@@ -60,11 +63,16 @@ class KafkaBackend:
 
 
 def log_of(bootstrap: str, topic: str) -> KafkaTransactionLog:
+    return KafkaTransactionLog(delivery_to(bootstrap, topic))
+
+
+def delivery_to(bootstrap: str, topic: str, settings: Settings | None = None) -> Delivery:
+    """`settings` are the client library's own."""
     connection = KafkaConnection(tuple(bootstrap.split(",")))
     sink = KafkaSink("wire", connection, topic, None, "shard", "value", None, True, 0, "none")
     schema = Schema((Column("shard", "string"), Column("value", "string")))
-    return KafkaTransactionLog(
-        Delivery(sink, Messages(sink, schema), lambda: client_settings(connection, Path()))
+    return Delivery(
+        sink, Messages(sink, schema), lambda: {**client_settings(connection, Path()), **(settings or {})}
     )
 
 
@@ -164,3 +172,21 @@ def test_a_broker_that_is_away_is_waited_for(tmp_path: Path) -> None:
     log = log_of("127.0.0.1:1", "nowhere")
     with pytest.raises(RetryError, match=r"Kafka at 127.0.0.1:1 does not answer \(.*\): it has to run"):
         log.begin(fresh_id())
+
+
+@pytest.mark.integration
+def test_at_least_once_a_batch_is_one_request_a_partition(broker: KafkaBroker) -> None:
+    requests = [0]
+
+    def count(statistics: str) -> None:
+        brokers = json.loads(statistics)["brokers"].values()
+        requests.append(sum(one["req"].get("Produce", 0) for one in brokers))
+
+    topic = broker.fresh_topic(1)
+    told: Settings = {"statistics.interval.ms": 5, "stats_cb": count}
+    writer = IdempotentWriter(delivery_to(broker.bootstrap, topic, told))
+    for first in range(0, 2_000, 200):
+        writer.write(b"", [part("mid/0", *range(first, first + 200))])
+    writer.close()
+    assert [int(message.value() or b"") for message in broker.committed(topic)] == list(range(2_000))
+    assert 0 < max(requests) <= 10

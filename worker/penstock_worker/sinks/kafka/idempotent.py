@@ -10,6 +10,10 @@ from penstock.errors import RetryError
 from penstock_worker.sinks.batches.writer import Outcome, Part
 from penstock_worker.sinks.kafka.producing import DELIVERY_TIMEOUT_MS, Delivery
 
+LINGER_MS = 1_000
+"""A flush does not wait for it. Without, each message that finds the library's thread awake is a request of
+its own, which costs that thread and the broker more than the message."""
+
 
 class IdempotentWriter:
     """A batch that failed is written again, and what of it was in comes twice."""
@@ -30,7 +34,7 @@ class IdempotentWriter:
     def write(self, name: bytes, parts: Sequence[Part]) -> None:
         producer = self._producer
         if producer is None:
-            producer = self._delivery.producer({"linger.ms": 0})
+            producer = self._delivery.producer({"linger.ms": LINGER_MS})
             self._delivery.find_topic(producer)
             self._producer = producer
         try:
