@@ -36,6 +36,7 @@ ORDER = (
     "remote_tasks",
     "kafka",
     "passwords",
+    "volumes",
     "node_faults",
     "release",
     "refused",
