@@ -248,9 +248,9 @@ def test_a_function_that_names_a_foreign_key_inside_is_refused_by_the_server(nod
     node.agent().function_load(code)
     with node.plain(MINE) as client:
         for function in ("planted_get", "planted_set"):
-            with pytest.raises(redis.exceptions.ResponseError, match=r"can.t access at least one of the keys"):
+            with pytest.raises(redis.exceptions.ResponseError, match=r"can.t access at least one"):
                 client.fcall(function, 0, Keys(THEIRS).shard("src/0"))
-            with pytest.raises(redis.exceptions.ResponseError, match=r"can.t access at least one of the keys"):
+            with pytest.raises(redis.exceptions.ResponseError, match=r"can.t access at least one"):
                 client.fcall(function, 1, Keys(MINE).prefix, Keys(THEIRS).shard("src/0"))
         assert client.fcall("planted_set", 1, Keys(MINE).prefix, Keys(MINE).shard("src/0")) == 1
 
