@@ -27,13 +27,14 @@ ANNOTATION_ROTATED = "penstock.dev/rotated-passwords"
 """The value that was answered last."""
 ANNOTATION_FORMER_UNTIL = "penstock.dev/former-passwords-until"
 ANNOTATION_WORKERS = "penstock.dev/workers-users"
-"""`own` where pods are made with their topology's own user."""
+"""`own` where pods are made with their topology's own user, `replacing` where what pods shared before is good
+still."""
 SPARK_KEY = "spark-key"
 """What keys of remote tasks follow from."""
 WORKERS_KEY = "workers-key"
 _ROOTS = "worker-roots"
 _USERS_FILE = "users.acl"
-_OWN = "own"
+_OWN, _REPLACING = "own", "replacing"
 
 
 def empty_secret(config: OperatorConfig) -> Object:
@@ -82,6 +83,7 @@ def read_secret(thing: Object | None) -> StorePasswords | None:
         workers_key=data.get(WORKERS_KEY, ""),
         roots=tuple(data.get(_ROOTS, "").split()),
         own_users=has_own_users(thing),
+        was_shared=notes.get(ANNOTATION_WORKERS) != _OWN,
         coming=coming if all(coming.values()) else None,
         former_until_s=_number(notes.get(ANNOTATION_FORMER_UNTIL, "")),
         asked=notes.get(ANNOTATION_ROTATE, ""),
@@ -91,7 +93,7 @@ def read_secret(thing: Object | None) -> StorePasswords | None:
 
 def has_own_users(thing: Object) -> bool:
     """Whether it says that pods are made with their topology's own user."""
-    return (thing["metadata"].get("annotations") or {}).get(ANNOTATION_WORKERS) == _OWN
+    return (thing["metadata"].get("annotations") or {}).get(ANNOTATION_WORKERS) in (_OWN, _REPLACING)
 
 
 def written_secret(thing: Object, passwords: StorePasswords) -> Object:
@@ -107,13 +109,19 @@ def written_secret(thing: Object, passwords: StorePasswords) -> Object:
     notes = {
         ANNOTATION_ROTATED: passwords.answered,
         ANNOTATION_FORMER_UNTIL: "" if former is None else f"{former:.0f}",
-        ANNOTATION_WORKERS: _OWN if passwords.own_users else "",
+        ANNOTATION_WORKERS: _workers(passwords),
     }
     others = {
         key: value for key, value in (thing["metadata"].get("annotations") or {}).items() if key not in notes
     }
     annotations = {**others, **{key: value for key, value in notes.items() if value}}
     return {**thing, "metadata": {**thing["metadata"], "annotations": annotations}, "data": data}
+
+
+def _workers(passwords: StorePasswords) -> str:
+    if not passwords.own_users:
+        return ""
+    return _REPLACING if passwords.was_shared else _OWN
 
 
 def texts_of(thing: Object) -> dict[str, str]:

@@ -12,7 +12,9 @@ steps, each of which may be the last one of a process:
 Workers log in as their topology's own user, by a password that follows from a key and from the `worker`
 password of here (`worker_passwords`), so these are replaced with it in the same steps. Where a store may not
 know such users, as the agent of an earlier version does not, all share the user `worker`; once each store
-knows them, pods are made with their own, and the shared one is over when no pod has it any more.
+knows them, pods are made with their own. What pods shared is then replaced, so that nobody has it: the user
+itself stays, for an operator and pods of the version before. Where somebody else says the passwords the user
+is left out until that one says another.
 
 Pure. Neighbours: `turns.passwords_turn` reads and writes the Secret and asks the stores; `redis.users` has
 the users' file; the agent beside each store carries it out.
@@ -47,6 +49,8 @@ class StorePasswords:
     """Hashes of the `worker` passwords of which what follows is good."""
     own_users: bool = False
     """Whether pods are made with their topology's own user."""
+    was_shared: bool = False
+    """Whether pods have had the present `worker` password."""
     coming: Passwords | None = None
     former_until_s: float | None = None
     asked: str = ""
@@ -75,8 +79,10 @@ def first_passwords(
     user, or that is past."""
     passwords = {user: held.get(user) or (given or {}).get(user) or generate() for user in USERS}
     key = spark_key or held.get(SHARED) or generate()
-    made = StorePasswords(passwords, "", key, workers_key or generate(), own_users=own_users)
-    return _taking(made, passwords, is_shared=not own_users)
+    made = StorePasswords(
+        passwords, "", key, workers_key or generate(), own_users=own_users, was_shared=not own_users
+    )
+    return _taking(made, passwords, is_shared=True)
 
 
 def to_ask_for(held: StorePasswords) -> Passwords | None:
@@ -90,8 +96,13 @@ def to_ask_for(held: StorePasswords) -> Passwords | None:
             asked[topology_user(PROBE)] = worker_password(held.workers_key, held.coming[SHARED], PROBE)
         return asked
     if not held.own_users and held.workers_key:
-        return {topology_user(PROBE): worker_password(held.workers_key, held.current[SHARED], PROBE)}
+        return probe_password(held)
     return None
+
+
+def probe_password(held: StorePasswords) -> Passwords:
+    """What a store takes that knows the users of topologies."""
+    return {topology_user(PROBE): worker_password(held.workers_key, held.current[SHARED], PROBE)}
 
 
 def decide_passwords(
@@ -109,20 +120,25 @@ def decide_passwords(
     there are pods that have the shared user."""
     if not held.workers_key:
         roots = hashes_of(held.users).get(SHARED, ())
-        return PasswordsDecision(replace(held, workers_key=generate(), roots=roots))
-    is_shared = shared_is_used or not held.own_users
+        return PasswordsDecision(replace(held, workers_key=generate(), roots=roots, was_shared=True))
+    if shared_is_used and not held.was_shared:
+        held = replace(held, was_shared=True)
+    is_shared = shared_is_used or not held.own_users or not held.was_shared
     if held.coming is not None:
         return _hand_out(held, held.coming, refusing, now_s, former_valid_s, is_shared=is_shared)
     if held.former_until_s is not None:
         if now_s < held.former_until_s:
             return PasswordsDecision(held)
         told = Event("Normal", "PasswordsRotated", "the stores are told to take the former passwords no more")
-        over = replace(_taking(held, held.current, is_shared=is_shared), former_until_s=None)
-        return PasswordsDecision(over, told)
+        was_shared = shared_is_used or not held.own_users
+        over = replace(held, former_until_s=None, was_shared=was_shared)
+        return PasswordsDecision(_taking(over, held.current, is_shared=True), told)
     coming = _wanted(held, given, generate)
+    if coming == held.current and held.own_users and held.was_shared and not shared_is_used and given is None:
+        coming = {**held.current, SHARED: generate()}
     if coming != held.current:
         told = Event("Normal", "PasswordsRotating", "the stores are told to take new passwords, too")
-        both = _taking(held, held.current, coming, is_shared=is_shared or _has_shared(held))
+        both = _taking(held, held.current, coming, is_shared=is_shared)
         return PasswordsDecision(replace(both, coming=coming, answered=held.asked), told)
     stands = _as_it_stands(held, now_s, former_valid_s, is_shared=is_shared)
     if not held.own_users and refusing is not None and not refusing:
@@ -132,13 +148,7 @@ def decide_passwords(
             "all stores know a user for each topology: its workers are made anew, with that one",
         )
         return PasswordsDecision(replace(stands, own_users=True), told)
-    return PasswordsDecision(stands, _shared_is_over(held, stands))
-
-
-def _shared_is_over(before: StorePasswords, now: StorePasswords) -> Event | None:
-    if not _has_shared(before) or _has_shared(now):
-        return None
-    return Event("Normal", "SharedUserOver", "no pod has the user that topologies shared: it is taken away")
+    return PasswordsDecision(stands)
 
 
 def _has_shared(held: StorePasswords) -> bool:
@@ -157,7 +167,7 @@ def _as_it_stands(
         return _taking(answered, held.current, is_shared=is_shared)
     both = {user: (hash_of(held.current[user]), *known.get(user, ())) for user in USERS}
     return replace(
-        _with_hashes(answered, both, is_shared=is_shared or _has_shared(held)),
+        _with_hashes(answered, both, is_shared=is_shared),
         former_until_s=now_s + former_valid_s,
     )
 
@@ -179,7 +189,7 @@ def _hand_out(
     *,
     is_shared: bool,
 ) -> PasswordsDecision:
-    both = _taking(held, held.current, coming, is_shared=is_shared or _has_shared(held))
+    both = _taking(held, held.current, coming, is_shared=is_shared)
     if both != held or refusing is None or refusing:
         return PasswordsDecision(both)
     given = replace(held, current=coming, coming=None, former_until_s=now_s + former_valid_s)

@@ -51,6 +51,7 @@ from penstock_operator.cluster.stores.store_passwords import (
     StorePasswords,
     decide_passwords,
     first_passwords,
+    probe_password,
     to_ask_for,
 )
 from penstock_operator.cluster.stores.worker_passwords import worker_hashes
@@ -192,7 +193,9 @@ class PasswordsTurns:
 
     async def _look(self, stores: Sequence[ObservedStore], now_s: float) -> None:
         thing = await self._cluster.get(SECRETS, self._config.store.auth_secret)
-        held = read_secret(thing)
+        found = held = read_secret(thing)
+        if held is not None and self._own_users is None and await self._is_after_a_downgrade(held):
+            held = replace(held, own_users=False)
         if held is not None:
             self._know(held)
         elif self._own_users is None:
@@ -220,7 +223,7 @@ class PasswordsTurns:
             self._generate,
             shared_is_used=seen is None or seen.shares_a_user,
         )
-        if decision.passwords != held:
+        if decision.passwords != found:
             written = await self._cluster.replace(SECRETS, written_secret(thing, decision.passwords))
             if isinstance(written, Refusal):
                 self._looked_s = float("-inf")
@@ -229,6 +232,13 @@ class PasswordsTurns:
             await self._let_workers_in(decision.passwords)
         if decision.event is not None:
             await self._tell(decision.event, thing)
+
+    async def _is_after_a_downgrade(self, held: StorePasswords) -> bool:
+        """Whether pods share a user again, and stores know no other. Asked once, before any pod is made."""
+        seen = self._seen()
+        if not held.own_users or seen is None or not seen.shares_a_user:
+            return False
+        return bool(await self._logins.ask(self._ready, probe_password(held)))
 
     async def _let_workers_in(self, passwords: StorePasswords, more: Collection[str] = frozenset()) -> bool:
         """Pods find their topology's password, and the stores take it; whether another one took its place.

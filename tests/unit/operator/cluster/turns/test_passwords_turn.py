@@ -307,7 +307,7 @@ def test_workers_of_each_topology_find_a_password_of_their_own_that_all_stores_t
         for address in scene.told:
             assert scene.takes_workers(address, "u1", texts["u1"])
             assert not scene.takes_workers(address, "u1", texts["u2"])
-        assert "worker" not in hashes_of(scene.texts()["users.acl"]), "nobody shares a user"
+        assert scene.passwords()["worker"] not in texts.values(), "no pod has what an earlier version shares"
         assert scene.turns.own_users
         held = scene.cluster.held(SECRETS, WORKERS)
         scene.turns = scene.operator(scene.config)
@@ -488,13 +488,42 @@ def test_after_an_upgrade_all_share_a_user_until_every_store_knows_others_and_no
         assert scene.turns.own_users
         known = hashes_of(scene.texts()["users.acl"])
         assert known["worker"] == (hash_of("of worker"),), "pods of before have it"
+        assert scene.passwords()["worker"] == "of worker"
+        before = scene.passwords()
         scene.seen = WorkersSeen(frozenset({"u1"}), shares_a_user=False)
         await scene.turn()
-        assert "worker" not in hashes_of(scene.texts()["users.acl"])
-        assert await scene.told_of() == ["OwnUsers", "SharedUserOver"]
-        assert scene.passwords()["worker"] == "of worker"
+        scene.tell_stores("a:6379", "b:6379")
+        await scene.turn()
+        await scene.turn(300)
+        after = scene.passwords()
+        assert after["worker"] != before["worker"], "what pods had is good no more"
+        assert {**after, "worker": ""} == {**before, "worker": ""}
+        known = hashes_of(scene.texts()["users.acl"])
+        assert known["worker"] == (hash_of(after["worker"]),), "and the user is there for a downgrade"
+        held = scene.cluster.held(SECRETS, NAME)
+        await scene.turn()
+        assert scene.cluster.held(SECRETS, NAME) == held
+        said = ["OwnUsers", "PasswordsRotating", "PasswordsGiven", "PasswordsRotated"]
+        assert await scene.told_of() == said
 
     tell(Scene(), story)
+
+
+def test_what_pods_shared_and_somebody_else_says_is_taken_away_until_it_is_another() -> None:
+    async def story(scene: Scene) -> None:
+        scene.cluster.put(SECRETS, earlier_secret())
+        scene.give(**{user: f"of {user}" for user in USERS})
+        for _ in range(3):
+            await scene.turn()
+        assert scene.turns.own_users
+        assert "worker" not in hashes_of(scene.texts()["users.acl"])
+        scene.give(worker="another", operator="of operator", agent="of agent")
+        for seconds in (5, 5, 300, 5):
+            scene.tell_stores("a:6379", "b:6379")
+            await scene.turn(seconds)
+        assert hashes_of(scene.texts()["users.acl"])["worker"] == (hash_of("another"),)
+
+    tell(Scene(GIVEN), story)
 
 
 def test_an_upgrade_in_the_middle_of_a_rotation_goes_on_with_it() -> None:
@@ -516,15 +545,45 @@ def test_an_upgrade_in_the_middle_of_a_rotation_goes_on_with_it() -> None:
     tell(Scene(), story)
 
 
-def test_pods_of_a_version_before_that_come_back_get_the_shared_user_back() -> None:
+def test_pods_of_a_version_before_that_come_back_share_a_user_until_they_are_gone_again() -> None:
     """An operator of the version before made them, after a downgrade."""
 
     async def story(scene: Scene) -> None:
         await scene.turn()
-        assert "worker" not in hashes_of(scene.texts()["users.acl"])
-        scene.seen = WorkersSeen(frozenset({"u1"}), shares_a_user=True)
-        await scene.turn()
+        before = scene.passwords()
         known = hashes_of(scene.texts()["users.acl"])
-        assert known["worker"] == (hash_of(scene.passwords()["worker"]),)
+        assert known["worker"] == (hash_of(before["worker"]),), "they are let in at once"
+        scene.seen = WorkersSeen(frozenset({"u1"}), shares_a_user=True)
+        for _ in range(3):
+            await scene.turn()
+        assert scene.passwords() == before
+        scene.seen = WorkersSeen(frozenset({"u1"}), shares_a_user=False)
+        for seconds in (5, 5, 300):
+            await scene.turn(seconds)
+            scene.tell_stores("a:6379", "b:6379")
+        assert scene.passwords()["worker"] != before["worker"]
+
+    tell(Scene(), story)
+
+
+def test_an_upgrade_after_a_downgrade_waits_for_the_stores_once_more() -> None:
+    """The Secret says that pods have their own users; those that are there do not, and the stores know
+    none."""
+
+    async def story(scene: Scene) -> None:
+        await scene.turn()
+        assert scene.turns.own_users
+        scene.seen = WorkersSeen(frozenset({"u1"}), shares_a_user=True)
+        scene.old_agents = {"a:6379"}
+        scene.turns = scene.operator(scene.config)
+        for _ in range(3):
+            await scene.turn()
+            assert not scene.turns.own_users
+        scene.old_agents = set()
+        await scene.turn()
+        assert scene.turns.own_users
+        scene.old_agents = {"a:6379"}
+        await scene.turn()
+        assert scene.turns.own_users, "what was decided stays: pods are not made anew back and forth"
 
     tell(Scene(), story)
