@@ -15,7 +15,7 @@ from backends.guarded_store import made_store, running
 from clocks.eventually import eventually
 from penstock.errors import PermanentError
 from penstock.store.keys import WORKER_USERS, Keys
-from penstock.store.port import ReadMetrics, StoreUnreachable
+from penstock.store.port import ReadMetrics, StoreUnreachable, Topologies
 from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import PASSWORD_FILE, Wire
 from penstock.store.redis.forms import function_name
@@ -261,7 +261,10 @@ def test_our_own_client_of_another_topology_is_told_why(node: Node) -> None:
         node.client(MINE, of=THEIRS).call(ReadMetrics())
 
 
-def test_workers_of_two_topologies_do_all_that_tasks_do_side_by_side(node: Node) -> None:
+@pytest.mark.parametrize("version", [PROTOCOL_VERSION, PREVIOUS_VERSION])
+def test_workers_of_two_topologies_do_all_that_tasks_do_side_by_side(node: Node, version: int) -> None:
+    if version == PREVIOUS_VERSION:
+        node.agent().function_delete(f"penstock_{PROTOCOL_VERSION}")
     for uid in (MINE, THEIRS):
         worker = filled(node, uid)
         assert worker.fetch_names("src@w1") == ["src/0"]
@@ -269,6 +272,15 @@ def test_workers_of_two_topologies_do_all_that_tasks_do_side_by_side(node: Node)
         worker.commit("mid/0", out("end/0", b"e"), entries=entries)
         assert worker.measure("mid/0").completed_rows == len(entries)
     assert set(node.agent().smembers("penstock:topologies")) == {MINE.encode(), THEIRS.encode()}
+
+
+def test_what_a_worker_adds_to_the_set_of_topologies_keeps_no_agent_busy(node: Node) -> None:
+    """Agents retract what is in it and is nobody's any more."""
+    filled(node, THEIRS)
+    with node.plain(MINE) as client:
+        for added in (f"{THEIRS}:shard", "a b", b"\xff", "", "*", "x" * 65):
+            client.sadd("penstock:topologies", added)
+    assert node.agents("any").call(Topologies()) == [THEIRS]
 
 
 def test_a_topology_that_is_gone_has_no_user_and_no_connection_and_others_are_not_disturbed(

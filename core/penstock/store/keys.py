@@ -31,13 +31,18 @@ version may write."""
 _UID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
+def is_uid(text: str) -> bool:
+    """Whether a topology may go by it."""
+    return _UID.fullmatch(text) is not None
+
+
 class Keys:
     """The keys of one topology. `topology_uid` is made of letters, digits, ".", "_" and "-"."""
 
     __slots__ = ("prefix",)
 
     def __init__(self, topology_uid: str) -> None:
-        if not _UID.fullmatch(topology_uid):
+        if not is_uid(topology_uid):
             raise ValueError(
                 f"topology uid {topology_uid!r}: letters, digits, '.', '_' and '-' only, at most 64"
             )

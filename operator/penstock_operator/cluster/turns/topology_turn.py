@@ -122,7 +122,7 @@ class TopologyTurns:
         strays = await self._read_strays(topology, readings)
         kept = await self._read_kept(work, topology)
         self._check_term(kept)
-        if topology.plan is not None and not topology.is_deleting:
+        if self._logins.own_users and topology.plan is not None and not topology.is_deleting:
             await self._logins.admit(_state_uid(topology, self._picture.schedules_of(name)))
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept, strays=strays)
