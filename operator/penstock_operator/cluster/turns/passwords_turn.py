@@ -194,6 +194,12 @@ class PasswordsTurns:
     async def _look(self, stores: Sequence[ObservedStore], now_s: float) -> None:
         thing = await self._cluster.get(SECRETS, self._config.store.auth_secret)
         found = held = read_secret(thing)
+        if held is not None and self._known is not None:
+            held = replace(
+                held,
+                workers_key=held.workers_key or self._known.workers_key,
+                roots=held.roots or self._known.roots,
+            )
         if held is not None and self._own_users is None and await self._is_after_a_downgrade(held):
             held = replace(held, own_users=False)
         if held is not None:

@@ -197,12 +197,13 @@ def test_a_secret_that_somebody_deletes_or_cuts_is_made_again_as_it_was() -> Non
         await scene.cluster.delete(SECRETS, NAME, uid_of(scene.cluster.held(SECRETS, NAME)))
         await scene.turn()
         assert scene.texts() == before
-        cut = scene.cluster.held(SECRETS, NAME)
-        for key in ("agent-password", "spark-key", "users.acl"):
-            del cut["data"][key]
-        scene.cluster.put(SECRETS, cut)
-        await scene.turn()
-        assert scene.texts() == before
+        for keys in (("agent-password", "spark-key", "users.acl"), ("workers-key",), ("worker-roots",)):
+            cut = scene.cluster.held(SECRETS, NAME)
+            for key in keys:
+                del cut["data"][key]
+            scene.cluster.put(SECRETS, cut)
+            await scene.turn()
+            assert scene.texts() == before
 
     tell(Scene(), story)
 
