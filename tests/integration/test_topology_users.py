@@ -17,7 +17,7 @@ from penstock.errors import PermanentError
 from penstock.store.keys import WORKER_USERS, Keys
 from penstock.store.port import ReadMetrics, StoreUnreachable, Topologies
 from penstock.store.redis.calls import RedisCalls
-from penstock.store.redis.connection import PASSWORD_FILE, Wire
+from penstock.store.redis.connection import PASSWORD_FILE, ServerError, Wire
 from penstock.store.redis.forms import function_name
 from penstock.store.redis.library import PREVIOUS_VERSION, PROTOCOL_VERSION
 from penstock.store.redis.store import RedisStore
@@ -190,6 +190,39 @@ def test_no_command_reaches_what_is_another_topologys(node: Node, kind: str) -> 
             got_through.append((command, answer))
     assert got_through == []
     assert content(node, THEIRS) == before
+
+
+WITHOUT_KEYS = {"auth", "hello", "ping", "quit", "reset", "xgroup|help", "xinfo|help"}
+COUNTED_KEYS = {
+    "blmpop": "0 1 {} LEFT", "bzmpop": "0 1 {} MIN", "fcall": "f 1 {}", "fcall_ro": "f 1 {}",
+    "lmpop": "1 {} LEFT", "sintercard": "1 {}", "xread": "STREAMS {} 0",
+    "xreadgroup": "GROUP g c STREAMS {} >", "zdiff": "1 {}", "zdiffstore": "own 1 {}", "zinter": "1 {}",
+    "zintercard": "1 {}", "zinterstore": "own 1 {}", "zmpop": "1 {} MIN", "zunion": "1 {}",
+    "zunionstore": "own 1 {}",
+}  # fmt: skip
+"""Commands that say where their keys are, with one."""
+
+
+def test_of_all_commands_that_the_server_has_none_takes_another_topologys_key(node: Node) -> None:
+    """Also of a server that has more of them than the one that these rules were written for."""
+    foreign = Keys(THEIRS).shard("src/0").decode()
+    own = Keys(MINE).shard("src/0").decode()
+    wire = Wire(f"redis://agent@{node.address}", 5.0)
+    (listed,) = wire.exchange([("COMMAND", "LIST")])
+    names = sorted(name.decode() for name in listed)
+    infos = [info for (info,) in wire.exchange([("COMMAND", "INFO", name) for name in names])]
+    takes_it = []
+    for name, info in zip(names, infos, strict=True):
+        words = name.split("|")
+        given = [foreign] * (abs(info[1]) - len(words))
+        if name in COUNTED_KEYS:
+            given = [own if word == "own" else word.format(foreign) for word in COUNTED_KEYS[name].split()]
+        (told,) = wire.exchange([("ACL", "DRYRUN", topology_user(MINE), *words, *given)])
+        if not isinstance(told, ServerError) and b"no permissions" not in told:
+            takes_it.append(name)
+    wire.close()
+    assert set(takes_it) == WITHOUT_KEYS
+    assert len(names) > 300
 
 
 @pytest.mark.parametrize("version", [PROTOCOL_VERSION, PREVIOUS_VERSION])
