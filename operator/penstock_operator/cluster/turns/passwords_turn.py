@@ -176,6 +176,8 @@ class PasswordsTurns:
         if topology_uid in self._admitted:
             return
         async with self._one_at_a_time:
+            if topology_uid in self._admitted:
+                return  # with another one: all that are seen are let in together
             if self._known is None or not self._known.workers_key:
                 raise StoreUnreachable("the operator has not read the stores' passwords yet")
             await self._let_workers_in(self._known, {topology_uid})

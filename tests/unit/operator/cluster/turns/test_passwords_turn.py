@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -329,6 +330,20 @@ def test_a_new_topology_is_let_in_before_its_pods_are_made_and_a_gone_one_no_mor
         await scene.turn()
         assert set(scene.workers_texts()) == {"u2", "u2.spark-key"}
         assert set(scene.told["b:6379"][0]) == {"u2", PROBE}
+
+    tell(Scene(), story)
+
+
+def test_topologies_that_come_together_are_let_in_together() -> None:
+    async def story(scene: Scene) -> None:
+        await scene.turn()
+        uids = [f"new-{number}" for number in range(20)]
+        scene.seen = WorkersSeen(frozenset(uids), shares_a_user=False)
+        before = int(scene.cluster.held(SECRETS, WORKERS)["metadata"]["resourceVersion"])
+        await asyncio.gather(*(scene.turns.admit(uid) for uid in uids))
+        after = int(scene.cluster.held(SECRETS, WORKERS)["metadata"]["resourceVersion"])
+        assert after == before + 1, "one write"
+        assert set(uids) <= set(scene.told["a:6379"][0])
 
     tell(Scene(), story)
 
