@@ -62,9 +62,12 @@ def test_what_helm_says_after_the_install_is_of_its_values(
 
 
 def where_passwords_stand(cluster: Cluster) -> list[str]:
-    """Which logs and objects hold a password of the stores, but for the Secret that is made for them."""
+    """Which logs and objects hold a password of the stores, but for the Secrets that are made for them."""
     data = cluster.get("secret", f"{RELEASE}-store-auth")["data"]
-    passwords = [base64.b64decode(data[f"{user}-password"]).decode() for user in USERS]
+    keys = ("workers-key", *(f"{user}-password" for user in USERS))
+    held = [data[key] for key in keys]
+    held += (cluster.get("secret", f"{RELEASE}-store-workers").get("data") or {}).values()
+    passwords = [base64.b64decode(value).decode() for value in held]
     written = {"objects": cluster.kubectl("get", f"{READABLE_KINDS},{KINDS_OF_PENSTOCK}", "--output=yaml")}
     for pod in cluster.all("pods"):
         for status in pod["status"].get("containerStatuses", []):

@@ -252,7 +252,11 @@ def test_no_role_grants_more_than_it_names() -> None:
             assert not {"serviceaccounts", "roles", "rolebindings"} & set(rule["resources"])
             if "secrets" in rule["resources"] and rule["verbs"] != ["create"]:
                 assert rule["resources"] == ["secrets"]
-                assert set(rule["resourceNames"]) <= {"penstock-store-auth", "vault"}
+                assert set(rule["resourceNames"]) <= {
+                    "penstock-store-auth",
+                    "penstock-store-workers",
+                    "vault",
+                }
             assert not {"escalate", "bind", "impersonate", "deletecollection"} & set(rule["verbs"])
 
 
@@ -468,7 +472,11 @@ def test_the_operator_reads_the_stores_passwords_and_no_other_secret() -> None:
             for name in rule.get("resourceNames", ["any"])
         }
 
-    ours = {"penstock-store-auth": {"get", "update"}, "any": {"create"}}
+    ours = {
+        "penstock-store-auth": {"get", "update"},
+        "penstock-store-workers": {"get", "update"},
+        "any": {"create"},
+    }
     assert read("defaults") == ours
     assert read("everything") == {**ours, "vault": {"get"}}
 

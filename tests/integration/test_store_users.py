@@ -50,6 +50,7 @@ from penstock.store.redis.calls import RedisCalls
 from penstock.store.redis.connection import PASSWORD_FILE, Wire
 from penstock.store.redis.library import function_library
 from penstock.store.redis.store import RedisStore, load_functions
+from penstock.store.redis.users import hash_of, topology_rules, topology_user
 from penstock_operator.agent.schedule_feed import seen_schedule
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
@@ -59,10 +60,18 @@ from worlds.schedule_objects import UID, item
 
 pytestmark = pytest.mark.integration
 
+OWN = topology_user("t1")
+"""Of the workers of the topology of these tests; `worker` is what all shared."""
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedStore]:
     store = made_store(tmp_path_factory.mktemp("users"))
+    # As the agent makes it.
+    (store.folder / f"{OWN}-password").write_text(store.password(OWN), encoding="utf-8")
+    rules = " ".join(topology_rules("t1", [hash_of(store.password(OWN))]))
+    with (store.folder / "users.acl").open("a", encoding="utf-8") as file:
+        file.write(f"user {OWN} {rules}\n")
     with running(store):
         yield store
 
@@ -107,9 +116,10 @@ def scene_of(login: Login) -> Scene:
     return scene
 
 
-def test_a_worker_may_do_all_that_its_tasks_do(login: Login) -> None:
+@pytest.mark.parametrize("user", [OWN, "worker"])
+def test_a_worker_may_do_all_that_its_tasks_do(login: Login, user: str) -> None:
     scene_of(login)
-    worker = Scene(login.open("worker"))
+    worker = Scene(login.open(user))
     store = worker.store
     assert worker.enroll("w1", attempt=2) is Answer.OK
     assert [one.operator for one in store.call(Assignment("w1")).executors] == ["end", "mid", "src"]
@@ -155,9 +165,10 @@ def test_a_worker_may_do_all_that_its_tasks_do(login: Login) -> None:
     assert worker.measure("mid/0").completed_rows == 4
 
 
-def test_a_worker_is_woken_by_the_stores_bells(login: Login) -> None:
+@pytest.mark.parametrize("user", [OWN, "worker"])
+def test_a_worker_is_woken_by_the_stores_bells(login: Login, user: str) -> None:
     agent = scene_of(login)
-    worker = login.open("worker")
+    worker = login.open(user)
     Scene(worker).claim("mid/0")
     assert not worker.call(WaitReady("mid@w1", timeout_ms=0))  # listens from here on
     agent.fill("mid/0", 1)
@@ -223,7 +234,7 @@ def test_the_operator_cannot_write(login: Login, call: Request[Any]) -> None:
         login.open("operator").call(call)
 
 
-@pytest.mark.parametrize("user", ["worker", "operator"])
+@pytest.mark.parametrize("user", [OWN, "worker", "operator"])
 @pytest.mark.parametrize(
     "command",
     [

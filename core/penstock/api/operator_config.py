@@ -64,8 +64,8 @@ class StoreConfig(Document):
     """Nodes that get a store, and so may run workers."""
     tolerations: Tolerations = ()
     auth_secret: ObjectName
-    """What pods mount, made and kept by the operator. Keys: worker-password, operator-password,
-    agent-password, users.acl, spark-key."""
+    """What stores' pods mount, and what workers' passwords follow from; made and kept by the operator. Keys:
+    worker-password, operator-password, agent-password, users.acl, spark-key, workers-key, worker-roots."""
     passwords_secret: ObjectName | None = None
     """A Secret of somebody else's that says the passwords (worker-password, operator-password,
     agent-password); without it the operator makes some."""

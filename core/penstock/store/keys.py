@@ -1,7 +1,7 @@
 """What is stored where: every key of a node store, named in one place.
 
-`penstock:store` belongs to the store itself, everything else to one topology, below
-`penstock:<topology uid>:`. The function library is given that prefix as its one key and adds the same
+`penstock:store` belongs to the store itself, `penstock-users` to its users, everything else to one topology,
+below `penstock:<topology uid>:`. The function library is given that prefix as its one key and adds the same
 words to it; a test holds the two together. Neighbours: the library's parts in `redis/functions` read and
 write the keys, `redis.store` uses the few that need no function.
 
@@ -23,7 +23,17 @@ SCHEDULES = b"penstock:schedules"
 """Hash: Schedule object -> its JSON, as the node agent last saw it. For an agent that starts while the API
 server is away; nobody else reads it."""
 
+WORKER_USERS = b"penstock-users"
+"""Hash: users (packed: topology uid -> hashes of its workers' passwords), digest of that, term of the
+operator that wrote it. The agent makes users of it. Not below `penstock:`, where every worker of an earlier
+version may write."""
+
 _UID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+
+
+def is_uid(text: str) -> bool:
+    """Whether a topology may go by it."""
+    return _UID.fullmatch(text) is not None
 
 
 class Keys:
@@ -32,7 +42,7 @@ class Keys:
     __slots__ = ("prefix",)
 
     def __init__(self, topology_uid: str) -> None:
-        if not _UID.fullmatch(topology_uid):
+        if not is_uid(topology_uid):
             raise ValueError(
                 f"topology uid {topology_uid!r}: letters, digits, '.', '_' and '-' only, at most 64"
             )

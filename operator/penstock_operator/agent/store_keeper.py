@@ -2,8 +2,8 @@
 
 A server that was started anew may have lost a suffix of its log, and its ready lists; the store's generation
 is raised at once, so that every owner claims anew. The server's users follow the file that lists them, which
-changes when passwords are rotated. Neighbours: `store_server` has the commands, `node_agent` listens to what
-is told here.
+changes when passwords are rotated, and what the operator writes into the store of topologies' users.
+Neighbours: `store_server` has the commands, `node_agent` listens to what is told here.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pathlib import Path
 
 from penstock.errors import PenstockError, PermanentError
 from penstock.store.port import StoreMemory, StoreUnreachable
+from penstock.store.redis.users import PROBE, read_users
+from penstock.store.redis.worker_users import Hashes
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
 from penstock_operator.agent.store_server import StoreServer
 
@@ -49,8 +51,11 @@ class StoreKeeper:
     ) -> None:
         self._server = server
         self._users_file = Path(users_file) if users_file is not None else None
-        self._users = ""
-        """What that file said when the server was brought to it."""
+        self._users: tuple[str, bytes] | None = None
+        """What that file said, and the digest of topologies' users, when the server was brought to them."""
+        self._good_file = ""
+        """The newest that said who the users are."""
+        self._of_topologies: Hashes = {}
         self._memory_bytes = memory_bytes
         self._changed = changed
         self._stopped = threading.Event()
@@ -92,7 +97,7 @@ class StoreKeeper:
         """Open the store, and stay while this run of the server does."""
         run_id = self._server.run_id()
         # A server that was started anew has read the file, but maybe as it was before.
-        self._users = ""
+        self._users = None
         self._keep_users()
         if self._server.load_library():
             _LOG.info("loaded the function library into the store")
@@ -111,22 +116,36 @@ class StoreKeeper:
                 raise StoreUnreachable("the server was started anew")
 
     def _keep_users(self) -> None:
-        """Let the server know the passwords that its users' file lists now, and no others."""
+        """Let the server know the passwords that are good now, and no others: its users' file lists some, the
+        operator has told those of topologies."""
         if self._users_file is None:
             return
         try:
             text = self._users_file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             text = f"{self._users_file}: {error}"
-        if text == self._users:
+        digest = self._server.worker_users_digest()
+        if (text, digest) == self._users:
             return
-        self._users = text
+        self._users = (text, digest)
         try:
-            lost = self._server.set_users(text)
+            read_users(text)
+            self._good_file = text
         except PermanentError as error:
             _LOG.error("the store keeps the users that it has: %s", error)
+        try:
+            self._of_topologies = self._server.worker_users()
+        except PermanentError as error:
+            _LOG.error("the store keeps the topologies' users that it has: %s", error)
+        if not self._good_file:
+            return
+        try:
+            lost = self._server.set_users(self._good_file, self._of_topologies)
+        except PermanentError as error:
+            _LOG.error("the store may not know all of its users: %s", error)
         else:
-            _LOG.info("the store knows the users of its file; ended connections of: %s", lost or "none")
+            told = "the store knows the users of its file, and of %d topologies; ended connections of: %s"
+            _LOG.info(told, len(self._of_topologies.keys() - {PROBE}), lost or "none")
 
     def _look_at_memory(self) -> None:
         self.memory = self._server.memory()

@@ -13,7 +13,8 @@ from penstock.store.port import OpenStore, StoreMemory
 from penstock.store.redis.connection import ServerError, Wire, translate
 from penstock.store.redis.measures import memory_use
 from penstock.store.redis.store import RedisStore, load_functions
-from penstock.store.redis.users import read_users
+from penstock.store.redis.users import read_users, topology_rules, topology_user
+from penstock.store.redis.worker_users import Hashes, read_worker_users, worker_users_digest
 
 _TIMEOUT_S = 5.0
 _NOBODY = b"penstock:nobody"
@@ -59,13 +60,24 @@ class StoreServer:
             if self._ask(b"CONFIG", b"GET", key).get(key) != value.encode():
                 self._ask(b"CONFIG", b"SET", key, value)
 
-    def set_users(self, text: str) -> tuple[str, ...]:
-        """Bring the running server's users to those of a users file; a server reads it at its start only.
+    def worker_users_digest(self) -> bytes:
+        """Another one whenever the operator has told other users of topologies."""
+        return worker_users_digest(self._wire)
+
+    def worker_users(self) -> Hashes:
+        """What the operator has told of them. Raises PermanentError for what is none."""
+        return read_worker_users(self._wire)
+
+    def set_users(self, text: str, of_topologies: Hashes) -> tuple[str, ...]:
+        """Bring the running server's users to those of a users file, and of topologies; a server reads the
+        file at its start only, and of the others nothing.
 
         Who lost a password loses the connections too, since any of them may have logged in with that one; it
-        is answered who did. Nobody else is disturbed. Raises PermanentError for a file that is none.
+        is answered who did. So does who is gone, by the server itself. Nobody else is disturbed. Raises
+        PermanentError for a file that is none.
         """
         wanted = read_users(text)
+        wanted |= {topology_user(uid): topology_rules(uid, hashes) for uid, hashes in of_topologies.items()}
         for user, rules in wanted.items():
             held = self._ask(b"ACL", b"GETUSER", user) or {}
             if {f"#{one.decode()}" for one in held.get(b"passwords", ())} - set(rules):
@@ -74,10 +86,10 @@ class StoreServer:
         others = {user.decode() for user in self._ask(b"ACL", b"USERS")} - wanted.keys()
         if others:
             self._ask(b"ACL", b"DELUSER", *sorted(others))
-        lost = tuple(self._to_end)
+        lost = tuple(user for user in self._to_end if user in wanted)
         for user in lost:
             self._ask(b"CLIENT", b"KILL", b"USER", user, b"SKIPME", b"yes")
-            del self._to_end[user]
+        self._to_end.clear()
         if lost:
             self._listening.close()
         return lost

@@ -50,6 +50,7 @@ from penstock_operator.cluster.observing.kept_schedules import KeptSchedules, Op
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
 from penstock_operator.cluster.stores.store_passwords import Passwords
+from penstock_operator.cluster.stores.telling_stores import StoreTelling
 from penstock_operator.cluster.turns.passwords_turn import StoreLogin, StoreLogins, takes
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers
 
@@ -253,7 +254,11 @@ class Replica:
             Leadership(term, self._around.reporter),
             Clocks(time.monotonic, time.time),
             self.metrics,
-            StoreLogins(self._around.login, partial(self._refusing, threads)),
+            StoreLogins(
+                self._around.login,
+                partial(self._refusing, threads),
+                StoreTelling(self._around.open_wire, threads),
+            ),
         )
         broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         stop_watching = self._around.watch(reconciler, lambda why: _break(broken, why))

@@ -39,6 +39,7 @@ from penstock_operator.cluster.observing.cluster_picture import ClusterPicture, 
 from penstock_operator.cluster.observing.core_budget import CoreBudget
 from penstock_operator.cluster.observing.observe import is_store, node_named, topology_label
 from penstock_operator.cluster.observing.observed import SlaControl
+from penstock_operator.cluster.observing.workers_seen import workers_seen
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.sla.objects import topology_of
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogins
@@ -97,6 +98,14 @@ class Reconciler:
         self._stores = self._new_work()
         self._names_changed = asyncio.Event()
         metrics.counts_topologies(self.phases, self.resting)
+        passwords = PasswordsTurns(
+            cluster,
+            config,
+            logins,
+            leadership,
+            clocks,
+            lambda: workers_seen(self.mirror, config.store.auth_secret),
+        )
         self._stores_turns = StoresTurns(
             cluster,
             self.mirror,
@@ -105,7 +114,7 @@ class Reconciler:
             config,
             leadership,
             clocks,
-            PasswordsTurns(cluster, config, logins, leadership, clocks),
+            passwords,
             wake_topologies=self._wake_all,
         )
         self._topology_turns = TopologyTurns(
@@ -120,6 +129,7 @@ class Reconciler:
             clocks,
             metrics,
             self._topologies,
+            passwords,
             control=self._sla_control,
             renewing=lambda: self._stores_turns.renewing,
             lost=lambda: self._stores_turns.lost,

@@ -22,6 +22,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_NAME,
     MANAGER,
     auth_secret_name,
+    workers_secret_name,
 )
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -134,7 +135,8 @@ async def run_uninstall(
             if not ending:
                 ending = await _sweep(cluster, kept, deleted)
                 ending += await _delete_named(cluster, LEASES, f"{fullname}-operator", deleted)
-                ending += await _delete_named(cluster, SECRETS, auth_secret_name(fullname), deleted)
+                for secret in (auth_secret_name(fullname), workers_secret_name(fullname)):
+                    ending += await _delete_named(cluster, SECRETS, secret, deleted)
             answered = True
         except ClusterUnreachable:
             if clock_s() >= deadline_s and not answered:

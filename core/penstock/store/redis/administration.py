@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from penstock.store.keys import STORE, TOPOLOGIES
+from penstock.store.keys import STORE, TOPOLOGIES, is_uid
 from penstock.store.port import OpenStore, ProtocolMismatch, Retract, Topologies
 from penstock.store.redis.connection import Command
-from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, function_name, names
+from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, function_name
 
 
 class RedisAdministration(RedisRole):
@@ -21,7 +21,7 @@ class RedisAdministration(RedisRole):
         return {
             OpenStore: CallForm(self._open_store, _generation),
             Retract: CallForm(self._retract, _left),
-            Topologies: CallForm(self._topologies, names),
+            Topologies: CallForm(self._topologies, _uids),
         }
 
     def _open_store(self, call: OpenStore) -> Command:
@@ -32,6 +32,12 @@ class RedisAdministration(RedisRole):
 
     def _topologies(self, _: Topologies) -> Command:
         return (b"SMEMBERS", TOPOLOGIES)
+
+
+def _uids(_: Any, reply: Iterable[bytes]) -> list[str]:
+    """Every topology's workers may add to this set: what is no uid is nobody's."""
+    told = sorted(one.decode(errors="replace") for one in reply)
+    return [uid for uid in told if is_uid(uid)]
 
 
 def _generation(call: OpenStore, reply: list[Any]) -> int:

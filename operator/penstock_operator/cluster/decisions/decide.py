@@ -338,6 +338,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
             turn.state.uid,
             turn.template,
             turn.config,
+            own_user=turn.observed.own_users,
         )
         turn.actions.append(CreatePod(entry.name, document))
     if not unplaced:

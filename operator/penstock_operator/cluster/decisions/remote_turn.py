@@ -105,6 +105,13 @@ def _make(turn: Turn, new: NewSparkWorker) -> None:
         turn.limit_millis,
     )
     document = spark_worker_pod(
-        place_of, new.home, turn.topology, uid, turn.state.uid, turn.template, turn.config
+        place_of,
+        new.home,
+        turn.topology,
+        uid,
+        turn.state.uid,
+        turn.template,
+        turn.config,
+        own_user=turn.observed.own_users,
     )
     turn.actions.append(CreatePod(new.name, document))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.pod_settings import PodSettings, VolumeSpec
 from penstock.api.topology import Topology
+from penstock_operator.cluster.kubernetes_api.names import workers_secret_name
 from penstock_operator.cluster.manifests.node_store import claim_beginnings
 
 _OF_HELM = "sh.helm.release.v1."
@@ -19,7 +20,8 @@ _OF_HELM = "sh.helm.release.v1."
 
 def reserved_name_refusal(topology: Topology, config: OperatorConfig) -> str:
     """Where the first such name stands and what would be right, in a sentence; "" when there is none."""
-    secrets = {config.store.auth_secret, config.store.passwords_secret}
+    workers = workers_secret_name(config.fullname)
+    secrets = {config.store.auth_secret, config.store.passwords_secret, workers}
     for where, name in _secrets_named(topology):
         if name in secrets:
             return (

@@ -90,7 +90,9 @@ class Turn:
             and topology.spec.code.config_map is not None
             and observed.code is None
         )
-        self.template = template_hash(topology, self.image, observed.code, state.uid)
+        self.template = template_hash(
+            topology, self.image, observed.code, state.uid, own_user=observed.own_users
+        )
         self.settled: Settling = settling_of(observed, self.since)
         self.losses = losses_of(observed)
         self.rules = PlacementRules(

@@ -88,6 +88,11 @@ def auth_secret_name(release: str) -> str:
     return f"{release}-store-auth"
 
 
+def workers_secret_name(release: str) -> str:
+    """The Secret with what the workers of each topology log in by, in the namespace of their pods."""
+    return f"{release}-store-workers"
+
+
 def worker_name(topology: str, operator: str, index: int) -> str:
     """A worker pod; `operator` is "" where a worker runs several."""
     # The hash tells "a-b" of topology "c" from "b" of "c-a".

@@ -56,9 +56,11 @@ def spark_worker_pod(
     state_uid: str,
     template_hash: str,
     config: OperatorConfig,
+    *,
+    own_user: bool = True,
 ) -> dict[str, Any]:
-    """The document. `place` has its name, its node and its cores."""
-    document = worker_pod(place, topology, topology_uid, state_uid, template_hash, config)
+    """The document. `place` has its name, its node and its cores; `own_user` as a worker's."""
+    document = worker_pod(place, topology, topology_uid, state_uid, template_hash, config, own_user=own_user)
     labels = document["metadata"]["labels"]
     labels.pop(LABEL_OPERATOR, None)
     labels |= {

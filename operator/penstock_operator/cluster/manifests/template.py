@@ -33,13 +33,22 @@ def workers_manifest(topology: Topology) -> dict[str, Any]:
     }
 
 
-def template_hash(topology: Topology, image: str, code: Mapping[str, str] | None, state_uid: str) -> str:
-    """Eight characters that differ whenever the workers must be made anew."""
+def template_hash(
+    topology: Topology,
+    image: str,
+    code: Mapping[str, str] | None,
+    state_uid: str,
+    *,
+    own_user: bool = True,
+) -> str:
+    """Eight characters that differ whenever the workers must be made anew. `own_user`: they log in to the
+    stores as their topology's own user."""
     template = {
         "spec": _spec(topology),
         "image": image,
         "code": dict(code) if code is not None else None,
         "stateUid": state_uid,
+        **({"ownUser": True} if own_user else {}),
     }
     return short_hash(json.dumps(template, sort_keys=True))
 

@@ -40,6 +40,7 @@ from penstock_operator.cluster.manifests.pod_parts import (
     pod_security,
     probe,
 )
+from penstock_operator.cluster.manifests.worker_login import WorkerLogin, worker_login
 
 CONTAINER = "worker"
 _PLAN_DIR = "/etc/penstock/topology"
@@ -48,12 +49,12 @@ _IMAGE_DIR = "/app"
 _STORE_DIR = "/etc/penstock/store"
 SECRETS_DIR = "/etc/penstock/secrets"
 """A folder for each Secret that sources and sinks name."""
-_PASSWORD = "worker-password"  # noqa: S105 - the key in the Secret
+_PASSWORD = "worker-password"  # noqa: S105 - the name of a file
 _SPARK_KEY = "spark-key"
 PASSWORD_FILE = f"{_STORE_DIR}/{_PASSWORD}"
 KEY_FILE = f"{_STORE_DIR}/{_SPARK_KEY}"
-"""Whoever may use the stores may join a worker's Spark master. A key of its own, which stays when passwords
-are rotated: a master that has started knows no other."""
+"""Whoever has it may join the Spark masters of a topology's workers. It stays when passwords are rotated: a
+master that has started knows no other."""
 _READABLE_BY_GROUP = 0o440
 
 
@@ -81,9 +82,13 @@ def worker_pod(
     state_uid: str,
     template_hash: str,
     config: OperatorConfig,
+    *,
+    own_user: bool = True,
 ) -> dict[str, Any]:
-    """The document. `topology_uid` owns it, `state_uid` is what its state goes by."""
+    """The document. `topology_uid` owns it, `state_uid` is what its state goes by; `own_user`: it logs in to
+    the stores as its topology's own user."""
     name = topology.metadata.name
+    login = worker_login(config, state_uid, own_user=own_user)
     user = topology.spec.pod
     labels = {
         **user.labels,
@@ -98,13 +103,13 @@ def worker_pod(
     spec: Part = {
         "affinity": pinned_to(worker.hostname, affinity),
         "automountServiceAccountToken": user.service_account_name is not None,
-        "containers": [_container(worker, topology, state_uid, config)],
+        "containers": [_container(worker, topology, state_uid, config, login)],
         "enableServiceLinks": False,
         "restartPolicy": "Always",
         "securityContext": pod_security(config),
         "terminationGracePeriodSeconds": config.worker.termination_grace_seconds,
         "tolerations": tolerations,
-        "volumes": [*plain_all(user.volumes), *_volumes(topology, template_hash, config)],
+        "volumes": [*plain_all(user.volumes), *_volumes(topology, template_hash, config, login)],
     }
     if user.service_account_name is not None:
         spec["serviceAccountName"] = user.service_account_name
@@ -126,7 +131,9 @@ def worker_pod(
     }
 
 
-def _container(worker: WorkerPod, topology: Topology, state_uid: str, config: OperatorConfig) -> Part:
+def _container(
+    worker: WorkerPod, topology: Topology, state_uid: str, config: OperatorConfig, login: WorkerLogin
+) -> Part:
     user = topology.spec.pod
     memory = topology.spec.workers.memory
     container: Part = {
@@ -137,8 +144,8 @@ def _container(worker: WorkerPod, topology: Topology, state_uid: str, config: Op
         "args": ["python", "-m", "penstock_worker"],
         "env": [
             *plain_all(user.env),
-            *_env(topology, state_uid, config),
-            *(_remote_env(worker, config) if topology.spec.remote_tasks == "Allowed" else ()),
+            *_env(topology, state_uid, config, login),
+            *(_remote_env(worker, config, login) if topology.spec.remote_tasks == "Allowed" else ()),
         ],
         "ports": [{"name": "metrics", "containerPort": config.metrics_ports.worker}],
         "startupProbe": probe("/healthz", "metrics", period_s=1, timeout_s=2, failures=180),
@@ -161,13 +168,14 @@ def _container(worker: WorkerPod, topology: Topology, state_uid: str, config: Op
     return container
 
 
-def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Part]:
+def _env(topology: Topology, state_uid: str, config: OperatorConfig, login: WorkerLogin) -> list[Part]:
     """The operator's own: they come last, and so win over the user's (which the API refuses anyway)."""
+    store = f"{config.store.local_service}.{config.namespace}.svc:6379"
     values = {
         "PENSTOCK_TOPOLOGY_UID": state_uid,
         "PENSTOCK_MANIFEST": f"{_PLAN_DIR}/{TOPOLOGY_FILE}",
         "PENSTOCK_BASE_DIR": _CODE_DIR if _code_map(topology) else _IMAGE_DIR,
-        "PENSTOCK_STORE_URL": f"redis://worker@{config.store.local_service}.{config.namespace}.svc:6379",
+        "PENSTOCK_STORE_URL": f"redis://{login.user}@{store}",
         "PENSTOCK_STORE_PASSWORD_FILE": PASSWORD_FILE,
         "PENSTOCK_METRICS_PORT": str(config.metrics_ports.worker),
         **({ENV_SECRETS: SECRETS_DIR} if topology.spec.secret_names else {}),
@@ -182,11 +190,11 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig) -> list[Par
     ]
 
 
-def _remote_env(worker: WorkerPod, config: OperatorConfig) -> list[Part]:
+def _remote_env(worker: WorkerPod, config: OperatorConfig, login: WorkerLogin) -> list[Part]:
     """Where Spark workers of other nodes, and their tasks, find this worker and its node's store."""
     store = store_address(config.fullname, worker.node, config.store.headless_service, config.namespace)
     return [
-        {"name": ENV_REMOTE_STORE_URL, "value": f"redis://worker@{store}"},
+        {"name": ENV_REMOTE_STORE_URL, "value": f"redis://{login.user}@{store}"},
         {"name": ENV_KEY_FILE, "value": KEY_FILE},
         field_env(ENV_HOST, "status.podIP"),
     ]
@@ -196,7 +204,9 @@ def _code_map(topology: Topology) -> str | None:
     return topology.spec.code.config_map if topology.spec.code is not None else None
 
 
-def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> list[Part]:
+def _volumes(
+    topology: Topology, template_hash: str, config: OperatorConfig, login: WorkerLogin
+) -> list[Part]:
     volumes: list[Part] = [
         {
             "name": "penstock-topology",
@@ -205,8 +215,8 @@ def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> 
         {
             "name": "penstock-store",
             "secret": {
-                "secretName": config.store.auth_secret,
-                "items": [{"key": key, "path": key} for key in _mounted_keys(topology)],
+                "secretName": login.secret,
+                "items": [{"key": key, "path": path} for key, path in _mounted(topology, login)],
                 "defaultMode": _READABLE_BY_GROUP,
             },
         },
@@ -228,9 +238,10 @@ def _volumes(topology: Topology, template_hash: str, config: OperatorConfig) -> 
     return volumes
 
 
-def _mounted_keys(topology: Topology) -> tuple[str, ...]:
-    """Of the stores' Secret."""
-    return (_PASSWORD, _SPARK_KEY) if topology.spec.remote_tasks == "Allowed" else (_PASSWORD,)
+def _mounted(topology: Topology, login: WorkerLogin) -> list[tuple[str, str]]:
+    """Keys of the Secret, each with the name of its file."""
+    mounted = [(login.password, _PASSWORD)]
+    return [*mounted, (login.spark, _SPARK_KEY)] if topology.spec.remote_tasks == "Allowed" else mounted
 
 
 def _mounts(topology: Topology) -> list[Part]:

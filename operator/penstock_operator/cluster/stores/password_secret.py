@@ -1,8 +1,8 @@
 """The form of the Secret with the stores' passwords: keys and annotations, what is read from it and written.
 
-Keys that others mount: `worker-password`, `operator-password`, `agent-password`, `users.acl`, `spark-key`.
-Those of passwords that nobody has yet begin with `coming-`. Pure. Neighbours: `store_passwords` decides what
-is in it, `turns.passwords_turn` reads and writes it.
+Keys that others mount: `agent-password`, `users.acl`; and, as pods of an earlier version do,
+`worker-password` and `spark-key`. Those of passwords that nobody has yet begin with `coming-`. Pure.
+Neighbours: `store_passwords` decides what is in it, `turns.passwords_turn` reads and writes it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,15 @@ ANNOTATION_ROTATE = "penstock.dev/rotate-passwords"
 ANNOTATION_ROTATED = "penstock.dev/rotated-passwords"
 """The value that was answered last."""
 ANNOTATION_FORMER_UNTIL = "penstock.dev/former-passwords-until"
+ANNOTATION_WORKERS = "penstock.dev/workers-users"
+"""`own` where pods are made with their topology's own user, `replacing` where what pods shared before is good
+still."""
 SPARK_KEY = "spark-key"
-"""The key of remote tasks."""
+"""What keys of remote tasks follow from."""
+WORKERS_KEY = "workers-key"
+_ROOTS = "worker-roots"
 _USERS_FILE = "users.acl"
+_OWN, _REPLACING = "own", "replacing"
 
 
 def empty_secret(config: OperatorConfig) -> Object:
@@ -74,6 +80,10 @@ def read_secret(thing: Object | None) -> StorePasswords | None:
         current={user: data[password_key(user)] for user in USERS},
         users=data[_USERS_FILE],
         spark_key=data[SPARK_KEY],
+        workers_key=data.get(WORKERS_KEY, ""),
+        roots=tuple(data.get(_ROOTS, "").split()),
+        own_users=has_own_users(thing),
+        was_shared=notes.get(ANNOTATION_WORKERS) != _OWN,
         coming=coming if all(coming.values()) else None,
         former_until_s=_number(notes.get(ANNOTATION_FORMER_UNTIL, "")),
         asked=notes.get(ANNOTATION_ROTATE, ""),
@@ -81,10 +91,16 @@ def read_secret(thing: Object | None) -> StorePasswords | None:
     )
 
 
+def has_own_users(thing: Object) -> bool:
+    """Whether it says that pods are made with their topology's own user."""
+    return (thing["metadata"].get("annotations") or {}).get(ANNOTATION_WORKERS) in (_OWN, _REPLACING)
+
+
 def written_secret(thing: Object, passwords: StorePasswords) -> Object:
     """The Secret with this in it; what else it has stays."""
     texts = {password_key(user): passwords.current[user] for user in USERS}
     texts |= {_USERS_FILE: passwords.users, SPARK_KEY: passwords.spark_key}
+    texts |= {WORKERS_KEY: passwords.workers_key, _ROOTS: " ".join(passwords.roots)}
     texts |= {_coming_key(user): password for user, password in (passwords.coming or {}).items()}
     ours = {*texts, *map(_coming_key, USERS)}
     data = {key: value for key, value in (thing.get("data") or {}).items() if key not in ours}
@@ -93,12 +109,19 @@ def written_secret(thing: Object, passwords: StorePasswords) -> Object:
     notes = {
         ANNOTATION_ROTATED: passwords.answered,
         ANNOTATION_FORMER_UNTIL: "" if former is None else f"{former:.0f}",
+        ANNOTATION_WORKERS: _workers(passwords),
     }
     others = {
         key: value for key, value in (thing["metadata"].get("annotations") or {}).items() if key not in notes
     }
     annotations = {**others, **{key: value for key, value in notes.items() if value}}
     return {**thing, "metadata": {**thing["metadata"], "annotations": annotations}, "data": data}
+
+
+def _workers(passwords: StorePasswords) -> str:
+    if not passwords.own_users:
+        return ""
+    return _REPLACING if passwords.was_shared else _OWN
 
 
 def texts_of(thing: Object) -> dict[str, str]:

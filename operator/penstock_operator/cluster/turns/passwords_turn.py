@@ -1,16 +1,19 @@
 """One look at the passwords of the node stores: reads the Secrets, asks the stores, writes what pods mount.
 
 The operator logs in to the stores by what it reads here (`StoreLogin`): it mounts nothing, so it may make the
-Secret that there is not yet. Neighbours: `stores.store_passwords` decides, `stores.password_secret` has the
-Secret's form, `stores_turn` calls this first.
+Secret that there is not yet. Each look brings everything to what is wanted, whoever did what before: the
+stores' Secret, the workers' Secret, and in each store who the topologies' users are. Neighbours:
+`stores.store_passwords` decides, `stores.password_secret` has the Secret's form, `stores_turn` calls this
+first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -19,13 +22,25 @@ from penstock.errors import PenstockError, PermanentError
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.users import USERS
+from penstock.store.redis.worker_users import Hashes
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.decisions.actions import Event
-from penstock_operator.cluster.kubernetes_api.port import EVENTS, SECRETS, ClusterApi, Object, Refusal
+from penstock_operator.cluster.kubernetes_api.names import workers_secret_name
+from penstock_operator.cluster.kubernetes_api.port import (
+    EVENTS,
+    SECRETS,
+    ClusterApi,
+    ClusterUnreachable,
+    Object,
+    Refusal,
+)
 from penstock_operator.cluster.observing.observed import ObservedStore
+from penstock_operator.cluster.observing.workers_seen import WorkersSeen
 from penstock_operator.cluster.stores.password_secret import (
     SPARK_KEY,
+    WORKERS_KEY,
     empty_secret,
+    has_own_users,
     password_key,
     read_secret,
     texts_of,
@@ -36,6 +51,15 @@ from penstock_operator.cluster.stores.store_passwords import (
     StorePasswords,
     decide_passwords,
     first_passwords,
+    probe_password,
+    to_ask_for,
+)
+from penstock_operator.cluster.stores.worker_passwords import worker_hashes
+from penstock_operator.cluster.stores.workers_secret import (
+    replaces_any,
+    with_texts,
+    workers_secret,
+    workers_texts,
 )
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 
@@ -46,6 +70,8 @@ _TELL_AFTER_S = 300.0
 """A store that does not take new passwords for so long is told of."""
 _ASK_TIMEOUT_S = 2.0
 _PASSWORD_BYTES = 36
+_TRIES = 3
+"""To write a Secret that others write too."""
 
 
 class StoreLogin:
@@ -68,6 +94,14 @@ class AsksStores(Protocol):
         """Those of `addresses` that do not take all of them, or do not answer."""
 
 
+class TellsStores(Protocol):
+    """Tells stores who the users of topologies are."""
+
+    async def __call__(self, addresses: Sequence[str], users: Hashes, term: int) -> Mapping[str, str]:
+        """Address -> why not, of those that were not told. Raises TermBehind where one was told by a later
+        leader than `term`'s."""
+
+
 def takes(address: str, passwords: Passwords) -> bool:
     """Whether each user may log in to the store with its password. Blocks."""
     for user, password in passwords.items():
@@ -83,10 +117,11 @@ def takes(address: str, passwords: Passwords) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoreLogins:
-    """How the operator logs in, and finds out whether others could."""
+    """How the operator logs in, finds out whether others could, and says who may."""
 
     own: StoreLogin
     ask: AsksStores
+    tell: TellsStores
 
 
 def random_password() -> str:
@@ -94,7 +129,8 @@ def random_password() -> str:
 
 
 class PasswordsTurns:
-    """Belongs to one event loop."""
+    """Belongs to one event loop. `seen` answers who needs to log in as a worker, None while that is not
+    known."""
 
     def __init__(
         self,
@@ -103,6 +139,7 @@ class PasswordsTurns:
         logins: StoreLogins,
         leadership: Leadership,
         clocks: Clocks,
+        seen: Callable[[], WorkersSeen | None],
         generate: Callable[[], str] = random_password,
     ) -> None:
         self._cluster = cluster
@@ -110,45 +147,145 @@ class PasswordsTurns:
         self._logins = logins
         self._leadership = leadership
         self._clocks = clocks
+        self._seen = seen
         self._generate = generate
         self._looked_s = float("-inf")
         self._known: StorePasswords | None = None
         """As the Secret was last: one that somebody deletes, or a part of it, is made again as it was."""
         self._refused_since_s: float | None = None
         self._told: tuple[str, ...] = ()
+        self._one_at_a_time = asyncio.Lock()
+        self._ready: tuple[str, ...] = ()
+        """Addresses of the stores that were ready when last looked."""
+        self._untold: frozenset[str] = frozenset()
+        self._admitted: frozenset[str] = frozenset()
+        """Uids of topologies whose workers may log in wherever a store has been told."""
+        self._own_users: bool | None = None
+
+    @property
+    def own_users(self) -> bool:
+        """Whether pods are made with their topology's own user. Raises StoreUnreachable while the operator
+        has not read that."""
+        if self._own_users is None:
+            raise StoreUnreachable("the operator has not read the stores' passwords yet")
+        return self._own_users
+
+    async def admit(self, topology_uid: str) -> None:
+        """Before a topology's pods are made: there is what they mount, and the stores that answer have been
+        told. Raises errors of the cluster."""
+        if topology_uid in self._admitted:
+            return
+        async with self._one_at_a_time:
+            if topology_uid in self._admitted:
+                return  # with another one: all that are seen are let in together
+            if self._known is None or not self._known.workers_key:
+                raise StoreUnreachable("the operator has not read the stores' passwords yet")
+            await self._let_workers_in(self._known, {topology_uid})
 
     async def turn(self, stores: Sequence[ObservedStore]) -> None:
         """Look, unless that was done just now. Raises errors of the cluster; PermanentError where somebody
         else's Secret does not say what it has to."""
         now_s = self._clocks.monotonic_s()
-        if now_s - self._looked_s < _LOOK_S:
+        ready = tuple(sorted(store.address for store in stores if store.ready))
+        if now_s - self._looked_s < _LOOK_S and not set(ready) - set(self._ready):
             return
+        async with self._one_at_a_time:
+            self._ready = ready
+            await self._look(stores, now_s)
+
+    async def _look(self, stores: Sequence[ObservedStore], now_s: float) -> None:
         thing = await self._cluster.get(SECRETS, self._config.store.auth_secret)
-        held = read_secret(thing)
+        found = held = read_secret(thing)
+        if held is not None and self._known is not None:
+            held = replace(
+                held,
+                workers_key=held.workers_key or self._known.workers_key,
+                roots=held.roots or self._known.roots,
+            )
+        if held is not None and self._own_users is None and await self._is_after_a_downgrade(held):
+            held = replace(held, own_users=False)
         if held is not None:
             self._know(held)
+        elif self._own_users is None:
+            self._own_users = thing is None or has_own_users(thing)
+        wanted = held
+        if held is not None and held.workers_key:
+            is_replaced = await self._let_workers_in(held)
+            if is_replaced and held.former_until_s is not None:
+                # Pods get these only now: they have their time from here on.
+                until_s = self._clocks.wall_s() + self._config.store.former_password_seconds
+                wanted = replace(held, former_until_s=until_s)
         given = await self._given()
         self._looked_s = now_s
-        if held is None:
+        if held is None or wanted is None or thing is None:
             await self._make(thing, given)
             return
+        seen = self._seen()
         refusing = await self._refusing(held, stores, now_s)
         decision = decide_passwords(
-            held,
+            wanted,
             given,
             refusing,
             self._clocks.wall_s(),
             self._config.store.former_password_seconds,
             self._generate,
+            shared_is_used=seen is None or seen.shares_a_user,
         )
-        if decision.passwords != held and thing is not None:
+        if decision.passwords != found:
             written = await self._cluster.replace(SECRETS, written_secret(thing, decision.passwords))
             if isinstance(written, Refusal):
                 self._looked_s = float("-inf")
                 return
             self._know(decision.passwords)
-        if decision.event is not None and thing is not None:
+            await self._let_workers_in(decision.passwords)
+        if decision.event is not None:
             await self._tell(decision.event, thing)
+
+    async def _is_after_a_downgrade(self, held: StorePasswords) -> bool:
+        """Whether pods share a user again, and stores know no other. Asked once, before any pod is made."""
+        seen = self._seen()
+        if not held.own_users or seen is None or not seen.shares_a_user:
+            return False
+        return bool(await self._logins.ask(self._ready, probe_password(held)))
+
+    async def _let_workers_in(self, passwords: StorePasswords, more: Collection[str] = frozenset()) -> bool:
+        """Pods find their topology's password, and the stores take it; whether another one took its place.
+        `more` are uids of topologies that may not be seen yet."""
+        seen = self._seen()
+        if seen is None:
+            # Nobody is taken for gone: the stores keep who they know.
+            return await self._write_workers_secret(passwords, self._admitted | set(more), alone=False)
+        uids = seen.uids | set(more)
+        is_replaced = await self._write_workers_secret(passwords, uids, alone=True)
+        users = worker_hashes(passwords.workers_key, passwords.roots, sorted(uids))
+        untold = await self._logins.tell(self._ready, users, self._leadership.term)
+        if untold.keys() - self._untold:
+            told = "; ".join(f"{address}: {why}" for address, why in sorted(untold.items()))
+            _LOG.warning("stores that are not told of topologies' users: %s", told)
+        self._untold, self._admitted = frozenset(untold), uids
+        return is_replaced
+
+    async def _write_workers_secret(
+        self, passwords: StorePasswords, uids: Collection[str], *, alone: bool
+    ) -> bool:
+        """Whether a password of before was replaced. `alone`: there are no others."""
+        namespace = self._config.namespace
+        texts = workers_texts(passwords, uids, self._config)
+        for _ in range(_TRIES):
+            thing = await self._cluster.get(SECRETS, workers_secret_name(self._config.fullname))
+            if thing is None:
+                wanted = with_texts(workers_secret(self._config, namespace), texts, alone=alone)
+                outcome = await self._cluster.create(SECRETS, wanted)
+                is_replaced = False
+            else:
+                wanted = with_texts(thing, texts, alone=alone)
+                if wanted["data"] == (thing.get("data") or {}):
+                    return False
+                is_replaced = replaces_any(thing, texts)
+                outcome = await self._cluster.replace(SECRETS, wanted)
+            if not isinstance(outcome, Refusal):
+                return is_replaced
+        raise ClusterUnreachable("the Secret of workers' passwords changes too often to be written")
 
     async def _make(self, thing: Object | None, given: Passwords | None) -> None:
         if thing is None:
@@ -161,16 +298,26 @@ class PasswordsTurns:
                 for user in USERS
             }
             spark_key = data.get(SPARK_KEY, "") or (known.spark_key if known is not None else "")
-            made = first_passwords(given, there, spark_key, self._generate)
+            workers_key = data.get(WORKERS_KEY, "") or (known.workers_key if known is not None else "")
+            made = first_passwords(
+                given,
+                there,
+                spark_key,
+                self._generate,
+                workers_key=workers_key,
+                own_users=known.own_users if known is not None else has_own_users(thing),
+            )
             outcome = await self._cluster.replace(SECRETS, written_secret(thing, made))
         if isinstance(outcome, Refusal):
             self._looked_s = float("-inf")
             return
         _LOG.info("made the passwords of the stores, in Secret %s", self._config.store.auth_secret)
         self._know(made)
+        await self._let_workers_in(made)
 
     def _know(self, passwords: StorePasswords) -> None:
         self._known = passwords
+        self._own_users = passwords.own_users
         self._logins.own.password = passwords.current["operator"]
 
     async def _given(self) -> Passwords | None:
@@ -198,18 +345,26 @@ class PasswordsTurns:
     async def _refusing(
         self, held: StorePasswords, stores: Sequence[ObservedStore], now_s: float
     ) -> Sequence[str] | None:
-        """Stores that do not take the passwords that are coming. One that is not ready reads them, or is told
-        by its agent, before it is."""
-        if held.coming is None:
+        """Stores that do not take what the next step waits for. One that is not ready reads it, or is told by
+        its agent, before it is; but for one whose agent may be of an earlier version, and know no topologies'
+        users."""
+        asked = to_ask_for(held)
+        if asked is None:
             self._refused_since_s, self._told = None, ()
             return None
         names = {store.address: store.stateful_set for store in stores if store.ready}
-        refusing = tuple(sorted(names[one] for one in await self._logins.ask(tuple(names), held.coming)))
+        answers = await self._logins.ask(tuple(names), asked)
+        outdated = {store.stateful_set for store in stores if store.is_outdated}
+        waits_for = outdated if held.coming is None else set()
+        refusing = tuple(sorted({*(names[one] for one in answers), *waits_for}))
         if self._refused_since_s is None:
             self._refused_since_s = now_s
         if refusing and refusing != self._told and now_s - self._refused_since_s >= _TELL_AFTER_S:
             self._told = refusing
-            told = f"new passwords wait for stores that do not take them yet: {', '.join(refusing)}"
+            what = (
+                "new passwords wait" if held.coming is not None else "users of their own of topologies wait"
+            )
+            told = f"{what} for stores that do not take them yet: {', '.join(refusing)}"
             _LOG.warning("%s", told)
             thing = await self._cluster.get(SECRETS, self._config.store.auth_secret)
             if thing is not None:

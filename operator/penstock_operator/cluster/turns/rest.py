@@ -86,6 +86,7 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.sla,
         observed.kept,
         observed.strays,
+        observed.own_users,
     )
 
 

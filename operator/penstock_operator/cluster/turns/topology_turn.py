@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Protocol
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError
@@ -55,6 +56,17 @@ _STOPS_AT_ONCE = 5
 """So many turns in a row may end early and be followed by another one at once."""
 
 
+class WorkersLogins(Protocol):
+    """By which user workers log in to the stores, and that they can."""
+
+    @property
+    def own_users(self) -> bool:
+        """Whether as their topology's own. Raises StoreUnreachable while that is not known."""
+
+    async def admit(self, topology_uid: str) -> None:
+        """Before pods of a topology are made. Raises errors of the cluster."""
+
+
 class TopologyTurns:
     """The turns of all topologies' loops. `works` are these loops, by topology; `control` answers what
     LatencySLAs control of one, `renewing` the node whose store is being renewed ("" for none), `lost` which
@@ -73,6 +85,7 @@ class TopologyTurns:
         clocks: Clocks,
         metrics: OperatorMetrics,
         works: Mapping[str, Work],
+        logins: WorkersLogins,
         *,
         control: Callable[[str], SlaControl],
         renewing: Callable[[], str],
@@ -90,6 +103,7 @@ class TopologyTurns:
         self._clocks = clocks
         self._metrics = metrics
         self._works = works
+        self._logins = logins
         self._control = control
         self._renewing = renewing
         self._lost = lost
@@ -108,6 +122,8 @@ class TopologyTurns:
         strays = await self._read_strays(topology, readings)
         kept = await self._read_kept(work, topology)
         self._check_term(kept)
+        if self._logins.own_users and topology.plan is not None and not topology.is_deleting:
+            await self._logins.admit(_state_uid(topology, self._picture.schedules_of(name)))
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept, strays=strays)
         now_s = self._clocks.monotonic_s()
@@ -278,6 +294,7 @@ class TopologyTurns:
             refused=work.tries.seen(topology.generation, self._clocks.monotonic_s()),
             sla=self._control(name),
             spark_workers=self._picture.spark_workers_of(name),
+            own_users=self._logins.own_users,
         )
 
     def _nodes_for(self, topology: str) -> tuple[ObservedNode, ...]:

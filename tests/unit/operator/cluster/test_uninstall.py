@@ -64,6 +64,7 @@ class Scene:
         self.add(DEPLOYMENTS, "penstock-operator", OPERATOR_LABELS)
         self.add(LEASES, "penstock-operator")
         self.add(SECRETS, "penstock-store-auth", OURS)
+        self.add(SECRETS, "penstock-store-workers", OURS)
         self.add(STATEFUL_SETS, "penstock-store-n1", {**STORE_LABELS, **OURS}, spec={})
         self.add_pod("penstock-store-n1-0", STORE_LABELS)
         self.add(VOLUME_CLAIMS, "data-penstock-store-n1-0", STORE_LABELS)

@@ -13,6 +13,7 @@ from penstock_operator.cluster.manifests.node_store import claim_name
 from worlds.cluster_world import CONFIG, World, manifest
 
 OURS = "pen-store-auth"
+WORKERS = "pen-store-workers"
 VAULT = "vault"
 HELMS = "sh.helm.release.v1.pen.v1"
 FOLLOWING = CONFIG.model_copy(update={"store": CONFIG.store.model_copy(update={"passwords_secret": VAULT})})
@@ -27,7 +28,7 @@ def volume(**kind: Any) -> dict[str, Any]:
     return {"volumes": [{"name": "x", **kind}]}
 
 
-@pytest.mark.parametrize("name", [OURS, VAULT, HELMS])
+@pytest.mark.parametrize("name", [OURS, WORKERS, VAULT, HELMS])
 @pytest.mark.parametrize(
     ("where", "pod"),
     [

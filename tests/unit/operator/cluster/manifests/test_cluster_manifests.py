@@ -85,7 +85,7 @@ def test_a_worker_pod_is_this() -> None:
                         {"name": "PENSTOCK_BASE_DIR", "value": "/etc/penstock/code"},
                         {
                             "name": "PENSTOCK_STORE_URL",
-                            "value": "redis://worker@pen-store-local.streams.svc:6379",
+                            "value": "redis://worker-uid-state@pen-store-local.streams.svc:6379",
                         },
                         {
                             "name": "PENSTOCK_STORE_PASSWORD_FILE",
@@ -149,8 +149,8 @@ def test_a_worker_pod_is_this() -> None:
                 {
                     "name": "penstock-store",
                     "secret": {
-                        "secretName": "pen-store-auth",
-                        "items": [{"key": "worker-password", "path": "worker-password"}],
+                        "secretName": "pen-store-workers",
+                        "items": [{"key": "uid-state", "path": "worker-password"}],
                         "defaultMode": 0o440,
                     },
                 },
@@ -353,6 +353,19 @@ def test_image_code_and_state_are_part_of_the_template() -> None:
         ]
     }
     assert len(hashes) == 5
+
+
+def test_a_pod_of_before_topologies_had_users_is_as_it_was_and_of_another_template() -> None:
+    """While a store may know the shared user alone."""
+    worker = WorkerPod("words-w0", "node-a", "a", 1500, 4000, "")
+    shared = worker_pod(worker, topology(), "uid-words", "uid-state", "0123abcd", CONFIG, own_user=False)
+    env = {one["name"]: one.get("value") for one in shared["spec"]["containers"][0]["env"]}
+    assert env["PENSTOCK_STORE_URL"] == "redis://worker@pen-store-local.streams.svc:6379"
+    (store,) = [one["secret"] for one in shared["spec"]["volumes"] if one["name"] == "penstock-store"]
+    assert store["secretName"] == "pen-store-auth"
+    assert store["items"] == [{"key": "worker-password", "path": "worker-password"}]
+    before = template_hash(topology(), "i", {}, "u", own_user=False)
+    assert before != template_hash(topology(), "i", {}, "u")
 
 
 def test_a_disruption_budget_guards_all_workers() -> None:

@@ -91,8 +91,9 @@ def test_a_spark_worker_knows_its_master_and_no_secret() -> None:
         one["secret"]["items"] for one in pod["spec"]["volumes"] if one["name"] == "penstock-store"
     )
     assert [one["path"] for one in mounted] == ["worker-password", "spark-key"]
+    assert [one["key"] for one in mounted] == ["uid-state", "uid-state.spark-key"]
     assert env_of(home)["PENSTOCK_REMOTE_STORE_URL"] == (
-        "redis://worker@pen-store-node-a-0.pen-stores.streams.svc:6379"
+        "redis://worker-uid-state@pen-store-node-a-0.pen-stores.streams.svc:6379"
     )
 
 

@@ -40,13 +40,13 @@ def decided(
 
 def takes(held: StorePasswords, passwords: Passwords) -> bool:
     """Whether a store that knows the users' file lets all of them in."""
-    known = hashes_of(held.users)
+    known = {"worker": held.roots, **hashes_of(held.users)}
     return all(hash_of(passwords[user]) in known[user] for user in USERS)
 
 
 def test_passwords_are_made_once_each_another_one() -> None:
     held = fresh()
-    assert len({*held.current.values(), held.spark_key}) == len(USERS) + 1
+    assert len({*held.current.values(), held.spark_key, held.workers_key}) == len(USERS) + 2
     assert takes(held, held.current)
     assert decided(held) == PasswordsDecision(held), "nothing changes them by itself"
 
@@ -90,7 +90,7 @@ def test_new_passwords_go_to_the_stores_then_to_pods_and_then_the_former_ones_ar
     over = told.passwords
     assert told.event is not None
     assert told.event.reason == "PasswordsRotated"
-    assert over == replace(fresh(OTHERS), spark_key=held.spark_key)
+    assert over == replace(fresh(OTHERS), spark_key=held.spark_key, workers_key=held.workers_key)
     assert not takes(over, GIVEN)
 
 

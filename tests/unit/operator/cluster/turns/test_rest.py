@@ -119,6 +119,7 @@ CHANGES: dict[str, Callable[[Observed], Observed]] = {
     "a pod was refused": lambda seen: replace(seen, refused=(Refused("w", "quota"),)),
     "the plan is gone": lambda seen: replace(seen, config_maps=()),
     "the budget is another": lambda seen: replace(seen, disruption_budget_min=7),
+    "stores know its user now": lambda seen: replace(seen, own_users=not seen.own_users),
     "a store does not answer": lambda seen: replace(seen, readings=dict.fromkeys(seen.readings)),
     "a task failed": lambda seen: reading(seen, lambda one: replace(one, failures={"count": "no"})),
     "a worker runs fewer tasks": lambda seen: with_worker(seen, tasks={}),

@@ -1,0 +1,72 @@
+"""Tells stores who the users of topologies' workers are: the one thing that the operator writes into a store.
+
+A worker logs in before there is a Schedule of its topology, so the agents cannot know of it from those. A
+store that does not answer is told at the next look; its workers wait as long. Neighbours:
+`redis.worker_users` has what is written, `turns.passwords_turn` calls, the agents make users of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.errors import PenstockError
+from penstock.store.redis.connection import Command
+from penstock.store.redis.worker_users import Hashes, tell_worker_users
+from penstock_operator.cluster.kubernetes_api.lease import TermBehind
+
+
+class Wire(Protocol):
+    """What is asked of a connection to a store: `redis.connection.Wire` is one."""
+
+    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """A reply for each. Raises StoreUnreachable."""
+
+    def close(self) -> None: ...
+
+
+OpenWire = Callable[[str], Wire]
+"""Address -> a connection; it connects at its first exchange."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTelling:
+    """Belongs to one event loop. `wait_s`: longer nobody waits for a store; what was sent may still
+    arrive."""
+
+    open_wire: OpenWire
+    threads: Executor
+    wait_s: float = 1.5
+
+    async def __call__(self, addresses: Sequence[str], users: Hashes, term: int) -> dict[str, str]:
+        """Have each store know these users and no others. Answers address -> why not, of those that were not
+        told. Raises TermBehind where one was told by a later leader than `term`'s."""
+        answers = await asyncio.gather(*(self._tell(one, users, term) for one in addresses))
+        latest = max((seen for seen in answers if isinstance(seen, int)), default=0)
+        if latest > term:
+            raise TermBehind(f"a store has seen term {latest}, a later one than {term}", latest)
+        return {
+            address: answer
+            for address, answer in zip(addresses, answers, strict=True)
+            if isinstance(answer, str)
+        }
+
+    async def _tell(self, address: str, users: Hashes, term: int) -> int | str:
+        loop = asyncio.get_running_loop()
+        asked = loop.run_in_executor(self.threads, _tell, self.open_wire(address), users, term)
+        try:
+            async with asyncio.timeout(self.wait_s):
+                return await asyncio.shield(asked)
+        except (PenstockError, TimeoutError) as error:
+            asked.add_done_callback(lambda late: late.cancelled() or late.exception())
+            return str(error) or "it takes too long"
+
+
+def _tell(wire: Wire, users: Hashes, term: int) -> int:
+    try:
+        return tell_worker_users(wire, users, term)
+    finally:
+        wire.close()

@@ -1,0 +1,102 @@
+"""How stores are told who the topologies' users are: all at once, and none holds up the others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from clocks.running import run
+from penstock.store.port import StoreUnreachable
+from penstock.store.redis.connection import Command, ServerError
+from penstock.store.redis.users import hash_of
+from penstock_operator.cluster.kubernetes_api.lease import TermBehind
+from penstock_operator.cluster.stores.telling_stores import StoreTelling
+
+USERS = {"u1": (hash_of("one"),)}
+
+
+class Store:
+    """A store's key, behind a wire; `fault` is raised at each exchange, `hang` waited for."""
+
+    def __init__(self) -> None:
+        self.held: dict[bytes, Any] = {}
+        self.fault: Exception | None = None
+        self.refusal = ""
+        self.hang: threading.Event | None = None
+        self.writes = 0
+        self.closed = 0
+
+    def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        if self.hang is not None:
+            self.hang.wait()
+        if self.fault is not None:
+            raise self.fault
+        if self.refusal:
+            return [ServerError(self.refusal)]
+        ((name, _, *rest),) = commands
+        if name == b"HMGET":
+            return [[self.held.get(field) for field in rest if isinstance(field, bytes)]]
+        self.writes += 1
+        self.held |= {rest[at]: _raw(rest[at + 1]) for at in range(0, len(rest), 2)}  # type: ignore[misc]
+        return [3]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def _raw(value: Any) -> bytes:
+    return str(value).encode() if isinstance(value, int) else value
+
+
+@pytest.fixture
+def stores() -> dict[str, Store]:
+    return {address: Store() for address in ("a", "b", "c")}
+
+
+@pytest.fixture
+def tell(stores: dict[str, Store]) -> Iterator[Callable[..., dict[str, str]]]:
+    with ThreadPoolExecutor(3) as threads:
+        telling = StoreTelling(stores.__getitem__, threads, wait_s=0.2)
+
+        def tell(term: int = 1) -> dict[str, str]:
+            return run(telling(tuple(stores), USERS, term))
+
+        yield tell
+
+
+def test_each_store_is_told_once_and_connections_are_not_kept(
+    stores: dict[str, Store], tell: Callable[..., dict[str, str]]
+) -> None:
+    for _ in range(3):
+        assert tell() == {}
+    assert [one.writes for one in stores.values()] == [1, 1, 1]
+    assert [one.closed for one in stores.values()] == [3, 3, 3]
+
+
+def test_one_that_is_away_hangs_or_refuses_is_named_and_the_others_are_told(
+    stores: dict[str, Store], tell: Callable[..., dict[str, str]]
+) -> None:
+    stores["a"].fault = StoreUnreachable("gone")
+    hang = stores["b"].hang = threading.Event()
+    assert tell() == {"a": "gone", "b": "it takes too long"}
+    assert stores["c"].writes == 1
+    stores["b"].hang = None
+    hang.set()
+    stores["a"].fault, stores["a"].refusal = None, "NOPERM this user has no permissions"
+    assert "does not allow this user's call" in tell()["a"]
+
+
+def test_a_later_leaders_word_stands_and_who_led_before_learns_of_it(
+    stores: dict[str, Store], tell: Callable[..., dict[str, str]]
+) -> None:
+    tell(term=4)
+    stores["b"].held[b"term"] = b"7"
+    with pytest.raises(TermBehind) as behind:
+        tell(term=5)
+    assert behind.value.term == 7
+    assert stores["b"].held[b"term"] == b"7"
+    assert stores["a"].held[b"term"] == b"5", "so that it knows of this one"
