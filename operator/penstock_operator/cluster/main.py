@@ -34,6 +34,7 @@ from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.collector import ShortCollections
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.fenced import FencedCluster
 from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost, LeaseTimes, TermBehind
@@ -187,6 +188,13 @@ class Replica:
 
     async def run(self, stop: asyncio.Event) -> int:
         """Until `stop`, or until it cannot go on; the exit code."""
+        short_collections = ShortCollections()
+        try:
+            return await self._run(stop)
+        finally:
+            short_collections.end()
+
+    async def _run(self, stop: asyncio.Event) -> int:
         try:
             server = await serve(self._config.metrics_ports.operator, self.health, self.metrics)
         except PermanentError as error:
