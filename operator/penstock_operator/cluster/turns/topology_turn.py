@@ -186,6 +186,8 @@ class TopologyTurns:
 
     def _stores(self) -> tuple[ObservedStore, ...]:
         stores, lost = self._picture.stores(), self._lost()
+        if not lost:
+            return stores
         return tuple(replace(one, lost=lost[one.id]) if one.id in lost else one for one in stores)
 
     async def _read_strays(
