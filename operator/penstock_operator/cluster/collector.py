@@ -2,8 +2,10 @@
 
 While it looks through all objects no thread runs, the Lease's as little as any other: for more than a second
 with the objects of 1 000 Topologies, every few seconds. So what has survived such a look is set aside: it is
-freed as ever when nothing refers to it any more, and never looked through again. Only a cycle that was alive
-then and is dropped later stays. Neighbour: `main` begins.
+freed as ever when nothing refers to it any more, and not looked through again. Only a cycle that was alive
+then and is dropped later stays, some dozen small objects each time; so after many times all is looked through
+once, right after a renewal of the Lease, when the next one has time. Neighbours: `main` begins, `lease` tells
+of renewals.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 LONG_S = 0.05
+TIMES_MAX = 500
+"""So often things are set aside before all is looked through."""
 _OLDEST = 2
 
 
@@ -34,8 +38,17 @@ class ShortCollections:
         self._set_aside = set_aside
         self._take_back = take_back
         self._began_s = 0.0
+        self._times = 0
         set_aside()
         gc.callbacks.append(self._told)
+
+    def renewed(self) -> None:
+        """The Lease was just renewed: a pause of a second or two makes nothing late."""
+        if self._times >= TIMES_MAX:
+            self._times = 0
+            self._take_back()
+            gc.collect()
+            self._set_aside()
 
     def end(self) -> None:
         """Collections are as ever."""
@@ -48,4 +61,5 @@ class ShortCollections:
         if phase == "start":
             self._began_s = self._clock_s()
         elif self._clock_s() - self._began_s > self._long_s:
+            self._times += 1
             self._set_aside()

@@ -61,7 +61,8 @@ class Elector:
     `least_term` tells the highest term that anything but the Lease shows, 0 when nobody can have led so far:
     the term of a Lease that somebody deleted begins above it, and above all that this candidate saw.
     `is_working` tells whether the process does what it leads for: a leader that does not is not renewed, so
-    that another one takes over. It runs in a loop of its own (`loop_thread`); `may_act`, `term` and the
+    that another one takes over. `renewed` is called after each renewal, when the next one is longest off. It
+    runs in a loop of its own (`loop_thread`); `may_act`, `term` and the
     figures may be read from any thread.
     """
 
@@ -75,6 +76,7 @@ class Elector:
         wall_time: Callable[[], datetime],
         times: LeaseTimes = LeaseTimes(),
         is_working: Callable[[], bool] = lambda: True,
+        renewed: Callable[[], object] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._name = name
@@ -84,6 +86,7 @@ class Elector:
         self._wall_time = wall_time
         self._times = times
         self._is_working = is_working
+        self._renewed = renewed
         self._seen: _Seen | None = None
         self._term: int | None = None
         self._seen_term = 0
@@ -154,6 +157,7 @@ class Elector:
             try:
                 async with asyncio.timeout(max(self._left_s(), 0.001)):
                     await self.try_once()
+                self._renewed()
             except TimeoutError:
                 continue
             except LeaseLost:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock_operator.cluster.collector import ShortCollections
+from penstock_operator.cluster.collector import TIMES_MAX, ShortCollections
 
 
 class Clock:
@@ -47,6 +47,27 @@ def test_what_was_there_or_survives_a_long_collection_is_set_aside_and_after_a_s
         short.end()
     gc.collect()
     assert told == ["aside", "aside", "back"]
+
+
+@pytest.mark.usefixtures("no_other_collections")
+def test_after_many_times_all_is_looked_through_once_when_the_lease_was_renewed() -> None:
+    clock, told = Clock(), list[str]()
+    short = ShortCollections(clock, 0.05, lambda: told.append("aside"), lambda: told.append("back"))
+    try:
+        clock.step_s = 0.06
+        for _ in range(TIMES_MAX - 1):
+            short._told("start", {"generation": 2})
+            short._told("stop", {"generation": 2})
+        short.renewed()
+        assert "back" not in told
+        gc.collect()
+        clock.step_s = 0.0
+        short.renewed()
+        assert told[-3:] == ["aside", "back", "aside"]
+        short.renewed()
+        assert told.count("back") == 1
+    finally:
+        short.end()
 
 
 @pytest.mark.usefixtures("no_other_collections")

@@ -39,6 +39,7 @@ class Scene:
         times: LeaseTimes = LeaseTimes(),  # noqa: B008 - frozen
         clock_s: Callable[[], float] | None = None,
         is_working: Callable[[], bool] = lambda: True,
+        renewed: Callable[[], object] = lambda: None,
     ) -> Elector:
         async def least_term() -> int:
             held = (await self.cluster.list(SCHEDULES)).items
@@ -53,6 +54,7 @@ class Scene:
             wall_time=lambda: datetime.fromtimestamp(self.now_s + skew_s, UTC),
             times=times,
             is_working=is_working,
+            renewed=renewed,
         )
 
     async def holder(self) -> tuple[str, int]:
@@ -347,5 +349,22 @@ def test_a_renewal_that_comes_long_after_it_was_due_counts_as_late() -> None:
             scene.now_s += pause_s
             await one.try_once()
         assert (one.renewals, one.late) == (4, 1)
+
+    tell(story)
+
+
+def test_each_renewal_is_told_and_a_try_that_failed_is_not() -> None:
+    async def story(scene: Scene) -> None:
+        told: list[int] = []
+
+        def renewed() -> None:
+            told.append(one.renewals)
+            scene.cluster.is_away = len(told) == 3
+
+        one = scene.candidate("one", times=FAST, clock_s=time.monotonic, renewed=renewed)
+        await one.acquire()
+        with pytest.raises(LeaseLost):
+            await one.hold()
+        assert told == [1, 2, 3]
 
     tell(story)
