@@ -55,7 +55,7 @@ _LOG = logging.getLogger(__name__)
 
 STALLED_S = 60.0
 """A loop without the end of a turn for so long does not work."""
-_GAP_S = 0.05
+_GAP_S = 0.02
 """Between two turns of a loop: what changes together is looked at together."""
 _STORES_GAP_S = 0.5
 """Of the node stores' loop, which every Schedule wakes."""
