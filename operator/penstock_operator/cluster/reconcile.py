@@ -60,7 +60,7 @@ _GAP_S = 0.02
 _STORES_GAP_S = 0.5
 """Of the node stores' loop, which every Schedule wakes."""
 _TOPOLOGY_TURNS_AT_ONCE = 4
-"""They share one core; more of them only make each one longer."""
+"""They share one core: more of them would only make each one longer."""
 _LOOK_S_MAX = 5.0
 _RELIST_S = 60.0
 _BACKOFF_S_MIN = 0.5
