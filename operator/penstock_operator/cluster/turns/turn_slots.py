@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 STANDS_ASIDE_S = 0.5
 """A turn that takes longer gives its slot back."""
+_BUSY_S = 0.1
+"""A loop that comes to something so much too late is busy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,20 +40,11 @@ class TurnSlots:
         """Wait for a slot and keep it, but no longer than `stands_aside_s`. `is_urgent` is asked while it
         waits: it may become so."""
         await self._take(is_urgent)
-        is_held = True
-
-        def give_back() -> None:
-            nonlocal is_held
-            if is_held:
-                is_held = False
-                self._give_back()
-
-        aside = asyncio.get_running_loop().call_later(self._stands_aside_s, give_back)
+        held = _Held(self._give_back, self._stands_aside_s)
         try:
             yield
         finally:
-            aside.cancel()
-            give_back()
+            held.end()
 
     async def _take(self, is_urgent: Callable[[], bool]) -> None:
         if self._free:
@@ -78,3 +71,31 @@ class TurnSlots:
         self._is_for_urgent = not self._is_for_urgent
         self._waiting.remove(next_)
         next_.turn.set_result(None)
+
+
+class _Held:
+    """A slot that somebody has: given back once, at the end or when it was kept for too long. While this loop
+    is busy that says nothing: the turn may have waited for nobody else."""
+
+    def __init__(self, give_back: Callable[[], None], for_s: float) -> None:
+        self._give_back = give_back
+        self._for_s = for_s
+        self._loop = asyncio.get_running_loop()
+        self._aside: asyncio.TimerHandle | None = None
+        self._begin()
+
+    def end(self) -> None:
+        if self._aside is not None:
+            self._aside.cancel()
+            self._aside = None
+            self._give_back()
+
+    def _begin(self) -> None:
+        due_s = self._loop.time() + self._for_s
+        self._aside = self._loop.call_at(due_s, self._is_due, due_s)
+
+    def _is_due(self, due_s: float) -> None:
+        if self._loop.time() - due_s > _BUSY_S:
+            self._begin()
+        else:
+            self.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 from clocks.running import run
@@ -92,6 +93,22 @@ def test_a_turn_that_hangs_gives_its_slot_back_once() -> None:
         assert turns.begun[2:] == ["a"]
         await turns.end("a")
         await turns.end("b")
+
+    run(story())
+
+
+def test_a_turn_keeps_its_slot_while_it_is_this_loop_that_is_busy() -> None:
+    async def story() -> None:
+        turns = Turns(TurnSlots(1, 0.1))
+        await turns.ask("waits")
+        await turns.ask("next")
+        threading.Event().wait(0.5)  # the loop is in one long step
+        await settled()
+        assert turns.begun == ["waits"]
+        while turns.begun != ["waits", "next"]:
+            await asyncio.sleep(0.001)
+        await turns.end("next")
+        await turns.end("waits")
 
     run(story())
 
