@@ -122,6 +122,7 @@ def test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_
         redis.stop()
 
 
+@pytest.mark.timeout(300)
 def test_the_bench_of_the_operator_prints_its_line_in_short_form_too() -> None:
     """With the operator's process, kopf's watches and the twin over HTTP; these figures say nothing."""
     sizes = {"BENCH_TOPOLOGIES": "20", "BENCH_NODES": "10", "BENCH_SECONDS": "3"}

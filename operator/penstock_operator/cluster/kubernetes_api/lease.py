@@ -155,7 +155,7 @@ class Elector:
                     raise LeaseLost(f"the Lease {self._name} was not renewed: this process does not work")
                 continue
             try:
-                async with asyncio.timeout(max(self._left_s(), 0.001)):
+                async with asyncio.timeout(self._try_for_s()):
                     await self.try_once()
                 self._renewed()
             except TimeoutError:
@@ -200,6 +200,10 @@ class Elector:
 
     def _left_s(self) -> float:
         return self._renewed_s + self._times.renew_deadline_s - self._clock_s()
+
+    def _try_for_s(self) -> float:
+        """A try that hangs leaves time for another one, on another connection."""
+        return max(min(self._left_s(), self._times.renew_deadline_s / 2), 0.001)
 
     def _is_free(self, lease: Object, now_s: float) -> bool:
         version = str(lease["metadata"]["resourceVersion"])

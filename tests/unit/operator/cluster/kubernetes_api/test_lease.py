@@ -14,6 +14,8 @@ from penstock_operator.cluster.kubernetes_api.lease import STRANGER, Elector, Le
 from penstock_operator.cluster.kubernetes_api.port import (
     LEASES,
     SCHEDULES,
+    Kind,
+    Object,
     ObjectInvalid,
     Refusal,
     Why,
@@ -366,5 +368,35 @@ def test_each_renewal_is_told_and_a_try_that_failed_is_not() -> None:
         with pytest.raises(LeaseLost):
             await one.hold()
         assert told == [1, 2, 3]
+
+    tell(story)
+
+
+def test_a_try_that_hangs_leaves_time_for_another_one() -> None:
+    class HangsOnce(MemoryCluster):
+        hangs = False
+
+        async def get(self, kind: Kind, name: str) -> Object | None:
+            if self.hangs:
+                self.hangs = False
+                await asyncio.Event().wait()
+            return await super().get(kind, name)
+
+    async def story(scene: Scene) -> None:
+        scene.cluster = cluster = HangsOnce(clock_s=time.time)
+        enough = asyncio.Event()
+        one = scene.candidate(
+            "one",
+            times=LeaseTimes(duration_s=3.0, renew_deadline_s=2.0, retry_s=0.05),
+            clock_s=time.monotonic,
+            renewed=lambda: one.renewals >= 3 and enough.set(),
+        )
+        await one.acquire()
+        cluster.hangs = True
+        holding = asyncio.create_task(one.hold())
+        await asyncio.wait({holding, asyncio.create_task(enough.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        assert not holding.done()
+        assert one.may_act()
+        holding.cancel()
 
     tell(story)
