@@ -123,19 +123,21 @@ def test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_
 
 
 @pytest.mark.timeout(300)
-def test_the_bench_of_the_operator_prints_its_line_in_short_form_too() -> None:
+def test_the_bench_of_the_operator_prints_its_line_in_short_form_too(tmp_path: Path) -> None:
     """With the operator's process, kopf's watches and the twin over HTTP; these figures say nothing."""
     sizes = {"BENCH_TOPOLOGIES": "20", "BENCH_NODES": "10", "BENCH_SECONDS": "3"}
+    own = {"BENCH_RESULTS": str(tmp_path), "BENCH_DIR": str(tmp_path)}
     shown = subprocess.run(
         [sys.executable, "-m", "bench.operator"],
         cwd=ROOT,
-        env={**os.environ, **sizes, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT}"},
+        env={**os.environ, **sizes, **own, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
         check=False,
     )
     assert shown.returncode == 0, shown.stderr
     line = json.loads(shown.stdout.splitlines()[-1])
+    assert json.loads((tmp_path / "operator.json").read_text()) == line
     assert (line["bench"], line["topologies"], line["nodes"]) == ("operator", 20, 10)
     for figure in ("look_us_per_topology", "turn_p99_ms", "cpu_cores", "memory_mib", "lease_renewals"):
         assert line[figure] > 0, figure
