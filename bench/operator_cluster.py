@@ -26,6 +26,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     DISRUPTION_BUDGETS,
     PODS,
     SCHEDULES,
+    SECRETS,
     STATEFUL_SETS,
     TOPOLOGIES,
     Kind,
@@ -34,6 +35,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     uid_of,
 )
 from penstock_operator.cluster.main import Replica, Surroundings
+from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image
 from penstock_operator.cluster.observing.kept_schedules import OpenWire
@@ -172,20 +174,19 @@ class Written:
     budget: Object
     pods: tuple[Object, ...]
     schedules: tuple[Object, ...]
-    store: Object
-    """The StatefulSet of the first node's store."""
+    secrets: tuple[Object, ...]
+    """With the stores' passwords."""
 
     @staticmethod
     async def of(cluster: MemoryCluster) -> Written:
         async def all_of(kind: Kind) -> tuple[Object, ...]:
             return (await cluster.list(kind)).items
 
-        store = store_name(CONFIG.fullname, TEMPLATE_NODES[0])
         workers = tuple(one for one in await all_of(PODS) if name_of(one).startswith(TEMPLATE))
         (plan,) = (one for one in await all_of(CONFIG_MAPS) if name_of(one).startswith(TEMPLATE))
         (topology,), (budget,) = await all_of(TOPOLOGIES), await all_of(DISRUPTION_BUDGETS)
-        (store_set,) = (one for one in await all_of(STATEFUL_SETS) if name_of(one) == store)
-        return Written(topology, plan, budget, workers, await all_of(SCHEDULES), store_set)
+        schedules, secrets = await all_of(SCHEDULES), await all_of(SECRETS)
+        return Written(topology, plan, budget, workers, schedules, secrets)
 
     def hash(self) -> str:
         return name_of(self.plan).removeprefix(f"{TEMPLATE}-plan-")
@@ -213,8 +214,10 @@ class ManyTopologies:
             self.cluster, self.databases.shared, self.databases.wire, node_names=nodes, agents_remember=False
         )
         self.cluster.put(CONFIG_MAPS, _code())
+        for secret in written.secrets:
+            self.cluster.put(SECRETS, _fresh(secret, {}))
         for node in nodes:
-            self.cluster.put(STATEFUL_SETS, _fresh(written.store, {TEMPLATE_NODES[0]: node}))
+            self.cluster.put(STATEFUL_SETS, node_store(node, node, CONFIG))
             pod = f"{store_name(CONFIG.fullname, node)}-0"
             self.world.run_pod(self.cluster.held(PODS, pod))
         for number, name in enumerate(self.names()):

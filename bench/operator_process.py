@@ -17,14 +17,16 @@ import resource
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bench.loop_lag import CollectorPauses, LoopLag
 from bench.operator_cluster import Databases
 
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread
-from penstock_operator.cluster.main import Replica, Surroundings, watch_by_kopf
+from penstock_operator.cluster.main import SWITCH_INTERVAL_S, Replica, Surroundings, watch_by_kopf
 from worlds.operator_world import operator_config
 
 
@@ -35,9 +37,10 @@ class Counted:
     turns: dict[str, int] = field(default_factory=dict)
     decisions: int = 0
     turn_s: list[float] = field(default_factory=list)
-    taken_up_s: list[float] = field(default_factory=list)
     of_topologies: list[float] = field(default_factory=list)
-    """Those of `taken_up_s` that are of Topologies' loops."""
+    """From when a change came in to the end of the turn that took it up, of Topologies' loops."""
+    of_stores: list[float] = field(default_factory=list)
+    """The same of the node stores' loop, which takes a turn each half second at most."""
     cpu_s: float = field(default_factory=time.process_time)
     at_s: float = field(default_factory=time.monotonic)
 
@@ -60,9 +63,8 @@ class RecordingMetrics(OperatorMetrics):
 
     def taken_up(self, loop: str, seconds: float) -> None:
         super().taken_up(loop, seconds)
-        self.counted.taken_up_s.append(seconds)
-        if loop == "topology":
-            self.counted.of_topologies.append(seconds)
+        of_loop = self.counted.of_topologies if loop == "topology" else self.counted.of_stores
+        of_loop.append(seconds)
 
 
 async def run(kubeconfig: str, databases: Databases, metrics_port: int) -> int:
@@ -84,15 +86,24 @@ async def run(kubeconfig: str, databases: Databases, metrics_port: int) -> int:
     metrics = replica.metrics = RecordingMetrics()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    telling = asyncio.create_task(_tell(replica, metrics))
+    lags = {"turns": LoopLag(), "lease": LoopLag()}
+    pauses = CollectorPauses()
+    beside = [
+        asyncio.create_task(lags["turns"].run()),
+        asyncio.create_task(lease_runs.run(lags["lease"].run())),
+        asyncio.create_task(_tell(replica, metrics, {**lags, "collector": pauses})),
+    ]
     try:
         return await replica.run(stop)
     finally:
-        telling.cancel()
+        for one in beside:
+            one.cancel()
         await around.cluster.close()
 
 
-async def _tell(replica: Replica, metrics: RecordingMetrics) -> None:
+async def _tell(
+    replica: Replica, metrics: RecordingMetrics, lags: Mapping[str, LoopLag | CollectorPauses]
+) -> None:
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
@@ -103,9 +114,12 @@ async def _tell(replica: Replica, metrics: RecordingMetrics) -> None:
             "cpu_s": metrics.counted.cpu_s - counted.cpu_s,
             "turns": counted.turns,
             "turn_ms": sorted(round(1e3 * one, 2) for one in counted.turn_s),
-            "taken_up_ms": sorted(round(1e3 * one, 2) for one in counted.taken_up_s),
+            "taken_up_ms": sorted(round(1e3 * one, 2) for one in counted.of_topologies),
+            "stores_taken_up_ms": sorted(round(1e3 * one, 2) for one in counted.of_stores),
             "decisions": counted.decisions,
             "running": replica.running(),
+            "resting": replica.reconciler.resting() if replica.reconciler is not None else 0,
+            "lag_ms_max": {name: lag.told_ms() for name, lag in lags.items()},
             "lease_late": replica.elector.late,
             "lease_renewals": replica.elector.renewals,
         }
@@ -122,6 +136,7 @@ def main() -> None:
     told = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
     logging.getLogger("kopf").setLevel(logging.WARNING)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     code = asyncio.run(run(told.kubeconfig, Databases(told.redis, told.nodes), told.metrics_port))
     sys.stdout.flush()
     os._exit(code)

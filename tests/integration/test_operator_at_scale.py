@@ -1,9 +1,13 @@
-"""`make bench-operator` in short: its cluster with few Topologies, the operator in this process. What is
-counted here does not depend on the machine: which looks were followed by a decision, and who was woken."""
+"""`make bench-operator` in short: its cluster with few Topologies. What is counted here does not depend on
+the machine: which looks were followed by a decision, and who was woken."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -22,6 +26,7 @@ from bench.operator_process import RecordingMetrics
 
 from clocks.eventually import eventually_awaited
 from clocks.running import run
+from house import ROOT
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.store import load_functions
 from penstock_operator.cluster.kubernetes_api.port import NODES, TOPOLOGIES
@@ -115,3 +120,29 @@ def test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_
         run(story(redis))
     finally:
         redis.stop()
+
+
+@pytest.mark.timeout(300)
+def test_the_bench_of_the_operator_prints_its_line_in_short_form_too(tmp_path: Path) -> None:
+    """With the operator's process, kopf's watches and the twin over HTTP; these figures say nothing."""
+    sizes = {"BENCH_TOPOLOGIES": "20", "BENCH_NODES": "10", "BENCH_SECONDS": "3"}
+    own = {"BENCH_RESULTS": str(tmp_path), "BENCH_DIR": str(tmp_path)}
+    shown = subprocess.run(
+        [sys.executable, "-m", "bench.operator"],
+        cwd=ROOT,
+        env={**os.environ, **sizes, **own, "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{ROOT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.returncode == 0, shown.stderr
+    line = json.loads(shown.stdout.splitlines()[-1])
+    assert json.loads((tmp_path / "operator.json").read_text()) == line
+    assert (line["bench"], line["topologies"], line["nodes"]) == ("operator", 20, 10)
+    for figure in ("look_us_per_topology", "turn_p99_ms", "cpu_cores", "memory_mib", "lease_renewals"):
+        assert line[figure] > 0, figure
+    assert line["lease_late"] >= 0
+    assert line["agent_streams"] == {"watches": 1, "schedules": 20 * 10, "of_its_store": 40.0}
+    assert line["changes"]["done"] == {"edit": 6, "flip_pod": 15}
+    for phase in ("take_over", "idle", "changes"):
+        assert set(line[phase]["lag_ms_max"]) == {"turns", "lease", "collector", "twin"}

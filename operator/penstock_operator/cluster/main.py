@@ -34,6 +34,7 @@ from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore
 from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
+from penstock_operator.cluster.collector import ShortCollections
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.fenced import FencedCluster
 from penstock_operator.cluster.kubernetes_api.lease import Elector, LeaseLost, LeaseTimes, TermBehind
@@ -44,6 +45,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     TOPOLOGIES,
     ClusterApi,
     KindUnknown,
+    Object,
 )
 from penstock_operator.cluster.kubernetes_api.watches import Watches
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules, OpenWire
@@ -63,6 +65,8 @@ EXIT_LEASE_LOST = 4
 
 POD_NAME = "PENSTOCK_POD_NAME"
 _STORE_THREADS = 32
+SWITCH_INTERVAL_S = 0.001
+"""So long a thread runs while others wait: who has a store's or the API server's answer needs little time."""
 _RETRY_S = 5.0
 _SAMPLES_WAIT_S = 0.5
 _WIRE_TIMEOUT_S = 2.0
@@ -72,6 +76,8 @@ _STORE_USER = "operator"
 HUNG_S = 30.0
 """A leader whose loop does not come round for so long gives up the Lease."""
 _WORKED_EVERY_S = 1.0
+_OF_NOTHING = {"penstock.dev/none": "none"}
+"""Labels that nothing has: such a list says whether there is the kind."""
 _END_WITHIN_S = 2.0
 """So long that loop has to end the process by itself when the Lease is lost."""
 
@@ -108,6 +114,7 @@ def operate(config: OperatorConfig, environment: Mapping[str, str]) -> NoReturn:
     )
     logging.getLogger("kopf").setLevel(logging.WARNING)
     logging.getLogger("kopf._core.reactor.running").setLevel(logging.ERROR)  # it has no signals, on purpose
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     code = asyncio.run(_operate(config, environment))
     # Threads that wait for a store would keep a process that may not act any more, for seconds.
     sys.stderr.flush()
@@ -181,13 +188,22 @@ class Replica:
             lambda: datetime.now(UTC),
             surroundings.lease_times,
             is_working=lambda: time.monotonic() - self._worked_s < HUNG_S,
+            renewed=self._has_renewed,
         )
+        self._collections: ShortCollections | None = None
         self._ending: threading.Timer | None = None
         self.reconciler: Reconciler | None = None
         self._is_ready = False
 
     async def run(self, stop: asyncio.Event) -> int:
         """Until `stop`, or until it cannot go on; the exit code."""
+        self._collections = ShortCollections()
+        try:
+            return await self._run(stop)
+        finally:
+            self._collections.end()
+
+    async def _run(self, stop: asyncio.Event) -> int:
         try:
             server = await serve(self._config.metrics_ports.operator, self.health, self.metrics)
         except PermanentError as error:
@@ -292,6 +308,10 @@ class Replica:
             self._ending.start()
             raise
 
+    def _has_renewed(self) -> None:
+        if self._collections is not None:
+            self._collections.renewed()
+
     async def _work_forever(self) -> None:
         """Says that the loop which works comes round."""
         while True:
@@ -303,7 +323,7 @@ class Replica:
         while True:
             try:
                 for kind in (TOPOLOGIES, LATENCY_SLAS, SCHEDULES):
-                    await self._around.cluster.list(kind)
+                    await self._around.cluster.list(kind, _OF_NOTHING)
                 return
             except (KindUnknown, RetryError) as error:
                 _LOG.warning("waiting: %s", error)
@@ -311,13 +331,18 @@ class Replica:
 
     async def _least_term(self) -> int:
         """The highest term of a Schedule; a Topology with a phase tells that somebody leads, or led."""
-        schedules = await self._around.lease_cluster.list(SCHEDULES)
-        terms = [int(one["spec"]["term"]) for one in schedules.items]
+        schedules = await self._around.lease_cluster.list(SCHEDULES, keep=_term_only)
+        terms = [int(one["term"]) for one in schedules.items]
         if not terms:
             topologies = await self._around.lease_cluster.list(TOPOLOGIES)
             # By its CRD a fresh one has a status too.
             terms = [1 for one in topologies.items if (one.get("status") or {}).get("phase")]
         return max(terms, default=0)
+
+
+def _term_only(schedule: Object) -> Object:
+    """To drop thousands of Schedules at once would hold up all threads."""
+    return {"term": schedule["spec"]["term"]}
 
 
 def _break(broken: asyncio.Future[None], why: str) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import AsyncIterator
+from functools import partial
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError, SkipTickError
@@ -47,16 +49,19 @@ from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX
 from penstock_operator.cluster.turns.stores_turn import StoresTurns
 from penstock_operator.cluster.turns.topology_for_slas import TopologyForSlas
 from penstock_operator.cluster.turns.topology_turn import TopologyTurns
+from penstock_operator.cluster.turns.turn_slots import TurnSlots
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Readers, Work
 
 _LOG = logging.getLogger(__name__)
 
 STALLED_S = 60.0
 """A loop without the end of a turn for so long does not work."""
-_GAP_S = 0.05
+_GAP_S = 0.02
 """Between two turns of a loop: what changes together is looked at together."""
 _STORES_GAP_S = 0.5
 """Of the node stores' loop, which every Schedule wakes."""
+_TOPOLOGY_TURNS_AT_ONCE = 4
+"""They share one core: more of them would only make each one longer."""
 _LOOK_S_MAX = 5.0
 _RELIST_S = 60.0
 _BACKOFF_S_MIN = 0.5
@@ -97,6 +102,7 @@ class Reconciler:
         """By the name of the topology that they are about, be it there or not."""
         self._stores = self._new_work()
         self._names_changed = asyncio.Event()
+        self._slots = TurnSlots(_TOPOLOGY_TURNS_AT_ONCE)
         metrics.counts_topologies(self.phases, self.resting)
         passwords = PasswordsTurns(
             cluster,
@@ -156,7 +162,7 @@ class Reconciler:
         loops = {"the node stores": self._stores, **{f"topology {k}": v for k, v in self._topologies.items()}}
         loops |= {f"the SLAs of topology {name}": work for name, work in self._slas.items()}
         for what, work in loops.items():
-            if now_s - work.turned_s > STALLED_S:
+            if not work.is_queued and now_s - work.turned_s > STALLED_S:
                 return f"the loop of {what} has not ended a turn for {now_s - work.turned_s:.0f} s"
         return ""
 
@@ -180,7 +186,8 @@ class Reconciler:
 
     async def _relist(self) -> None:
         for kind in WATCHED:
-            self.mirror.relisted(kind, await self._cluster.list(kind))
+            keep = partial(self.mirror.kept, kind)
+            self.mirror.relisted(kind, await self._cluster.list(kind, keep=keep))
 
     async def _relist_forever(self) -> None:
         """What a watch lost is found here."""
@@ -223,19 +230,20 @@ class Reconciler:
         """Turn after turn. Only LeaseLost ends it."""
         failures = 0
         while True:
-            work.wake.clear()
-            woken_s, work.woken_s = work.woken_s, None
-            began_s = self._clocks.monotonic_s()
-            try:
-                look_s = await self._one_turn(loop, name, work)
-                failures = 0
-            except LeaseLost:
-                raise
-            except Exception as error:  # noqa: BLE001 - the edge of a turn: a bug in one must not end the others
-                failures += 1
-                look_s = min(_BACKOFF_S_MIN * 2 ** (failures - 1), _BACKOFF_S_MAX)
-                self._tell(loop, name, error, failures)
-            work.turned_s = self._clocks.monotonic_s()
+            async with self._slot(loop, work):
+                work.wake.clear()
+                woken_s, work.woken_s = work.woken_s, None
+                began_s = self._clocks.monotonic_s()
+                try:
+                    look_s = await self._one_turn(loop, name, work)
+                    failures = 0
+                except LeaseLost:
+                    raise
+                except Exception as error:  # noqa: BLE001 - the edge of a turn: a bug in one must not end the others
+                    failures += 1
+                    look_s = min(_BACKOFF_S_MIN * 2 ** (failures - 1), _BACKOFF_S_MAX)
+                    self._tell(loop, name, error, failures)
+                work.turned_s = self._clocks.monotonic_s()
             self._metrics.turned(loop, work.turned_s - began_s)
             if woken_s is not None:
                 self._metrics.taken_up(loop, work.turned_s - woken_s)
@@ -248,6 +256,21 @@ class Reconciler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(min(look_s, LOOKS_EVERY_S_MAX if work.rest else _LOOK_S_MAX)):
                     await work.wake.wait()
+
+    @contextlib.asynccontextmanager
+    async def _slot(self, loop: str, work: Work) -> AsyncIterator[None]:
+        """What a turn needs to begin. Who waits for it is not stalled."""
+        if loop != _TOPOLOGY:
+            yield
+            return
+        work.is_queued = True
+        try:
+            async with self._slots.one(lambda: work.woken_s is not None):
+                work.is_queued = False
+                work.turned_s = self._clocks.monotonic_s()
+                yield
+        finally:
+            work.is_queued = False
 
     async def _one_turn(self, loop: str, name: str, work: Work) -> float:
         if loop == _STORES:

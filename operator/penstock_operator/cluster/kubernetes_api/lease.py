@@ -61,7 +61,8 @@ class Elector:
     `least_term` tells the highest term that anything but the Lease shows, 0 when nobody can have led so far:
     the term of a Lease that somebody deleted begins above it, and above all that this candidate saw.
     `is_working` tells whether the process does what it leads for: a leader that does not is not renewed, so
-    that another one takes over. It runs in a loop of its own (`loop_thread`); `may_act`, `term` and the
+    that another one takes over. `renewed` is called after each renewal, when the next one is longest off. It
+    runs in a loop of its own (`loop_thread`); `may_act`, `term` and the
     figures may be read from any thread.
     """
 
@@ -75,6 +76,7 @@ class Elector:
         wall_time: Callable[[], datetime],
         times: LeaseTimes = LeaseTimes(),
         is_working: Callable[[], bool] = lambda: True,
+        renewed: Callable[[], object] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._name = name
@@ -84,6 +86,7 @@ class Elector:
         self._wall_time = wall_time
         self._times = times
         self._is_working = is_working
+        self._renewed = renewed
         self._seen: _Seen | None = None
         self._term: int | None = None
         self._seen_term = 0
@@ -152,8 +155,9 @@ class Elector:
                     raise LeaseLost(f"the Lease {self._name} was not renewed: this process does not work")
                 continue
             try:
-                async with asyncio.timeout(max(self._left_s(), 0.001)):
+                async with asyncio.timeout(self._try_for_s()):
                     await self.try_once()
+                self._renewed()
             except TimeoutError:
                 continue
             except LeaseLost:
@@ -196,6 +200,10 @@ class Elector:
 
     def _left_s(self) -> float:
         return self._renewed_s + self._times.renew_deadline_s - self._clock_s()
+
+    def _try_for_s(self) -> float:
+        """A try that hangs leaves time for another one, on another connection."""
+        return max(min(self._left_s(), self._times.renew_deadline_s / 2), 0.001)
 
     def _is_free(self, lease: Object, now_s: float) -> bool:
         version = str(lease["metadata"]["resourceVersion"])

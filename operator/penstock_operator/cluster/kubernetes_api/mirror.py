@@ -100,8 +100,17 @@ class Mirror:
         """Whose there are any: as `of` names them."""
         return set(self._groups[kind])
 
+    def count(self, kind: Kind) -> int:
+        return len(self._objects[kind])
+
     def get(self, kind: Kind, name: str) -> Object | None:
         return self._objects[kind].get(name)
+
+    def kept(self, kind: Kind, thing: Object) -> Object:
+        """The very object that is held of this state, if one is: who lists anew need not keep all twice."""
+        known = self._objects[kind].get(name_of(thing))
+        is_same = known is not None and _is_same(known, thing)
+        return known if known is not None and is_same else _trimmed(kind, thing)
 
     def put(self, kind: Kind, thing: Object) -> None:
         """The object as an event or the answer to a write has it. An older one than is known is dropped."""
@@ -111,7 +120,7 @@ class Mirror:
             return
         if known is not None and version < _version(known):
             return
-        if known is not None and version == _version(known) and uid_of(thing) == uid_of(known):
+        if known is not None and _is_same(known, thing):
             return  # the same one once more: by a list, or by the watch after our own write's answer
         kept = _trimmed(kind, thing)
         self._take_out(kind, known)
@@ -176,6 +185,11 @@ def _owner(kind: Kind, thing: Object) -> str:
 
 def _version(thing: Object) -> int:
     return int(thing["metadata"]["resourceVersion"])
+
+
+def _is_same(one: Object, other: Object) -> bool:
+    versions = (one["metadata"]["resourceVersion"], other["metadata"]["resourceVersion"])
+    return bool(versions[0] == versions[1] and uid_of(one) == uid_of(other))
 
 
 def _trimmed(kind: Kind, thing: Object) -> Object:

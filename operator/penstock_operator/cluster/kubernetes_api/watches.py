@@ -19,10 +19,13 @@ import kopf
 
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
 from penstock_operator.cluster.kubernetes_api.port import Kind, Object
+from penstock_operator.cluster.kubernetes_api.stateless_kopf import NoEssence, NoProgress
 
 _LOG = logging.getLogger(__name__)
 
 _GROUP_OF_CORE = ""
+_PAGE = 500
+"""Objects of one answer when kopf lists: while it is decoded no other thread runs."""
 
 
 class Watches:
@@ -101,8 +104,11 @@ def _settings() -> kopf.OperatorSettings:
     settings.networking.request_timeout = 30
     settings.watching.server_timeout = 600
     settings.watching.connect_timeout = 5
+    settings.watching.chunk_size = _PAGE
     settings.execution.default_backoff = 5
     settings.background.cancellation_polling = 1
     settings.process.ultimate_exiting_timeout = None
+    settings.persistence.diffbase_storage = NoEssence()
+    settings.persistence.progress_storage = NoProgress()
     settings.persistence.finalizer = "penstock.dev/unused"
     return settings

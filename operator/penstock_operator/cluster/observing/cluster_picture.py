@@ -78,8 +78,12 @@ class ClusterPicture:
         """Name -> (object, requests, what follows), for those whose requests are the same ones."""
         self._all_nodes: tuple[tuple[object, ...], tuple[ObservedNode, ...]] | None = None
         """(what they follow from, all nodes), while nobody's pod is pinned and not bound."""
+        self._pods: dict[str, tuple[Object, ObservedPod]] = {}
+        """Name -> (object, what follows), of those that are bound."""
         self._stores: dict[str, tuple[Object, Object | None, ObservedStore]] = {}
         """Name -> (StatefulSet, its pod, what follows)."""
+        self._all_stores: tuple[int, tuple[ObservedStore, ...]] | None = None
+        """(the mirror's revision, all stores)."""
 
     async def foreign_forever(self) -> None:
         """What pods of other namespaces take of the nodes. Without the right to see them it stays unknown:
@@ -129,9 +133,21 @@ class ClusterPicture:
         return self._pods_of(topology, is_spark_worker)
 
     def _pods_of(self, topology: str, is_one: Callable[[Object], bool]) -> tuple[ObservedPod, ...]:
-        nodes = [name_of(node) for node in self._mirror.all(NODES)]
         pods = (pod for pod in self._mirror.of(PODS, topology) if is_one(pod))
-        return tuple(observe_pod(pod, nodes) for pod in pods)
+        return tuple(self._pod(pod) for pod in pods)
+
+    def _pod(self, pod: Object) -> ObservedPod:
+        name = name_of(pod)
+        known = self._pods.get(name)
+        if known is None or known[0] is not pod:
+            nodes = [name_of(node) for node in self._mirror.all(NODES)]
+            seen = observe_pod(pod, nodes)
+            if not seen.is_bound:
+                return seen  # which node its label means may be another the next time
+            if len(self._pods) > 2 * self._mirror.count(PODS):
+                self._pods.clear()
+            known = self._pods[name] = (pod, seen)
+        return known[1]
 
     def schedules_but_of(self, topologies: Collection[str]) -> tuple[ObservedSchedule, ...]:
         """Those of no such topology, of which each can be read."""
@@ -152,7 +168,7 @@ class ClusterPicture:
         there = {name_of(one): one for one in self._mirror.all(SCHEDULES)}
         for name in self._schedules.keys() - there.keys():
             del self._schedules[name]
-        return {self._schedule(one).topology_uid for one in there.values()}
+        return {str((one.get("spec") or {}).get("topologyUid", "")) for one in there.values()}
 
     def _schedule(self, thing: Object) -> ObservedSchedule:
         """To read one of 4 096 shards takes a while, and it is looked at often."""
@@ -186,10 +202,24 @@ class ClusterPicture:
         return known[2]
 
     def stores(self) -> tuple[ObservedStore, ...]:
+        """The same tuple as long as nothing of it has changed."""
+        if self._all_stores is not None and not self._are_stores_touched_since(self._all_stores[0]):
+            self._all_stores = (self._mirror.revision, self._all_stores[1])
+            return self._all_stores[1]
         found = tuple(self._store(one) for one in self._mirror.all(STATEFUL_SETS) if is_store(one))
-        if len(self._stores) > 2 * len(found):
-            self._stores.clear()
+        there = {one.stateful_set for one in found}
+        self._stores = {name: known for name, known in self._stores.items() if name in there}
+        self._all_stores = (self._mirror.revision, found)
         return found
+
+    def _are_stores_touched_since(self, revision: int) -> bool:
+        if revision == self._mirror.revision:
+            return False
+        changes = self._mirror.changes_since(revision)
+        return changes is None or any(
+            kind == STATEFUL_SETS or (kind == PODS and name.removesuffix("-0") in self._stores)
+            for kind, name in changes
+        )
 
     def _store(self, stateful_set: Object) -> ObservedStore:
         name = name_of(stateful_set)

@@ -1,8 +1,9 @@
 """Reads what the stores know of a topology: one round trip to each store and turn, in threads.
 
-A store that does not answer in time has no reading (None) in this turn and is left alone for a while, so that
-one that hangs holds up no other. Nothing is written: the operator's Redis user cannot. Neighbours: `observe`
-puts the readings into the picture, `penstock.store` speaks with Redis.
+A store that does not answer in time has no reading (None) in this turn and is left alone for a while, so
+that one that hangs holds up no other. That this process is busy is nothing against a store. Nothing is
+written: the operator's Redis user cannot. Neighbours: `observe` puts the readings into the picture,
+`penstock.store` speaks with Redis.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class _Line:
     store: NodeStore
     heard: HeardRows = field(default_factory=HeardRows)
     reading: asyncio.Future[StoreReading] | None = None
+    is_answered: bool = False
+    """Whether the store has answered what was asked last, or refused to: told by the thread that asked."""
     asked: tuple[str, ...] = ()
 
 
@@ -116,12 +119,11 @@ class StoreReader:
         if line.reading is None or line.reading.done():
             if self.clock_s() < manners.not_before_s:
                 return None
-            line.asked = shards
+            line.asked, line.is_answered = shards, False
             line.reading = asyncio.ensure_future(self._look(line, shards, manners.gate))
             line.reading.add_done_callback(_seen)
         try:
-            async with asyncio.timeout(self.wait_s):
-                reading = await asyncio.shield(line.reading)
+            reading = await self._in_time(line, line.reading)
         except (PenstockError, TimeoutError) as error:
             manners.pause_s = min(max(2 * manners.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
             manners.not_before_s = self.clock_s() + manners.pause_s
@@ -131,11 +133,21 @@ class StoreReader:
         # One that was begun in an earlier turn may have looked at other shards.
         return reading if line.asked == shards else None
 
+    async def _in_time(self, line: _Line, asked: asyncio.Future[StoreReading]) -> StoreReading:
+        """The time is the store's: an answer that is there is taken, however late this loop comes to it."""
+        try:
+            async with asyncio.timeout(self.wait_s):
+                return await asyncio.shield(asked)
+        except TimeoutError:
+            if not line.is_answered:
+                raise
+        return await asyncio.shield(asked)
+
     async def _look(self, line: _Line, shards: tuple[str, ...], gate: asyncio.Semaphore) -> StoreReading:
         async with gate:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(
-                self.threads, _look, line.store, line.heard, shards, self.now_us, self.with_shard_rows
+                self.threads, _look, line, shards, self.now_us, self.with_shard_rows
             )
 
 
@@ -146,8 +158,7 @@ def _seen(reading: asyncio.Future[StoreReading]) -> None:
 
 
 def _look(
-    store: NodeStore,
-    heard: HeardRows,
+    line: _Line,
     shards: tuple[str, ...],
     now_us: Callable[[], int],
     with_shard_rows: bool,
@@ -155,9 +166,12 @@ def _look(
     # Rows before counters: what tasks have told is never ahead of what the store has counted.
     calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
     told: WorkerAssignment
-    told, rows, failures, counters = store.pipeline(calls)
+    try:
+        told, rows, failures, counters = line.store.pipeline(calls)
+    finally:
+        line.is_answered = True
     figures = zip(shards, told_here(counters), strict=True)
-    reading = reading_of(told.generation, now_us(), rows, failures, figures, heard)
+    reading = reading_of(told.generation, now_us(), rows, failures, figures, line.heard)
     return replace(reading, shard_rows=shard_rows(rows, shards)) if with_shard_rows else reading
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.pod_settings import PodSettings
@@ -33,6 +34,39 @@ from penstock_operator.cluster.workers.node_room import PlacementRules
 NONE_HOMELESS = Homeless()
 
 
+class _Stands(Enum):
+    """How a node's store stands."""
+
+    NOT_WANTED = "there is none, and the node is to have none"
+    MISSING = "there is none: the node is to have one, or a Schedule names the one that went with its node"
+    GOING = "it is being deleted"
+    MISPLACED = "it should not be where it is"
+    HOMELESS = "it should not be where it is, and may go wherever its volume can be mounted"
+    OTHER_VOLUME = "its volume is another than what is configured"
+    IN_PLACE = "it is as it should be, but perhaps for its template"
+
+
+class _Care(Enum):
+    """What is done about it."""
+
+    LEAVE = "nothing"
+    KEEP = "it is written where it is missing or its template is another"
+    EMPTY = "as KEEP, and its shards are moved off: it is to be replaced"
+    REMOVE = "it is deleted"
+
+
+_CARE = {
+    # how it stands: (while a Schedule names it, or that is not known; while none does)
+    _Stands.NOT_WANTED: (_Care.LEAVE, _Care.LEAVE),
+    _Stands.MISSING: (_Care.KEEP, _Care.KEEP),
+    _Stands.GOING: (_Care.LEAVE, _Care.LEAVE),
+    _Stands.MISPLACED: (_Care.LEAVE, _Care.REMOVE),
+    _Stands.HOMELESS: (_Care.KEEP, _Care.REMOVE),
+    _Stands.OTHER_VOLUME: (_Care.EMPTY, _Care.REMOVE),
+    _Stands.IN_PLACE: (_Care.KEEP, _Care.KEEP),
+}
+
+
 def decide_stores(
     config: OperatorConfig,
     nodes: Sequence[ObservedNode],
@@ -54,34 +88,42 @@ def decide_stores(
     notices: list[tuple[str, Event]] = []
     replaced: dict[str, str] = {}
     for name in sorted(by_name.keys() | existing.keys() | set(named or ())):
-        node, store = by_name.get(name), existing.get(name)
-        if store is not None and store.is_deleting:
+        node, store, may_go = by_name.get(name), existing.get(name), name in homeless.may_go
+        stands, reason = _stands(node, store, config, may_go=may_go)
+        care = _CARE[stands][named is not None and name not in named]
+        if care is _Care.REMOVE and store is not None:
+            actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
+        if care in (_Care.REMOVE, _Care.LEAVE):
             continue
-        other = why_another_volume(store, config) if store is not None else ""
-        if store is not None and (reason := _out_of_place(node, store, config) or other):
-            if named is not None and store.id not in named:
-                actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
-                continue
-            if reason != other and name not in homeless.may_go:
-                continue
-            if reason == other:
-                replaced[name] = other
-        if store is None and node is not None and not _is_wanted(node, config):
-            continue
-        if store is not None and node is None and name not in homeless.may_go:
-            continue
+        if care is _Care.EMPTY:
+            replaced[name] = reason
         own = name if node is None else node.hostname or name
-        hostname = None if name in homeless.may_go else own
-        document = node_store(name, hostname, as_it_may_be(store, config))
+        document = node_store(name, None if may_go else own, as_it_may_be(store, config))
         metadata: Mapping[str, str] = document["metadata"]["annotations"]
         if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:
             actions.append(ApplyNodeStore(document["metadata"]["name"], name, document))
-        if store is not None and not other:
+        if store is not None and not why_another_volume(store, config):
             if grown := grown_volume(store, config):
                 actions.append(grown)
             elif told := kept_volume(store, config):
                 notices.append((store.stateful_set, told))
     return StoresDecision(tuple(actions), replaced, tuple(notices))
+
+
+def _stands(
+    node: ObservedNode | None, store: ObservedStore | None, config: OperatorConfig, *, may_go: bool
+) -> tuple[_Stands, str]:
+    """How it stands; and why it is not to stay as it is, where it is not."""
+    if store is None:
+        is_wanted = node is None or _is_wanted(node, config)
+        return (_Stands.MISSING if is_wanted else _Stands.NOT_WANTED), ""
+    if store.is_deleting:
+        return _Stands.GOING, ""
+    if reason := _out_of_place(node, store, config):
+        return (_Stands.HOMELESS if may_go else _Stands.MISPLACED), reason
+    if reason := why_another_volume(store, config):
+        return _Stands.OTHER_VOLUME, reason
+    return _Stands.IN_PLACE, ""
 
 
 def as_left(nodes: Sequence[ObservedNode], config: OperatorConfig) -> tuple[ObservedNode, ...]:

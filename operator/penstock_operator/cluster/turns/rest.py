@@ -3,11 +3,11 @@
 A topology *rests* when a decision had no action, nobody to wait for and no wait that runs, and its status was
 the one before. `decide` on the same picture would say the same, so it is not asked while what is seen stays
 so: the topology's own objects, the nodes and stores that it is on, and what its stores tell but for when they
-told it. Other nodes mean nothing to one that wants no worker. After `REST_S` it is asked all the same.
+told it. Other nodes mean nothing to one that wants no worker. After a while it is asked all the same.
 
-Who rests is also looked at less often the more of them there are (`looks_every_s`): changes of objects wake a
-loop at once, so this is about what the stores alone tell. Pure. Neighbours: `topology_turn` asks, `reconcile`
-wakes by `Rest.nodes`.
+Who rests is looked at and decided for less often the more of them there are (`looks_every_s`, `rests_s`):
+changes of objects wake a loop at once, so this is about what the stores alone tell. Pure. Neighbours:
+`topology_turn` asks, `reconcile` wakes by `Rest.nodes`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.observing.observed import Observed, StoreReading
 
 REST_S = 30.0
+REST_S_MAX = 300.0
+_DECISIONS_PER_S_MAX = 10
+"""About all that rest together, where nothing has changed."""
 LOOKS_EVERY_S_MAX = 10.0
 _LOOKS_PER_S_MAX = 125
 """Of all that rest together."""
@@ -40,9 +43,9 @@ class Rest:
     seen: tuple[Any, ...]
     since_s: float
 
-    def lasts(self, observed: Observed, now_s: float) -> bool:
-        """Whether `decide` would say what it said."""
-        return now_s - self.since_s < REST_S and self.seen == _essence(observed, self.nodes)
+    def lasts(self, observed: Observed, now_s: float, for_s: float = REST_S) -> bool:
+        """Whether `decide` would say what it said. It is asked all the same after `for_s`."""
+        return now_s - self.since_s < for_s and self.seen == _essence(observed, self.nodes)
 
 
 def rest_after(observed: Observed, before: Memory, decision: Decision, now_s: float) -> Rest | None:
@@ -65,6 +68,11 @@ def rest_after(observed: Observed, before: Memory, decision: Decision, now_s: fl
 def looks_every_s(resting: int) -> float:
     """How often to look at each of so many topologies that rest."""
     return min(max(LATER_S, resting / _LOOKS_PER_S_MAX), LOOKS_EVERY_S_MAX)
+
+
+def rests_s(resting: int) -> float:
+    """After how long each of so many topologies that rest is decided for all the same."""
+    return min(max(REST_S, resting / _DECISIONS_PER_S_MAX), REST_S_MAX)
 
 
 def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:

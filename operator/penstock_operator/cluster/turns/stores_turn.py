@@ -35,9 +35,9 @@ from penstock_operator.cluster.stores.homeless import (
     pods_to_make_anew,
     why_lost,
 )
-from penstock_operator.cluster.stores.node_stores import decide_stores
 from penstock_operator.cluster.stores.retained_homes import retained_homes
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
+from penstock_operator.cluster.stores.store_decisions import StoreDecisions
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns
@@ -75,6 +75,7 @@ class StoresTurns:
         self._passwords = passwords
         self._wake_topologies = wake_topologies
         self._index = ScheduleIndex(mirror)
+        self._decisions = StoreDecisions(config)
         self._renewal = RenewalMemory()
         self._tries = StoreTries()
         self._told: set[tuple[str, Event]] = set()
@@ -100,7 +101,7 @@ class StoresTurns:
         named, now_s = self._named(), self._clocks.monotonic_s()
         await self._look_at_homeless(named, now_s)
         nodes, stores = self._picture.nodes(""), self._picture.stores()
-        decision = decide_stores(self._config, nodes, stores, named, self._homeless)
+        decision = self._decisions.about(nodes, stores, named, self._homeless)
         due = self._tries.due(decision.actions, now_s)
         outcome = await self._applier.carry_out(due)
         self._tries.tried(due, {one.name: one.message for one in outcome.refused}, now_s)

@@ -49,7 +49,7 @@ from penstock_operator.cluster.observing.observed import (
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
-from penstock_operator.cluster.turns.rest import looks_every_s, rest_after
+from penstock_operator.cluster.turns.rest import looks_every_s, rest_after, rests_s
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
 _STOPS_AT_ONCE = 5
@@ -127,17 +127,17 @@ class TopologyTurns:
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept, strays=strays)
         now_s = self._clocks.monotonic_s()
-        if work.rest is not None and work.rest.lasts(observed, now_s):
-            return self._resting_look_s()
+        if work.rest is not None and work.rest.lasts(observed, now_s, rests_s(self._resting())):
+            return looks_every_s(self._resting())
         work.rest = None
         before, decision = work.memory, decide(observed, work.memory, now_s)
         self._metrics.decided()
         if await self._carry_out(work, manifest, decision):
             work.rest = rest_after(observed, before, decision, now_s)
-        return decision.next_look_s if work.rest is None else self._resting_look_s()
+        return decision.next_look_s if work.rest is None else looks_every_s(self._resting())
 
-    def _resting_look_s(self) -> float:
-        return looks_every_s(sum(work.rest is not None for work in self._works.values()))
+    def _resting(self) -> int:
+        return sum(work.rest is not None for work in self._works.values())
 
     async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> bool:
         """Whether all of it was: figures are written now and then only."""
@@ -202,6 +202,8 @@ class TopologyTurns:
 
     def _stores(self) -> tuple[ObservedStore, ...]:
         stores, lost = self._picture.stores(), self._lost()
+        if not lost:
+            return stores
         return tuple(replace(one, lost=lost[one.id]) if one.id in lost else one for one in stores)
 
     async def _read_strays(

@@ -60,6 +60,8 @@ class Work:
     turned_s: float
     woken_s: float | None = None
     """When the first change came in that no turn has taken up yet."""
+    is_queued: bool = False
+    """Whether it waits for a slot to begin its turn."""
     task: asyncio.Task[None] | None = None
     keeper: SlaKeeper | None = None
     """Of a loop that keeps the LatencySLAs of a topology."""

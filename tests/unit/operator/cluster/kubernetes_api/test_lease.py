@@ -14,6 +14,8 @@ from penstock_operator.cluster.kubernetes_api.lease import STRANGER, Elector, Le
 from penstock_operator.cluster.kubernetes_api.port import (
     LEASES,
     SCHEDULES,
+    Kind,
+    Object,
     ObjectInvalid,
     Refusal,
     Why,
@@ -39,6 +41,7 @@ class Scene:
         times: LeaseTimes = LeaseTimes(),  # noqa: B008 - frozen
         clock_s: Callable[[], float] | None = None,
         is_working: Callable[[], bool] = lambda: True,
+        renewed: Callable[[], object] = lambda: None,
     ) -> Elector:
         async def least_term() -> int:
             held = (await self.cluster.list(SCHEDULES)).items
@@ -53,6 +56,7 @@ class Scene:
             wall_time=lambda: datetime.fromtimestamp(self.now_s + skew_s, UTC),
             times=times,
             is_working=is_working,
+            renewed=renewed,
         )
 
     async def holder(self) -> tuple[str, int]:
@@ -347,5 +351,52 @@ def test_a_renewal_that_comes_long_after_it_was_due_counts_as_late() -> None:
             scene.now_s += pause_s
             await one.try_once()
         assert (one.renewals, one.late) == (4, 1)
+
+    tell(story)
+
+
+def test_each_renewal_is_told_and_a_try_that_failed_is_not() -> None:
+    async def story(scene: Scene) -> None:
+        told: list[int] = []
+
+        def renewed() -> None:
+            told.append(one.renewals)
+            scene.cluster.is_away = len(told) == 3
+
+        one = scene.candidate("one", times=FAST, clock_s=time.monotonic, renewed=renewed)
+        await one.acquire()
+        with pytest.raises(LeaseLost):
+            await one.hold()
+        assert told == [1, 2, 3]
+
+    tell(story)
+
+
+def test_a_try_that_hangs_leaves_time_for_another_one() -> None:
+    class HangsOnce(MemoryCluster):
+        hangs = False
+
+        async def get(self, kind: Kind, name: str) -> Object | None:
+            if self.hangs:
+                self.hangs = False
+                await asyncio.Event().wait()
+            return await super().get(kind, name)
+
+    async def story(scene: Scene) -> None:
+        scene.cluster = cluster = HangsOnce(clock_s=time.time)
+        enough = asyncio.Event()
+        one = scene.candidate(
+            "one",
+            times=LeaseTimes(duration_s=3.0, renew_deadline_s=2.0, retry_s=0.05),
+            clock_s=time.monotonic,
+            renewed=lambda: one.renewals >= 3 and enough.set(),
+        )
+        await one.acquire()
+        cluster.hangs = True
+        holding = asyncio.create_task(one.hold())
+        await asyncio.wait({holding, asyncio.create_task(enough.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        assert not holding.done()
+        assert one.may_act()
+        holding.cancel()
 
     tell(story)

@@ -50,6 +50,18 @@ def test_a_list_that_shows_what_is_known_changes_nothing() -> None:
     assert scene.mirror.revision == revision
 
 
+def test_who_lists_anew_is_given_what_is_held_of_the_same_state_and_else_what_would_be_kept() -> None:
+    scene = Scene()
+    scene.mirror.put(PODS, pod("a", 5))
+    held = scene.mirror.get(PODS, "a")
+    assert scene.mirror.kept(PODS, pod("a", 5)) is held
+    newer, other, new = pod("a", 6), pod("a", 5, uid="another"), pod("b", 5)
+    for listed in (newer, other, new):
+        assert scene.mirror.kept(PODS, listed) == listed
+    big = {**pod("c", 5), "data": {"lib.py": "x" * 1000}}
+    assert "data" not in scene.mirror.kept(CONFIG_MAPS, big)
+
+
 def test_an_older_state_does_not_take_the_place_of_a_newer_one() -> None:
     scene = Scene()
     scene.mirror.put(PODS, pod("a", 7, phase="Running"))

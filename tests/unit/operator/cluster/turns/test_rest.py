@@ -13,9 +13,11 @@ from penstock_operator.cluster.observing.observed import Need, Observed, Refused
 from penstock_operator.cluster.turns.rest import (
     LOOKS_EVERY_S_MAX,
     REST_S,
+    REST_S_MAX,
     Rest,
     looks_every_s,
     rest_after,
+    rests_s,
 )
 from worlds.cluster_world import World, manifest
 
@@ -158,3 +160,14 @@ def test_the_more_of_them_rest_the_less_often_each_is_looked_at() -> None:
     assert looks_every_s(0) == looks_every_s(250) == 2.0
     assert looks_every_s(1000) == 8.0
     assert looks_every_s(100_000) == LOOKS_EVERY_S_MAX
+
+
+def test_the_more_of_them_rest_the_less_often_each_is_decided_for_where_nothing_has_changed(
+    steady: World,
+) -> None:
+    assert rests_s(0) == rests_s(300) == REST_S
+    assert rests_s(1000) == 100.0
+    assert rests_s(100_000) == REST_S_MAX
+    rest, seen = resting(steady), as_next_seen(steady)
+    assert rest.lasts(seen, steady.now_s + 99, rests_s(1000))
+    assert not rest.lasts(seen, steady.now_s + 100, rests_s(1000))
