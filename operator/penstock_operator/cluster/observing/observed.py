@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.sizes_spec import WORKERS_MAX
@@ -22,6 +22,13 @@ from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
+
+
+class TopologyKey(NamedTuple):
+    """What tells one Topology from all others at a moment."""
+
+    namespace: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,15 @@ class ObservedTopology:
     plan: Plan | None = None
     faults: tuple[str, ...] = ()
     is_deleting: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """As the object says it; "" where it does not."""
+        return str((self.manifest.get("metadata") or {}).get("namespace", ""))
+
+    @property
+    def key(self) -> TopologyKey:
+        return TopologyKey(self.namespace, self.name)
 
 
 class Resize(StrEnum):
@@ -312,3 +328,14 @@ class Observed:
     None for a store that did not answer."""
     strays: Mapping[str, str] = field(default_factory=dict)
     """Shard -> the store that has it, of those that are not at home. Looked for while a store is lost."""
+
+    @property
+    def namespace(self) -> str:
+        """The topology's, in which all that is made for it is."""
+        return self.topology.namespace or self.config.namespace
+
+    @property
+    def title(self) -> str:
+        """What the topology is called to others."""
+        name = self.topology.name
+        return name if self.namespace == self.config.namespace else f"{self.namespace}/{name}"

@@ -117,6 +117,11 @@ class PasswordsTurns:
         self._refused_since_s: float | None = None
         self._told: tuple[str, ...] = ()
 
+    @property
+    def known(self) -> StorePasswords | None:
+        """As the Secret was last; None before it was read or made."""
+        return self._known
+
     async def turn(self, stores: Sequence[ObservedStore]) -> None:
         """Look, unless that was done just now. Raises errors of the cluster; PermanentError where somebody
         else's Secret does not say what it has to."""

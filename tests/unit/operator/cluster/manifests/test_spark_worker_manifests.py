@@ -98,7 +98,7 @@ def test_a_spark_worker_knows_its_master_and_no_secret() -> None:
 
 def test_policies_open_a_worker_and_its_home_store_to_its_own_spark_workers_alone() -> None:
     home, pod = pods()
-    policies = spark_network_policies(HOME, "words", CONFIG)
+    policies = spark_network_policies(HOME, "words", "streams", CONFIG)
     stranger, other_store = pods()[1], node_store("node-b", "node-b", CONFIG)["spec"]["template"]
     stranger["metadata"]["labels"]["penstock.dev/worker"] = "words-w1"
     store = node_store("node-a", "node-a", CONFIG)["spec"]["template"]

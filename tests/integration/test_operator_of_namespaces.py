@@ -1,0 +1,248 @@
+"""One operator, one set of stores, and Topologies in several namespaces: on the twin, with real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator
+
+import pytest
+
+from backends.store_fixtures import RedisBackend
+from penstock.store.port import Bounds, Measure
+from penstock_operator.cluster.kubernetes_api import followed_namespace
+from penstock_operator.cluster.kubernetes_api.port import (
+    CONFIG_MAPS,
+    DISRUPTION_BUDGETS,
+    EVENTS,
+    LATENCY_SLAS,
+    NODES,
+    PODS,
+    SCHEDULES,
+    SECRETS,
+    STATEFUL_SETS,
+    TOPOLOGIES,
+    Object,
+    name_of,
+    uid_of,
+)
+from penstock_operator.cluster.main import Replica
+from scenes.operator_stage import Stage, tell
+from worlds.operator_world import NAMESPACE, NODE_NAMES, topology
+
+pytestmark = pytest.mark.integration
+
+TEAM = "team-a"
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisBackend]:
+    backend = RedisBackend(tmp_path_factory.mktemp("nodes"))
+    yield backend
+    backend.stop()
+
+
+async def apply(stage: Stage, namespace: str, **spec: object) -> Object:
+    """The Topology `words` of a namespace."""
+    made = await stage.cluster.within(namespace).create(TOPOLOGIES, topology(**spec))  # type: ignore[arg-type]
+    assert isinstance(made, dict)
+    return made
+
+
+async def schedule_of(stage: Stage, namespace: str) -> Object:
+    (found,) = (await stage.cluster.within(namespace).list(SCHEDULES)).items
+    return found
+
+
+async def until_both_run(stage: Stage) -> None:
+    for namespace in (NAMESPACE, TEAM):
+        await stage.until_phase("Running", namespace=namespace)
+
+
+def test_two_topologies_of_one_name_run_beside_each_other_and_do_not_meet(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        here, there = await apply(stage, NAMESPACE), await apply(stage, TEAM)
+        await until_both_run(stage)
+        assert len((await stage.cluster.list(STATEFUL_SETS)).items) == len(NODE_NAMES)
+        team = stage.cluster.within(TEAM)
+        assert not (await team.list(STATEFUL_SETS)).items
+        for applied, namespace in ((here, NAMESPACE), (there, TEAM)):
+            (worker,) = await stage.workers(namespace)
+            schedule = await schedule_of(stage, namespace)
+            assert schedule["spec"]["topologyUid"] == uid_of(applied)
+            assert [one["uid"] for one in schedule["spec"]["workers"]] == [uid_of(worker)]
+            within = stage.cluster.within(namespace)
+            made = [worker, schedule]
+            for kind in (CONFIG_MAPS, DISRUPTION_BUDGETS):
+                made += (await within.list(kind)).items
+            assert len(made) == 4
+            assert {owner["uid"] for one in made for owner in one["metadata"]["ownerReferences"]} == {
+                uid_of(applied)
+            }
+            events = (await within.list(EVENTS)).items
+            assert uid_of(applied) in {one["regarding"]["uid"] for one in events}
+            (home,) = {one["home"] for one in schedule["spec"]["shards"]}
+            store = nodes.open_store(home, uid_of(applied), Bounds())
+            assert None not in store.call(Measure(tuple(f"numbers/{part}" for part in range(4))))
+        assert await team.delete(TOPOLOGIES, "words", uid_of(there)) is None
+
+        async def all_gone() -> bool:
+            return not (await team.list(SCHEDULES)).items and not await stage.workers(TEAM)
+
+        await stage.until(all_gone)
+        assert len(await stage.workers()) == 1
+        assert (await stage.status())["phase"] == "Running"
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_workers_elsewhere_are_given_their_own_password_and_no_other_and_follow_a_rotation(
+    nodes: RedisBackend,
+) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, TEAM)
+        await stage.until_phase("Running", namespace=TEAM)
+        team = stage.cluster.within(TEAM)
+        (worker,) = await stage.workers(TEAM)
+        volumes = {one["name"]: one for one in worker["spec"]["volumes"]}
+        name = volumes["penstock-store"]["secret"]["secretName"]
+        held, whole = await team.get(SECRETS, name), await stage.cluster.get(SECRETS, name)
+        assert held is not None
+        assert whole is not None
+        assert held["data"] == {key: whole["data"][key] for key in ("worker-password", "spark-key")}
+        await team.delete(SECRETS, name, uid_of(held))
+        new = base64.b64encode(b"another-password").decode()
+        stage.cluster.put(SECRETS, {**whole, "data": {**whole["data"], "worker-password": new}})
+
+        async def follows() -> bool:
+            there = await team.get(SECRETS, name)
+            return there is not None and there["data"]["worker-password"] == new
+
+        await stage.until(follows)
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_a_topology_in_a_namespace_that_is_not_served_stays_as_it_is(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, "elsewhere")
+        await apply(stage, TEAM)
+        await stage.until_phase("Running", namespace=TEAM)
+        assert "phase" not in await stage.status(namespace="elsewhere")
+        assert not await stage.workers("elsewhere")
+        assert not (await stage.cluster.within("elsewhere").list(SECRETS)).items
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_a_latency_sla_is_about_the_topology_of_its_own_namespace(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, NAMESPACE)
+        await stage.until_phase("Running")
+        team = stage.cluster.within(TEAM)
+        sla = {
+            "apiVersion": LATENCY_SLAS.api_version,
+            "kind": LATENCY_SLAS.kind,
+            "metadata": {"name": "fast"},
+            "spec": {"topology": "words", "latency": "200ms"},
+        }
+        assert isinstance(await team.create(LATENCY_SLAS, sla), dict)
+
+        async def told(text: str) -> bool:
+            there = await team.get(LATENCY_SLAS, "fast") or {}
+            return text in str((there.get("status") or {}).get("conditions"))
+
+        async def is_missing() -> bool:
+            return await told("there is no Topology 'words' in this namespace")
+
+        async def is_there() -> bool:
+            return not await told("there is no Topology") and await told("Ready")
+
+        await stage.until(is_missing)
+        await apply(stage, TEAM)
+        await stage.until(is_there)
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_a_drained_node_gives_up_the_shards_of_all_namespaces(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, NAMESPACE)
+        await apply(stage, TEAM)
+        await until_both_run(stage)
+        home = (await schedule_of(stage, TEAM))["spec"]["shards"][0]["home"]
+        (other,) = set(NODE_NAMES) - {home}
+        node = await stage.cluster.get(NODES, home)
+        assert node is not None
+        node["spec"]["unschedulable"] = True
+        stage.cluster.put(NODES, node)
+
+        async def have_left() -> bool:
+            schedules = [await schedule_of(stage, namespace) for namespace in (NAMESPACE, TEAM)]
+            homes = {one["home"] for schedule in schedules for one in schedule["spec"]["shards"]}
+            return homes == {other}
+
+        await stage.until(have_left)
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_a_schedule_that_is_deleted_elsewhere_goes_on_where_its_state_is(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, NAMESPACE)
+        await apply(stage, TEAM)
+        await until_both_run(stage)
+        before, team = await schedule_of(stage, TEAM), stage.cluster.within(TEAM)
+        assert await team.delete(SCHEDULES, name_of(before), uid_of(before)) is None
+
+        async def is_back() -> bool:
+            there = (await team.list(SCHEDULES)).items
+            return bool(there) and there[0]["spec"]["version"] > before["spec"]["version"]
+
+        await stage.until(is_back)
+        after = await schedule_of(stage, TEAM)
+        assert after["spec"]["topologyUid"] == before["spec"]["topologyUid"]
+        assert not any(one.get("freshSince") for one in after["spec"]["shards"])
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_a_namespace_that_is_closed_holds_up_no_other_and_goes_on_when_it_is_open_again(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(followed_namespace, "RELIST_S", 0.2)
+    monkeypatch.setattr(followed_namespace, "AGAIN_S_MIN", 0.2)
+
+    async def story(stage: Stage, replica: Replica) -> None:
+        stage.cluster.closed.add(TEAM)
+        await apply(stage, NAMESPACE)
+        await stage.until_phase("Running")
+        assert 'namespace_served{topology_namespace="team-a"} 0.0' in replica.metrics.text().decode()
+        stage.cluster.closed.clear()
+        await apply(stage, TEAM)
+        await stage.until_phase("Running", namespace=TEAM)
+        stage.cluster.closed.add(TEAM)
+
+        async def is_told() -> bool:
+            return 'namespace_served{topology_namespace="team-a"} 0.0' in replica.metrics.text().decode()
+
+        async with asyncio.timeout(10):
+            while not await is_told():
+                await asyncio.sleep(0)
+        for pod in await stage.workers():
+            stage.cluster.finish(PODS, name_of(pod))
+
+        async def is_made_anew() -> bool:
+            return len(await stage.workers()) == 1
+
+        await stage.until(is_made_anew)
+        stage.cluster.closed.clear()
+        (worker,) = await stage.workers(TEAM)
+        stage.cluster.within(TEAM).finish(PODS, name_of(worker))
+
+        async def is_made_there() -> bool:
+            return len(await stage.workers(TEAM)) == 1
+
+        await stage.until(is_made_there)
+
+    tell(nodes, story, namespaces=[TEAM])
