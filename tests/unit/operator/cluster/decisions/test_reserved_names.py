@@ -78,3 +78,13 @@ def test_a_topology_that_names_one_is_held_and_says_so() -> None:
     assert world.condition("Ready") == ("False", "NameRefused")
     assert world.condition("Stalled") == ("True", "NameRefused")
     assert world.pods == {}
+
+
+def test_in_another_namespace_the_workers_part_of_the_passwords_is_reserved_and_nothing_else() -> None:
+    team = {"metadata__namespace": "team-a"}
+    claim = {"persistentVolumeClaim": {"claimName": claim_name(store_name("pen", "n1"))}}
+    told = refusal(spec__pod=volume(secret={"secretName": OURS}), **team)
+    assert f"Secret {OURS} holds the passwords" in told
+    for pod in (volume(secret={"secretName": VAULT}), volume(secret={"secretName": HELMS}), volume(**claim)):
+        assert refusal(spec__pod=pod)
+        assert refusal(spec__pod=pod, **team) == ""

@@ -110,3 +110,10 @@ def test_policies_open_a_worker_and_its_home_store_to_its_own_spark_workers_alon
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "words-w0", "uid": "uid-w0"}
     assert [policy["metadata"]["ownerReferences"] for policy in policies] == [[owner], [owner]]
     assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
+
+
+def test_no_policy_of_another_namespaces_topology_is_owned_across_namespaces() -> None:
+    """What admits its Spark workers to the stores is the chart's."""
+    (joined,) = spark_network_policies(HOME, "words", "team-a", CONFIG)
+    assert joined["metadata"]["namespace"] == "team-a"
+    assert joined["metadata"]["name"].endswith("-spark")

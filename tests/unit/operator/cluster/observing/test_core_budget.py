@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
-from penstock_operator.cluster.kubernetes_api.port import SCHEDULES
+from penstock_operator.cluster.kubernetes_api.mirror import Mirror
+from penstock_operator.cluster.kubernetes_api.port import SCHEDULES, TOPOLOGIES
+from penstock_operator.cluster.observing.core_budget import CoreBudget
+from penstock_operator.cluster.observing.observed import TopologyKey
 from worlds.core_budgets import budget_of, key, schedule, topology
 
 TWO = [topology("words"), topology("trades", task_cpu=None)]
@@ -54,3 +57,16 @@ def test_what_is_being_written_is_nobody_elses() -> None:
     assert budget.left_to(key("trades"), {"match"}) == 3.0
     with budget.promised(key("words"), {"count": 0.5}):
         assert budget.left_to(key("trades"), {"match"}) == 3.0, "fewer count once they are written"
+
+
+def test_topologies_of_all_namespaces_share_what_there_is_and_do_not_meet() -> None:
+    mirrors = {}
+    for namespace in ("streams", "team-a"):
+        mirrors[namespace] = Mirror(lambda *_: None)
+        mirrors[namespace].put(TOPOLOGIES, topology("words", "1"))
+        mirrors[namespace].put(SCHEDULES, schedule("words.count", "words", 3, 1))
+    budget = CoreBudget(10.0, mirrors)
+    assert budget.left_to(TopologyKey("team-a", "words"), {"count"}) == 7.0
+    with budget.promised(TopologyKey("streams", "words"), {"count": 5.0}):
+        assert budget.left_to(TopologyKey("team-a", "words"), {"count"}) == 5.0
+        assert budget.left_to(TopologyKey("streams", "words"), {"count"}) == 7.0
