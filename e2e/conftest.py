@@ -36,6 +36,7 @@ ORDER = (
     "remote_tasks",
     "kafka",
     "passwords",
+    "namespaces",
     "node_faults",
     "release",
     "refused",

@@ -10,6 +10,7 @@ import pytest
 
 from backends.store_fixtures import RedisBackend
 from penstock.store.port import Bounds, Measure
+from penstock_operator.cluster.accept_loss import accept_losses, told_losses
 from penstock_operator.cluster.kubernetes_api import followed_namespace
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
@@ -27,6 +28,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     uid_of,
 )
 from penstock_operator.cluster.main import Replica
+from penstock_operator.cluster.stores import homeless
 from scenes.operator_stage import Stage, tell
 from worlds.operator_world import NAMESPACE, NODE_NAMES, topology
 
@@ -244,5 +246,98 @@ def test_a_namespace_that_is_closed_holds_up_no_other_and_goes_on_when_it_is_ope
             return len(await stage.workers(TEAM)) == 1
 
         await stage.until(is_made_there)
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_a_scale_edit_elsewhere_resizes_the_pod_that_stays(nodes: RedisBackend) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, NAMESPACE)
+        await apply(stage, TEAM)
+        await until_both_run(stage)
+        ours, (before,) = await schedule_of(stage, NAMESPACE), await stage.workers(TEAM)
+        team = stage.cluster.within(TEAM)
+        edited = await team.get(TOPOLOGIES, "words")
+        assert edited is not None
+        edited["spec"]["operators"][0]["tasks"] = {"initial": 4}
+        assert isinstance(await team.replace(TOPOLOGIES, edited), dict)
+
+        async def resized() -> bool:
+            (pod,) = await stage.workers(TEAM)
+            executors = (await schedule_of(stage, TEAM))["spec"]["executors"]
+            cpu = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            return sum(one["tasks"] for one in executors) == 4 and cpu == "3999m" and uid_of(pod) == was
+
+        was = uid_of(before)
+        await stage.until(resized)
+        assert (await schedule_of(stage, NAMESPACE))["spec"] == ours["spec"]
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_state_that_is_retained_elsewhere_leaves_a_drained_node_and_is_gone_on_with(
+    nodes: RedisBackend,
+) -> None:
+    async def story(stage: Stage, _: Replica) -> None:
+        first = await apply(stage, TEAM, deletionPolicy="Retain")
+        await stage.until_phase("Running", namespace=TEAM)
+        team = stage.cluster.within(TEAM)
+        await team.delete(TOPOLOGIES, "words", uid_of(first))
+
+        async def is_ended() -> bool:
+            return not await stage.workers(TEAM)
+
+        await stage.until(is_ended)
+        (home,) = {one["home"] for one in (await schedule_of(stage, TEAM))["spec"]["shards"]}
+        node = await stage.cluster.get(NODES, home)
+        assert node is not None
+        node["spec"]["unschedulable"] = True
+        stage.cluster.put(NODES, node)
+
+        async def has_left() -> bool:
+            return home not in {one["home"] for one in (await schedule_of(stage, TEAM))["spec"]["shards"]}
+
+        await stage.until(has_left)
+        # One of the same name in another namespace begins anew.
+        ours = await apply(stage, NAMESPACE)
+        await stage.until_phase("Running")
+        assert (await stage.status())["stateUid"] == uid_of(ours)
+        await apply(stage, TEAM, deletionPolicy="Retain")
+        assert (await stage.until_phase("Running", namespace=TEAM))["stateUid"] == uid_of(first)
+
+    tell(nodes, story, namespaces=[TEAM])
+
+
+def test_what_a_topology_elsewhere_lost_with_a_node_is_accepted_there(
+    nodes: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(homeless, "GONE_AFTER_S", 0.5)
+
+    async def story(stage: Stage, _: Replica) -> None:
+        await apply(stage, TEAM)
+        await stage.until_phase("Running", namespace=TEAM)
+        team = stage.cluster.within(TEAM)
+        (home,) = {one["home"] for one in (await schedule_of(stage, TEAM))["spec"]["shards"]}
+        stage.cluster.finish(NODES, home)
+        for within in (stage.cluster, team):
+            for pod in (await within.list(PODS)).items:
+                if pod["spec"].get("nodeName") == home:
+                    within.finish(PODS, name_of(pod))
+
+        async def is_told() -> bool:
+            return bool((await stage.status(namespace=TEAM)).get("lost"))
+
+        await stage.until(is_told)
+        conditions = (await stage.status(namespace=TEAM))["conditions"]
+        told = " ".join(one["message"] for one in conditions)
+        assert f"penstock accept-loss words --namespace {TEAM}" in told
+        (loss,) = await told_losses(team, "words")
+        await accept_losses(team, "words", [loss.id])
+
+        async def is_whole() -> bool:
+            homes = {one["home"] for one in (await schedule_of(stage, TEAM))["spec"]["shards"]}
+            return homes == set(NODE_NAMES) - {home} and "lost" not in await stage.status(namespace=TEAM)
+
+        await stage.until(is_whole)
 
     tell(nodes, story, namespaces=[TEAM])

@@ -152,7 +152,9 @@ class StoresTurns:
             await self._passwords.turn(self._picture.stores())
         except (RetryError, PermanentError) as fault:
             return fault
-        return await self._worker_secrets.turn(self._passwords.known)
+        finally:
+            await self._worker_secrets.turn(self._passwords.known)
+        return None
 
     async def _renew(
         self, named: set[str] | None, replaced: Mapping[str, str]

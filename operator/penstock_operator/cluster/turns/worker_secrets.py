@@ -23,6 +23,8 @@ from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 _LOG = logging.getLogger(__name__)
 
 _LOOK_S = 5.0
+_AGAIN_S = 15.0
+"""After it went wrong."""
 _WORKER = "worker"
 
 
@@ -38,24 +40,31 @@ class WorkerSecrets:
         self._served = [one for one in served if one.name != config.namespace]
         self._name = config.store.auth_secret
         self._monotonic_s = monotonic_s
-        self._looked_s: dict[str, float] = {}
+        self._due_s: dict[str, float] = {}
+        self._told: dict[str, str] = {}
+        """Namespace -> what went wrong there last, "" for nothing."""
 
-    async def turn(self, passwords: StorePasswords | None) -> RetryError | PermanentError | None:
-        """Look, where that was not done just now. What keeps one from being written, if anything does: the
-        others are. `passwords` None: they are not known yet."""
-        fault: RetryError | PermanentError | None = None
+    async def turn(self, passwords: StorePasswords | None) -> None:
+        """Look, where that was not done just now. What goes wrong in one namespace holds up no other. Raises
+        LeaseLost. `passwords` None: they are not known yet."""
         now_s = self._monotonic_s()
+        if passwords is None:
+            return
         for one in self._served:
-            if passwords is None:
-                break
-            if not one.is_open or now_s - self._looked_s.get(one.name, float("-inf")) < _LOOK_S:
-                continue
-            try:
-                if await self._keep(one, _workers_part(passwords)):
-                    self._looked_s[one.name] = now_s
-            except (RetryError, PermanentError) as error:
-                fault = fault or error
-        return fault
+            if one.is_open and now_s >= self._due_s.get(one.name, now_s):
+                await self._look(one, _workers_part(passwords), now_s)
+
+    async def _look(self, served: ServedNamespace, data: dict[str, str], now_s: float) -> None:
+        told, pause_s = "", _LOOK_S
+        try:
+            if not await self._keep(served, data):
+                pause_s = 0.0
+        except (RetryError, PermanentError) as error:
+            told, pause_s = str(error), _AGAIN_S
+        if told and told != self._told.get(served.name):
+            _LOG.warning("workers of namespace %s cannot be given their password: %s", served.name, told)
+        self._told[served.name] = told
+        self._due_s[served.name] = now_s + pause_s
 
     async def _keep(self, served: ServedNamespace, data: dict[str, str]) -> bool:
         """Whether it is as it should be."""
