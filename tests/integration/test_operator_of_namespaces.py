@@ -303,7 +303,11 @@ def test_state_that_is_retained_elsewhere_leaves_a_drained_node_and_is_gone_on_w
         await stage.until_phase("Running")
         assert (await stage.status())["stateUid"] == uid_of(ours)
         await apply(stage, TEAM, deletionPolicy="Retain")
-        assert (await stage.until_phase("Running", namespace=TEAM))["stateUid"] == uid_of(first)
+
+        async def goes_on() -> bool:
+            return (await stage.status(namespace=TEAM)).get("stateUid") == uid_of(first)
+
+        await stage.until(goes_on)
 
     tell(nodes, story, namespaces=[TEAM])
 

@@ -8,7 +8,7 @@ decision that needs it waits. Neighbours: `actions` is what comes out; the confi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -164,6 +164,8 @@ class ObservedStore:
     """None where its state is on an emptyDir."""
     runs_on: str = ""
     """The node that its pod is bound to; "" while it is bound to none."""
+    serves_others: bool = False
+    """Whether its agent follows further namespaces: one that was made before there were any does not."""
     lost: str = ""
     """Why what it held is gone, and will not be back by itself; "" while that is not so."""
 
@@ -171,6 +173,13 @@ class ObservedStore:
     def is_elsewhere(self) -> bool:
         """Its node was gone, and its volume could be mounted on another one."""
         return self.runs_on not in ("", self.node)
+
+    def for_others(self) -> ObservedStore:
+        """As topologies of further namespaces are to see it."""
+        if self.serves_others or not self.ready:
+            return self
+        told = "its agent does not follow further namespaces yet; the store is brought to its new template"
+        return replace(self, ready=False, message=told)
 
 
 def stores_there(nodes: Iterable[ObservedNode], stores: Iterable[ObservedStore]) -> set[str]:

@@ -149,6 +149,8 @@ class NamespaceLoops:
         """Whether the operator may work in the namespace from now on. What its topologies wanted room for
         keeps nobody waiting while it may not."""
         self._served.is_open = is_open
+        for key in [key for key in self._shared.slas if key.namespace == self._served.name and not is_open]:
+            self._shared.metrics.slas.forget_topology(key)
         for key, work in self._shared.topologies.items():
             if key.namespace == self._served.name:
                 work.rest, work.need = None, None

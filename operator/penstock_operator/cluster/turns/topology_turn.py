@@ -189,6 +189,8 @@ class TopologyTurns:
 
     def _stores(self) -> tuple[ObservedStore, ...]:
         stores, lost = self._picture.stores(), self._lost()
+        if self._namespace != self._config.namespace:
+            stores = tuple(one.for_others() for one in stores)
         return tuple(replace(one, lost=lost[one.id]) if one.id in lost else one for one in stores)
 
     async def _read_strays(
