@@ -20,6 +20,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     VOLUME_CLAIMS,
     VOLUMES,
     NotAllowed,
+    ObjectInvalid,
     name_of,
 )
 from penstock_operator.cluster.manifests.node_store import claim_name
@@ -191,7 +192,13 @@ class StoresTurns:
             self._leadership.term,
             served.name,
         )
-        await served.applier.carry_out(writes)
+        try:
+            await served.applier.carry_out(writes)
+        except (NotAllowed, ObjectInvalid) as error:
+            if served is self._served[0]:
+                raise
+            # others' homes do not wait for it; it is tried again at each turn
+            _LOG.warning("retained Schedules of namespace %s cannot be written: %s", served.name, error)
 
     async def _tell(self, notices: set[tuple[str, Event]]) -> None:
         """An event on the StatefulSet, once for as long as it holds."""
