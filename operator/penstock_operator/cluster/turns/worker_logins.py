@@ -21,7 +21,7 @@ from penstock.errors import PermanentError, RetryError
 from penstock.store.redis.worker_users import Hashes
 from penstock_operator.cluster.kubernetes_api.names import workers_secret_name
 from penstock_operator.cluster.kubernetes_api.port import SECRETS, ClusterApi, ClusterUnreachable, Refusal
-from penstock_operator.cluster.observing.workers_seen import WorkersSeen
+from penstock_operator.cluster.observing.workers_seen import WorkersSeen, is_anothers
 from penstock_operator.cluster.stores.store_passwords import StorePasswords
 from penstock_operator.cluster.stores.worker_passwords import worker_hashes
 from penstock_operator.cluster.stores.workers_secret import (
@@ -109,7 +109,7 @@ class WorkerLogins:
     async def let_in(self, passwords: StorePasswords, stores: Sequence[str]) -> bool:
         """Everybody; whether a password took the place of another one. `stores` are addresses. Raises what
         goes wrong beside the stores."""
-        let_in = self._let_in()
+        let_in = self._let_in(self._seen())
         looked_at = [place for place in self._places if self._is_due(place)]
         replaced = await asyncio.gather(
             *(self._write(place, passwords, let_in[place.namespace]) for place in looked_at)
@@ -123,21 +123,34 @@ class WorkerLogins:
         self, passwords: StorePasswords, stores: Sequence[str], namespace: str, topology_uid: str
     ) -> None:
         """A topology that may not be seen yet, with all that are seen in its namespace. Raises errors of the
-        cluster."""
+        cluster; PermanentError for a state that is another namespace's."""
         place = next(one for one in self._places if one.namespace == namespace)
-        let_in = self._let_in()
+        seen = self._seen()
+        if is_anothers(topology_uid, namespace, seen):
+            raise PermanentError(
+                f"its state goes by the uid {topology_uid}, which may be that of a Topology of another "
+                "namespace; no worker of this one is let in to that"
+            )
+        let_in = self._let_in(seen)
         here = let_in[namespace]
         here = let_in[namespace] = replace(here, uids=here.uids | {topology_uid})
         await self._write_secret(place, passwords, here)
         await self._tell_stores(passwords, stores, let_in)
         self._admitted[namespace] = here.uids
 
-    def _let_in(self) -> dict[str, _LetIn]:
+    def _seen(self) -> dict[str, WorkersSeen | None]:
         """By namespace."""
+        return {place.namespace: place.seen() for place in self._places}
+
+    def _let_in(self, seen: Mapping[str, WorkersSeen | None]) -> dict[str, _LetIn]:
+        """By namespace. Nobody is let in to what may be another namespace's."""
         found = {}
-        for place in self._places:
-            seen, admitted = place.seen(), self._admitted.get(place.namespace, frozenset())
-            found[place.namespace] = _LetIn(admitted, False) if seen is None else _LetIn(seen.uids, True)
+        for namespace, one in seen.items():
+            if one is None:
+                found[namespace] = _LetIn(self._admitted.get(namespace, frozenset()), False)
+            else:
+                uids = (uid for uid in one.uids if not is_anothers(uid, namespace, seen))
+                found[namespace] = _LetIn(frozenset(uids), True)
         return found
 
     def _is_due(self, place: WorkersPlace) -> bool:

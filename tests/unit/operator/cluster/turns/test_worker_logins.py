@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 import pytest
 
 from clocks.running import run
+from penstock.errors import PermanentError
 from penstock.store.redis.users import PROBE, hash_of
 from penstock.store.redis.worker_users import Hashes
 from penstock_operator.cluster.kubernetes_api.port import SECRETS, NotAllowed, uid_of
@@ -76,7 +77,7 @@ class Scene:
 
 
 def seen(*uids: str, shares: bool = False) -> WorkersSeen:
-    return WorkersSeen(frozenset(uids), shares_a_user=shares)
+    return WorkersSeen(frozenset(uids), shares_a_user=shares, own=frozenset(uids))
 
 
 def tell(story: Callable[[Scene], Awaitable[None]]) -> None:
@@ -222,5 +223,25 @@ def test_a_secret_that_somebody_deletes_or_writes_into_is_made_as_it_was() -> No
         await team.delete(SECRETS, WORKERS, uid_of(held))
         await scene.let_in()
         assert await scene.texts(TEAM) == before
+
+    tell(story)
+
+
+def test_what_only_a_status_says_opens_nothing_of_another_namespace() -> None:
+    """Who may write a Topology's status could write another one's uid there."""
+
+    async def story(scene: Scene) -> None:
+        uids = frozenset({TEAM, OTHERS, "kept"})
+        scene.seen[TEAM] = WorkersSeen(uids, shares_a_user=False, own=frozenset({TEAM}))
+        kept = frozenset({OTHERS, "kept"})
+        scene.seen[OTHERS] = WorkersSeen(kept, False, own=frozenset({OTHERS}), scheduled=frozenset({"kept"}))
+        await scene.let_in()
+        assert set(await scene.texts(TEAM)) == {TEAM, f"{TEAM}.spark-key"}
+        assert await scene.may_log_in(OTHERS, OTHERS)
+        assert await scene.may_log_in(OTHERS, "kept")
+        for uid in (OTHERS, "kept"):
+            with pytest.raises(PermanentError, match="of another namespace"):
+                await scene.admit(TEAM, uid)
+        assert set(await scene.texts(TEAM)) == {TEAM, f"{TEAM}.spark-key"}
 
     tell(story)
