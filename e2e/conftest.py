@@ -37,7 +37,6 @@ ORDER = (
     "kafka",
     "passwords",
     "volumes",
-    "namespaces",
     "node_faults",
     "release",
     "refused",

@@ -22,9 +22,6 @@ class FencedCluster:
     def namespace(self) -> str:
         return self._cluster.namespace
 
-    def within(self, namespace: str) -> FencedCluster:
-        return FencedCluster(self._cluster.within(namespace), self._may_act)
-
     async def list(
         self,
         kind: Kind,
