@@ -26,6 +26,8 @@ from processes.free_ports import free_port
 READY_WITHIN_S = 90
 """Two seconds on a quiet machine, twenty beside other tests."""
 _CLUSTER_ID = "PenstockTests000000000"
+OF_TESTS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of the JVM: a broker of a test is over before the better code of the second compiler pays."""
 _LOOPBACK = "127.0.0.1"
 _OPEN = ("PLAINTEXT", "CONTROLLER")
 """Listeners that ask nobody who he is."""
@@ -49,8 +51,15 @@ class KafkaBroker:
     """
 
     def __init__(
-        self, folder: Path, nodes: int = 1, *, secured: bool = False, secured_host: str = _LOOPBACK
+        self,
+        folder: Path,
+        nodes: int = 1,
+        *,
+        secured: bool = False,
+        secured_host: str = _LOOPBACK,
+        java_options: Sequence[str] = OF_TESTS,
     ) -> None:
+        self._java_options = tuple(java_options)
         self.folder = folder
         self._secured_host = secured_host
         self._names = [*_OPEN, *(("SASL_PLAINTEXT", "SASL_SSL", "SSL") if secured else ())]
@@ -195,7 +204,7 @@ class KafkaBroker:
         classes = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{self._jars}/*")
         with (self._folder(node) / "log").open("ab") as log:
             return subprocess.Popen(
-                [java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *classes, *arguments],
+                [java, *self._java_options, *classes, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
