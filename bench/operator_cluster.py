@@ -38,7 +38,7 @@ from penstock_operator.cluster.main import Replica, Surroundings
 from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image
-from penstock_operator.cluster.observing.kept_schedules import OpenWire
+from penstock_operator.cluster.observing.asked_store import OpenWire
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port

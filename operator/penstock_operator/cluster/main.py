@@ -48,7 +48,8 @@ from penstock_operator.cluster.kubernetes_api.port import (
     Object,
 )
 from penstock_operator.cluster.kubernetes_api.watches import Watches
-from penstock_operator.cluster.observing.kept_schedules import KeptSchedules, OpenWire
+from penstock_operator.cluster.observing.asked_store import OpenWire
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
 from penstock_operator.cluster.stores.store_passwords import Passwords

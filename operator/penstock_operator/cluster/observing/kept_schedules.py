@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
 
 from penstock.api.schedule_object import from_object, owner_of
 from penstock.errors import PenstockError
@@ -22,22 +22,10 @@ from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.keys import SCHEDULES, Keys
 from penstock.store.redis.connection import Command, ServerError
+from penstock_operator.cluster.observing.asked_store import OpenWire, Wire, asked_within
 from penstock_operator.cluster.observing.observed import KeptThere
 
 _LOG = logging.getLogger(__name__)
-
-
-class Wire(Protocol):
-    """What is asked of a connection to a store: `redis.connection.Wire` is one."""
-
-    def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """A reply for each. Raises StoreUnreachable."""
-
-    def close(self) -> None: ...
-
-
-OpenWire = Callable[[str], Wire]
-"""Address -> a connection; it connects at its first exchange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +46,10 @@ class KeptSchedules:
         return dict(zip(ids, answers, strict=True))
 
     async def _read(self, uid: str, names: Mapping[str, str], address: str) -> KeptThere | None:
-        loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self.threads, _ask, self.open_wire(address), uid, names)
+        ask = partial(_ask, self.open_wire(address), uid, names)
         try:
-            async with asyncio.timeout(self.wait_s):
-                return await asyncio.shield(asked)
+            return await asked_within(self.wait_s, self.threads, ask)
         except (PenstockError, TimeoutError) as error:
-            asked.add_done_callback(lambda late: late.cancelled() or late.exception())
             _LOG.debug("store %s does not say what it keeps: %s", address, error or "it takes too long")
             return None
 

@@ -8,28 +8,15 @@ store that does not answer is told at the next look; its workers wait as long. N
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
 
 from penstock.errors import PenstockError
-from penstock.store.redis.connection import Command
 from penstock.store.redis.worker_users import Hashes, tell_worker_users
 from penstock_operator.cluster.kubernetes_api.lease import TermBehind
-
-
-class Wire(Protocol):
-    """What is asked of a connection to a store: `redis.connection.Wire` is one."""
-
-    def exchange(self, commands: Sequence[Command]) -> list[Any]:
-        """A reply for each. Raises StoreUnreachable."""
-
-    def close(self) -> None: ...
-
-
-OpenWire = Callable[[str], Wire]
-"""Address -> a connection; it connects at its first exchange."""
+from penstock_operator.cluster.observing.asked_store import OpenWire, Wire, asked_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +42,10 @@ class StoreTelling:
         }
 
     async def _tell(self, address: str, users: Hashes, term: int) -> int | str:
-        loop = asyncio.get_running_loop()
-        asked = loop.run_in_executor(self.threads, _tell, self.open_wire(address), users, term)
+        tell = partial(_tell, self.open_wire(address), users, term)
         try:
-            async with asyncio.timeout(self.wait_s):
-                return await asyncio.shield(asked)
+            return await asked_within(self.wait_s, self.threads, tell)
         except (PenstockError, TimeoutError) as error:
-            asked.add_done_callback(lambda late: late.cancelled() or late.exception())
             return str(error) or "it takes too long"
 
 
