@@ -26,7 +26,8 @@ from bench.operator_cluster import Databases
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.kubernetes_api.client import connect
 from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread
-from penstock_operator.cluster.main import SWITCH_INTERVAL_S, Replica, Surroundings, watch_by_kopf
+from penstock_operator.cluster.kubernetes_api.watches import watch_by_kopf
+from penstock_operator.cluster.main import SWITCH_INTERVAL_S, Replica, Surroundings
 from worlds.operator_world import operator_config
 
 
@@ -76,7 +77,7 @@ async def run(kubeconfig: str, databases: Databases, metrics_port: int) -> int:
         cluster=await connect(config.namespace, kubeconfig),
         open_store=databases.open_at,
         open_wire=databases.wire_at,
-        watch=watch_by_kopf(config.namespace),
+        watch=watch_by_kopf,
         identity="bench",
         reporter="bench",
         lease_cluster=await lease_runs.run(connect(config.namespace, kubeconfig)),

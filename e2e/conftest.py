@@ -37,6 +37,7 @@ ORDER = (
     "kafka",
     "passwords",
     "volumes",
+    "namespaces",
     "node_faults",
     "release",
     "refused",

@@ -34,6 +34,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
     STATEFUL_SETS,
     TOPOLOGIES,
     VOLUME_CLAIMS,
+    ClusterApi,
     ClusterUnreachable,
     Kind,
     NotAllowed,
@@ -224,28 +225,32 @@ class ClusterApiServer:
             self._watches[kind].discard(watch)
         return response
 
+    def _of(self, request: web.Request) -> ClusterApi:
+        """The twin, as the request's path sees it."""
+        return self._cluster.within(request.match_info.get("namespace", self._cluster.namespace))
+
     async def _get(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        found = await self._cluster.get(kind, request.match_info["name"])
+        found = await self._of(request).get(kind, request.match_info["name"])
         if found is None:
             return _failed(404, "not found")
         return web.json_response(found)
 
     async def _create(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        return _answer(await self._cluster.create(kind, await request.json()), 201)
+        return _answer(await self._of(request).create(kind, await request.json()), 201)
 
     async def _replace(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        return _answer(await self._cluster.replace(kind, await request.json()))
+        return _answer(await self._of(request).replace(kind, await request.json()))
 
     async def _apply(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        return _answer(await self._cluster.apply(kind, json.loads(await request.read())))
+        return _answer(await self._of(request).apply(kind, json.loads(await request.read())))
 
     async def _patch_part(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
         if request.match_info["part"] == "status":
-            return _answer(await self._cluster.apply_status(kind, body))
+            return _answer(await self._of(request).apply_status(kind, body))
         (container,) = body["spec"]["containers"]
         resources, uid = container["resources"], body["metadata"]["uid"]
-        answer = await self._cluster.resize_pod(
+        answer = await self._of(request).resize_pod(
             request.match_info["name"], uid, container["name"], resources["requests"], resources["limits"]
         )
         if isinstance(answer, Refusal) and answer.why is Why.CHANGED:
@@ -255,7 +260,7 @@ class ClusterApiServer:
     async def _delete(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         options = await request.json()
         uid, grace_s = options["preconditions"]["uid"], options.get("gracePeriodSeconds")
-        refusal = await self._cluster.delete(kind, request.match_info["name"], uid, grace_s)
+        refusal = await self._of(request).delete(kind, request.match_info["name"], uid, grace_s)
         return _answer(refusal or {"kind": "Status", "status": "Success"})
 
 

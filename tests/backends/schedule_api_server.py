@@ -27,7 +27,8 @@ Object = dict[str, Any]
 
 
 class ScheduleApiServer:
-    """One namespace's Schedules. Everything but `start` and `stop` may be called from any thread."""
+    """Schedules, by name; of another namespace than "default" by "NAMESPACE/NAME". Everything but `start` and
+    `stop` may be called from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -43,6 +44,8 @@ class ScheduleApiServer:
         self.topologies: list[Object] = []
         """Topology objects that are there."""
         self.refuse_reports = False
+        self.closed: set[str] = set()
+        """Namespaces that may not be read."""
         self.lists = 0
         self.watches = 0
         self.reports: list[tuple[str, str, Object]] = []
@@ -139,11 +142,17 @@ class ScheduleApiServer:
 
     def _new(self, name: str, labels: dict[str, str]) -> Object:
         self._made += 1
-        metadata = {"name": name, "uid": f"object-{self._made}", "labels": labels}
+        namespace, _, own_name = name.rpartition("/")
+        metadata = {
+            "name": own_name,
+            "namespace": namespace or "default",
+            "uid": f"object-{self._made}",
+            "labels": labels,
+        }
         return {"metadata": metadata, "spec": {}}
 
     def _store(self, kind: str, item: Object) -> None:
-        self.objects[item["metadata"]["name"]] = item
+        self.objects[_key(item["metadata"]["namespace"], item["metadata"]["name"])] = item
         self._tell(kind, item)
 
     def _tell(self, kind: str, item: Object) -> None:
@@ -159,10 +168,12 @@ class ScheduleApiServer:
         self._changed = asyncio.Event()
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
+        if request.match_info["namespace"] in self.closed:
+            return web.json_response({"message": "forbidden"}, status=403)
         if request.query.get("watch"):
             return await self._watch(request)
         self.lists += 1
-        items = list(self.objects.values())
+        items = [item for item in self.objects.values() if _is_asked(request, item)]
         first = int(request.query.get("continue", "0"))
         limit = int(request.query.get("limit", "500"))
         metadata = {"resourceVersion": str(self._version)}
@@ -170,12 +181,13 @@ class ScheduleApiServer:
             metadata["continue"] = str(first + limit)
         return web.json_response({"metadata": metadata, "items": items[first : first + limit]})
 
-    async def _get_topologies(self, _: web.Request) -> web.Response:
+    async def _get_topologies(self, request: web.Request) -> web.Response:
         metadata = {"resourceVersion": str(self._version)}
-        return web.json_response({"metadata": metadata, "items": self.topologies})
+        items = [item for item in self.topologies if _is_asked(request, item)]
+        return web.json_response({"metadata": metadata, "items": items})
 
     async def _get_one(self, request: web.Request) -> web.Response:
-        item = self.objects.get(request.match_info["name"])
+        item = self.objects.get(_key(request.match_info["namespace"], request.match_info["name"]))
         if item is None:
             return web.json_response({"message": "not found"}, status=404)
         return web.json_response(item)
@@ -195,13 +207,15 @@ class ScheduleApiServer:
             for version, kind, item in self._events:
                 if version > since:
                     since = version
+                    if not _is_asked(request, item):
+                        continue
                     await response.write(json.dumps({"type": kind, "object": item}).encode() + b"\n")
             await changed.wait()
         return response
 
     async def _patch(self, request: web.Request) -> web.Response:
         """Server-side apply of `status.applied`, by node."""
-        name = request.match_info["name"]
+        name = _key(request.match_info["namespace"], request.match_info["name"])
         manager = request.query["fieldManager"]
         if self.refuse_reports:
             return web.json_response({"message": "not now"}, status=503)
@@ -222,3 +236,12 @@ class ScheduleApiServer:
         item["status"] = {"applied": list(entries.values())}
         self._store("MODIFIED", item)
         return web.json_response(item)
+
+
+def _key(namespace: str, name: str) -> str:
+    return name if namespace == "default" else f"{namespace}/{name}"
+
+
+def _is_asked(request: web.Request, item: Object) -> bool:
+    """Whether it is of the namespace that a request is about."""
+    return bool(item["metadata"].get("namespace", "default") == request.match_info["namespace"])

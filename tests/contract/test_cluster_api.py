@@ -309,3 +309,38 @@ def test_a_pod_is_resized_in_place_if_it_is_the_one_that_is_meant(backend: Clust
         }
 
     tell(backend, story)
+
+
+def test_another_namespace_has_objects_of_its_own_by_the_same_names(backend: ClusterBackend) -> None:
+    async def story(cluster: ClusterApi) -> None:
+        other = cluster.within("default")
+        assert (other.namespace, other.within(cluster.namespace).namespace) == ("default", cluster.namespace)
+        name = f"penstock-{cluster.namespace}"
+        here = made(await cluster.create(CONFIG_MAPS, objects.config_map(name, text="1")))
+        there = made(await other.create(CONFIG_MAPS, objects.config_map(name, text="2")))
+        try:
+            assert there["metadata"]["namespace"] == "default"
+            assert uid_of(here) != uid_of(there)
+            assert made(await other.apply(CONFIG_MAPS, objects.config_map(name, text="3")))["data"] == {
+                "text": "3"
+            }
+            unchanged = await cluster.get(CONFIG_MAPS, name)
+            assert unchanged is not None
+            assert unchanged["data"] == {"text": "1"}
+            assert why(await other.delete(CONFIG_MAPS, name, uid_of(here))) is Why.CHANGED
+        finally:
+            assert await other.delete(CONFIG_MAPS, name, uid_of(there)) is None
+        assert await other.get(CONFIG_MAPS, name) is None
+        assert await cluster.get(CONFIG_MAPS, name) is not None
+
+    tell(backend, story)
+
+
+def test_an_object_of_another_namespace_than_it_is_written_in_is_not_taken(backend: ClusterBackend) -> None:
+    async def story(cluster: ClusterApi) -> None:
+        thing = objects.config_map("a")
+        thing["metadata"]["namespace"] = "elsewhere"
+        with pytest.raises(ObjectInvalid, match="namespace"):
+            await cluster.create(CONFIG_MAPS, thing)
+
+    tell(backend, story)

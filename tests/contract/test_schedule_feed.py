@@ -222,3 +222,71 @@ def test_a_stand_in_that_was_away_answers_while_it_is_watched(tmp_path: Path) ->
         run(told())
     finally:
         server.stop()
+
+
+@pytest.mark.integration
+def test_the_schedules_of_all_namespaces_that_are_served_are_told_and_reported_on(tmp_path: Path) -> None:
+    server = ScheduleApiServer()
+    server.start()
+    served = ["team-a"]
+
+    async def told() -> None:
+        watcher = Watcher(await connect("default", str(server.kubeconfig(tmp_path)), lambda: served))
+        running = asyncio.create_task(watcher.feed.run(watcher.told))
+        for name in ("words-mid", "team-a/words-mid", "team-b/words-mid"):
+            await asyncio.to_thread(server.put, name, spec())
+        await watcher.version("words-mid", 1)
+        snapshot = await watcher.version("team-a/words-mid", 1)
+        assert snapshot.schedules.keys() == {"words-mid", "team-a/words-mid"}
+        assert snapshot.namespaces == {"team-a"}
+        seen = snapshot.schedules["team-a/words-mid"]
+        await watcher.feed.report(seen, AppliedPlace("a", 1, 1))
+        assert await asyncio.to_thread(server.applied, "words-mid") == {}
+        assert set(await asyncio.to_thread(server.applied, "team-a/words-mid")) == {"a"}
+        served.append("team-b")
+        watcher.feed.list_again()
+        await watcher.version("team-b/words-mid", 1)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await watcher.feed.close()
+
+    try:
+        run(told())
+    finally:
+        server.stop()
+
+
+@pytest.mark.integration
+def test_a_namespace_that_may_not_be_read_holds_up_no_other_and_what_was_known_of_it_stays(
+    tmp_path: Path,
+) -> None:
+    server = ScheduleApiServer()
+    server.start()
+
+    async def told() -> None:
+        feed = await connect("default", str(server.kubeconfig(tmp_path)), lambda: ["team-a"])
+        watcher = Watcher(feed)
+        await asyncio.to_thread(server.put, "team-a/words-mid", spec())
+        running = asyncio.create_task(feed.run(watcher.told))
+        await watcher.version("team-a/words-mid", 1)
+        server.closed.add("team-a")
+        feed.list_again()
+        snapshot = await watcher.until(lambda s: s.listing and not s.namespaces)
+        assert snapshot.schedules.keys() == {"team-a/words-mid"}
+        assert snapshot.living == frozenset()
+        await asyncio.to_thread(server.put, "words-mid", spec())
+        await watcher.version("words-mid", 1)
+        lists = server.lists
+        await asyncio.to_thread(server.put, "words-mid", spec(2))
+        await watcher.version("words-mid", 2)
+        assert server.lists == lists, "it is not asked for again and again"
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        await feed.close()
+
+    try:
+        run(told())
+    finally:
+        server.stop()

@@ -17,7 +17,7 @@ import yaml
 from house import ROOT
 from penstock.api.operator_config import StoreConfig, parse_operator_config
 from penstock.api.topology import DURABILITY_IN_CLUSTER
-from penstock_operator.cluster.kubernetes_api.names import auth_secret_name
+from penstock_operator.cluster.kubernetes_api.names import auth_secret_name, namespaces_map_name
 from scenes.called_rights import Right, called_rights
 from worlds.kubernetes_forms import faults_of
 
@@ -27,6 +27,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 CHART = str(ROOT / "charts/penstock")
 KUBERNETES = ("--kube-version", "1.35.4")
 NAMESPACE = "streams"
+SERVED = ("team-a", "team-b")
 OUR_GROUPS = ("penstock.dev", "monitoring.coreos.com")
 SETTINGS: dict[str, tuple[str, ...]] = {
     "defaults": (),
@@ -57,6 +58,11 @@ SETTINGS: dict[str, tuple[str, ...]] = {
         "images.registry=registry.example.org/team",
         "worker.serviceAccounts={reader}",
         "worker.tmpSize=5Gi",
+    ),
+    "served": (
+        "namespaces={team-a,team-b}",
+        "metrics.serviceMonitor.enabled=true",
+        "metrics.prometheusRule.enabled=true",
     ),
     "little": (
         "operator.replicas=1",
@@ -104,8 +110,12 @@ def objects(settings: str = "defaults", kind: str | None = None) -> list[Object]
     return [thing for thing in _rendered(settings) if kind is None or thing["kind"] == kind]
 
 
-def named(kind: str, name: str, settings: str = "defaults") -> Object:
-    (found,) = (thing for thing in objects(settings, kind) if thing["metadata"]["name"] == name)
+def named(kind: str, name: str, settings: str = "defaults", namespace: str = NAMESPACE) -> Object:
+    (found,) = (
+        thing
+        for thing in objects(settings, kind)
+        if thing["metadata"]["name"] == name and thing["metadata"].get("namespace") in (None, namespace)
+    )
     return found
 
 
@@ -118,11 +128,13 @@ def pod_specs(settings: str) -> Iterator[tuple[str, Object]]:
             yield title, thing["spec"]["template"]["spec"]
 
 
-def rules(name: str, kind: str = "Role", settings: str = "defaults") -> set[tuple[str, str]]:
+def rules(
+    name: str, kind: str = "Role", settings: str = "defaults", namespace: str = NAMESPACE
+) -> set[tuple[str, str]]:
     """Every (resource, verb) that a role grants."""
     return {
         (resource, verb)
-        for rule in named(kind, name, settings)["rules"]
+        for rule in named(kind, name, settings, namespace)["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
@@ -167,7 +179,9 @@ def test_every_object_is_of_the_namespace_and_carries_the_recommended_labels(set
     }
     for thing in objects(settings):
         metadata = thing["metadata"]
-        assert metadata.get("namespace") == (None if thing["kind"] in across else NAMESPACE), metadata
+        is_served = settings == "served" and metadata.get("namespace") in SERVED
+        if not is_served:
+            assert metadata.get("namespace") == (None if thing["kind"] in across else NAMESPACE), metadata
         assert metadata["labels"]["app.kubernetes.io/name"] == "penstock"
         assert metadata["labels"]["app.kubernetes.io/managed-by"] == "Helm"
 
@@ -261,18 +275,100 @@ def test_no_role_grants_more_than_it_names() -> None:
 
 
 def test_the_operator_has_the_rights_that_its_code_makes_use_of_and_no_other() -> None:
-    def granted(name: str, kind: str) -> set[Right]:
-        return {
-            (group, resource, verb)
-            for rule in named(kind, name)["rules"]
-            for group in rule["apiGroups"]
-            for resource in rule["resources"]
-            for verb in rule["verbs"]
-        }
-
     of_cluster = granted(f"{NAMESPACE}-penstock-operator", "ClusterRole")
     # Nodes are in no namespace, and pods are in this one too.
     assert granted("penstock-operator", "Role") | of_cluster == called_rights()
+
+
+def granted(name: str, kind: str, settings: str = "defaults", namespace: str = NAMESPACE) -> set[Right]:
+    return {
+        (group, resource, verb)
+        for rule in named(kind, name, settings, namespace)["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_in_a_further_namespace_the_operator_has_the_rights_for_topologies_and_no_other() -> None:
+    """Stores, their volumes, and the Lease are in the release's."""
+    elsewhere = {"statefulsets", "persistentvolumeclaims", "leases", "nodes", "persistentvolumes"}
+    needed = {right for right in called_rights() if right[1] not in elsewhere}
+    for namespace in SERVED:
+        assert granted("penstock-operator", "Role", "served", namespace) == needed
+        assert rules("penstock-agent", "Role", "served", namespace) == rules("penstock-agent")
+    for kind, name in (
+        ("Role", "penstock-operator"),
+        ("Role", "penstock-agent"),
+        ("ClusterRole", f"{NAMESPACE}-penstock-operator"),
+    ):
+        assert granted(name, kind, "served") == granted(name, kind), "no more than without"
+
+
+def test_rights_in_a_further_namespace_are_the_releases_accounts_alone() -> None:
+    bound = [one for one in objects("served", "RoleBinding") if one["metadata"]["namespace"] in SERVED]
+    accounts = {"penstock-operator", "penstock-agent", "penstock-uninstall"}
+    assert {(one["metadata"]["namespace"], one["roleRef"]["name"]) for one in bound} == {
+        (namespace, account) for namespace in SERVED for account in accounts
+    }
+    for one in bound:
+        (subject,) = one["subjects"]
+        assert subject["namespace"] == NAMESPACE
+        assert subject["name"] == one["roleRef"]["name"]
+
+
+def test_secrets_of_a_further_namespace_are_the_workers_part_of_the_passwords_alone() -> None:
+    for namespace in SERVED:
+        role = named("Role", "penstock-operator", "served", namespace)
+        read = {
+            name: set(rule["verbs"])
+            for rule in role["rules"]
+            if "secrets" in rule["resources"]
+            for name in rule.get("resourceNames", ["any"])
+        }
+        assert read == {"penstock-store-workers": {"get", "update"}, "any": {"create"}}
+
+
+def test_operator_and_agents_are_told_which_namespaces_are_served() -> None:
+    text = named("ConfigMap", "penstock-operator", "served")["data"]["config.yaml"]
+    assert parse_operator_config(text).served == (NAMESPACE, *SERVED)
+    told = named("ConfigMap", "penstock-namespaces", "served")
+    assert told["metadata"]["name"] == namespaces_map_name("penstock")
+    assert told["data"]["namespaces"].split() == list(SERVED)
+    assert not [one for one in objects() if one["metadata"]["name"] == "penstock-namespaces"]
+    assert "namespaces" not in named("ConfigMap", "penstock-operator")["data"]["config.yaml"]
+
+
+def test_stores_are_reached_by_workers_of_namespaces_that_are_served_and_no_others() -> None:
+    store, _ = named("NetworkPolicy", "penstock-stores", "served")["spec"]["ingress"]
+    peers = [peer for peer in store["from"] if "namespaceSelector" in peer]
+    assert {
+        (
+            peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"],
+            peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"],
+        )
+        for peer in peers
+    } == {(namespace, component) for namespace in SERVED for component in ("worker", "spark-worker")}
+    for namespace in SERVED:
+        assert named("NetworkPolicy", "penstock-workers", "served", namespace)["spec"]["policyTypes"] == [
+            "Ingress"
+        ]
+
+
+def test_schedules_are_guarded_and_metrics_read_in_all_namespaces_that_are_served() -> None:
+    binding = named("ValidatingAdmissionPolicyBinding", f"{NAMESPACE}-penstock-schedules", "served")["spec"]
+    (guarded,) = binding["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert guarded["values"] == [NAMESPACE, *SERVED]
+    monitor = named("ServiceMonitor", "penstock", "served")["spec"]
+    assert monitor["namespaceSelector"]["matchNames"] == [NAMESPACE, *SERVED]
+    for namespace in SERVED:
+        assert named("Service", "penstock-metrics", "served", namespace)
+    alerts = yaml.safe_dump(named("PrometheusRule", "penstock", "served"))
+    assert 'namespace=~"streams|team-a|team-b"' in alerts
+    assert "PenstockNamespaceNotServed" in alerts
+    assert "PenstockNamespaceNotServed" not in yaml.safe_dump(
+        named("PrometheusRule", "penstock", "everything")
+    )
 
 
 def test_the_operator_looks_at_nodes_and_pods_of_the_cluster_and_no_further() -> None:
@@ -553,6 +649,9 @@ def test_monitors_are_made_when_asked_for() -> None:
         ("fullnameOverride=Not_A_Name", "fullnameOverride"),
         ("uninstall.timeoutSeconds=0", "timeoutSeconds"),
         ("maxCores=many", "maxCores"),
+        ("namespaces={Not_A_Name}", "namespaces"),
+        ("namespaces={team-a,team-a}", "namespaces"),
+        (f"namespaces={{{NAMESPACE}}}", "is the namespace of the release, which is served anyway"),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(setting: str, complaint: str) -> None:

@@ -7,8 +7,7 @@ import copy
 import json
 import time
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any
 from urllib.error import HTTPError
@@ -22,8 +21,7 @@ from penstock.store.port import Bounds, Measure
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.accept_loss import accept_losses, told_losses
 from penstock_operator.cluster.kubernetes_api.lease import LeaseTimes
-from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread, ThisLoop
-from penstock_operator.cluster.kubernetes_api.names import COMPONENT_WORKER, LABEL_COMPONENT
+from penstock_operator.cluster.kubernetes_api.loop_thread import LoopThread
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
@@ -43,15 +41,13 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
     uid_of,
 )
-from penstock_operator.cluster.main import EXIT_LEASE_LOST, EXIT_STOPPED, Replica, Surroundings
+from penstock_operator.cluster.main import EXIT_LEASE_LOST, EXIT_STOPPED, Replica
 from penstock_operator.cluster.stores import homeless
 from penstock_simulation.twins.memory_cluster import MemoryCluster
-from processes.free_ports import free_port
-from worlds.operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, fed_by, operator_config, topology
+from scenes.operator_stage import Stage, tell
+from worlds.operator_world import NAMESPACE, NODE_NAMES, topology
 
 pytestmark = pytest.mark.integration
-
-Holds = Callable[[], Awaitable[bool]]
 
 
 @pytest.fixture(scope="module")
@@ -59,79 +55,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisBackend]:
     backend = RedisBackend(tmp_path_factory.mktemp("nodes"))
     yield backend
     backend.stop()
-
-
-class Stage:
-    """A world, and replicas of the operator that run in it."""
-
-    def __init__(self, nodes: RedisBackend) -> None:
-        self.cluster = MemoryCluster(clock_s=time.time, namespace=NAMESPACE)
-        self.nodes = nodes
-        self.world = OperatorWorld(
-            self.cluster, lambda node, uid: nodes.open_store(node, uid, Bounds()), nodes.open_wire
-        )
-        self.port = 0
-        self.volume = "EmptyDir"
-        self._changes = asyncio.Event()
-        self.cluster.subscribe(lambda *_: self._changes.set())
-
-    def replica(self, name: str, **changes: Any) -> tuple[Replica, asyncio.Event]:
-        """`changes` are of its `Surroundings`."""
-        self.port = free_port()
-        around = Surroundings(
-            self.cluster,
-            self.world.open_store,
-            self.world.open_wire,
-            fed_by(self.cluster),
-            f"{name}-start",
-            name,
-            lease_cluster=self.cluster,
-            lease_runs=ThisLoop(),
-        )
-        config = operator_config(self.port, self.volume)
-        return Replica(config, replace(around, **changes)), asyncio.Event()
-
-    async def until(self, holds: Holds) -> None:
-        """At each change of the cluster, look whether it holds."""
-        async with asyncio.timeout(30):
-            while not await holds():
-                self._changes.clear()
-                await self._changes.wait()
-
-    async def workers(self) -> list[Object]:
-        return list((await self.cluster.list(PODS, {LABEL_COMPONENT: COMPONENT_WORKER})).items)
-
-    async def status(self, name: str = "words") -> dict[str, Any]:
-        return (await self.cluster.get(TOPOLOGIES, name) or {}).get("status") or {}
-
-    async def until_phase(self, phase: str, name: str = "words") -> dict[str, Any]:
-        async def reached() -> bool:
-            return (await self.status(name)).get("phase") == phase
-
-        await self.until(reached)
-        return await self.status(name)
-
-
-def tell(
-    nodes: RedisBackend, story: Callable[[Stage, Replica], Awaitable[None]], volume: str = "EmptyDir"
-) -> None:
-    """Run `story` beside one replica, and end it. Stores are on this kind of `volume`."""
-
-    async def told() -> None:
-        stage = Stage(nodes)
-        stage.volume = volume
-        replica, stop = stage.replica("one")
-        running = asyncio.create_task(replica.run(stop))
-        try:
-            await story(stage, replica)
-        finally:
-            stop.set()
-            assert await running == EXIT_STOPPED
-
-    try:
-        run(told())
-    finally:
-        nodes.empty()
 
 
 def test_an_applied_topology_comes_to_run_and_its_deletion_leaves_nothing(nodes: RedisBackend) -> None:

@@ -38,6 +38,7 @@ from penstock_operator.cluster.turns.passwords_turn import (
     takes,
 )
 from penstock_operator.cluster.turns.work import Clocks, Leadership
+from penstock_operator.cluster.turns.worker_logins import WorkersPlace
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
 from worlds.cluster_world import CONFIG
@@ -72,7 +73,7 @@ class Node:
             StoreLogins(self.login, self._refusing, StoreTelling(self._wire, self.threads)),
             Leadership(1, "pen"),
             Clocks(lambda: self.now_s, lambda: self.now_s),
-            lambda: self.seen,
+            [WorkersPlace(CONFIG.namespace, self.cluster, lambda: self.seen, lambda: True)],
         )
         monkeypatch.setenv(PASSWORD_FILE, str(self.mounted / "agent-password"))
         self.openings: list[OpenedStore | None] = []

@@ -7,7 +7,6 @@ import asyncio
 import base64
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from typing import Any
 
 import pytest
 
@@ -24,6 +23,7 @@ from penstock_operator.cluster.main import EXIT_STOPPED, Replica, Surroundings
 from penstock_operator.cluster.turns import passwords_turn
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
+from scenes.worker_logins import login_of, user_of
 from worlds.operator_world import NAMESPACE, NODE_NAMES, OperatorWorld, fed_by, operator_config, topology
 
 pytestmark = pytest.mark.integration
@@ -116,17 +116,6 @@ class Stage:
 
         await self.until(reached)
         return uid_of(await self.cluster.get(TOPOLOGIES, name) or {})
-
-
-def login_of(pod: Object) -> tuple[str, set[str]]:
-    """Which Secret a worker's pod mounts, and which of its keys."""
-    (secret,) = [one["secret"] for one in pod["spec"]["volumes"] if one["name"] == "penstock-store"]
-    return secret["secretName"], {one["key"] for one in secret["items"]}
-
-
-def user_of(pod: Object) -> str:
-    env: dict[str, Any] = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
-    return str(env["PENSTOCK_STORE_URL"]).removeprefix("redis://").partition("@")[0]
 
 
 def tell(nodes: RedisBackend, story: Callable[[Stage], Awaitable[None]]) -> None:

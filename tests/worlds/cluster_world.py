@@ -398,7 +398,7 @@ class World:
         nodes = as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node)
         stores = [self._store_seen(name) for name in self.stores]
         seen = [self._schedule_seen(name) for name in sorted(self.schedules)]
-        for action in retained_homes(seen, (), nodes, stores, self.config, self.term):
+        for action in retained_homes(seen, (), nodes, stores, self.config, self.term, "streams"):
             self._apply(action)
         self.pass_second()
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import SCHEDULES, TOPOLOGIES, Object
 from penstock_operator.cluster.observing.core_budget import CoreBudget
+from penstock_operator.cluster.observing.observed import TopologyKey
+
+NAMESPACE = "streams"
+
+
+def key(topology: str) -> TopologyKey:
+    return TopologyKey(NAMESPACE, topology)
 
 
 def topology(name: str, task_cpu: str | None = "500m") -> Object:
@@ -29,4 +36,4 @@ def budget_of(
         mirror.put(TOPOLOGIES, one)
     for one in schedules:
         mirror.put(SCHEDULES, one)
-    return CoreBudget(cores_max, mirror), mirror
+    return CoreBudget(cores_max, {NAMESPACE: mirror}), mirror

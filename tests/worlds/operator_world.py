@@ -22,11 +22,12 @@ from penstock.metrics.rows import (
     worker_row_name,
 )
 from penstock.schedule.record import OperatorSchedule
+from penstock.store.keys import kept_schedule
 from penstock.store.port import Create, NodeStore, OpenStore, PutMetrics
 from penstock.store.publishing import to_publish
 from penstock.store.redis.connection import Wire
 from penstock_operator.agent.schedule_memory import ScheduleMemory
-from penstock_operator.cluster.kubernetes_api.mirror import WATCHED
+from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.names import LABEL_NODE, store_address
 from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
@@ -39,34 +40,41 @@ from penstock_operator.cluster.kubernetes_api.port import (
     name_of,
     uid_of,
 )
-from penstock_operator.cluster.main import Watch
-from penstock_operator.cluster.reconcile import Reconciler
-from penstock_simulation.twins.memory_cluster import MemoryCluster
+from penstock_operator.cluster.kubernetes_api.watches import Watch
+from penstock_simulation.twins.memory_cluster import MemoryCluster, MemoryNamespace
 
 NAMESPACE = "streams"
 NODE_NAMES = ("n1", "n2")
 
 
 def fed_by(cluster: MemoryCluster) -> Watch:
-    """What watches the twin for an operator that runs in the same process: its mirror follows each change."""
+    """What watches the twin for an operator that runs in the same process: its mirrors follow each change."""
 
-    def watch(reconciler: Reconciler, _: Callable[[str], None]) -> Callable[[], None]:
+    def watch(mirror: Mirror, namespace: str, _: Callable[[str], None]) -> Callable[[], None]:
+        is_on = True
+
         def take(kind: Kind, change: str, thing: Object) -> None:
-            if kind not in WATCHED:
-                return
-            (reconciler.mirror.remove if change == "DELETED" else reconciler.mirror.put)(kind, thing)
+            if is_on and kind in mirror.kinds and thing["metadata"].get("namespace", namespace) == namespace:
+                (mirror.remove if change == "DELETED" else mirror.put)(kind, thing)
+
+        def stop() -> None:
+            nonlocal is_on
+            is_on = False
 
         cluster.subscribe(take)
-        return lambda: None
+        return stop
 
     return watch
 
 
-def operator_config(metrics_port: int, volume: str = "EmptyDir") -> OperatorConfig:
+def operator_config(
+    metrics_port: int, volume: str = "EmptyDir", namespaces: Sequence[str] = ()
+) -> OperatorConfig:
     return OperatorConfig.model_validate(
         {
             "fullname": "pen",
             "namespace": NAMESPACE,
+            "namespaces": list(namespaces),
             "images": {"operator": "pen/operator:1", "worker": "pen/worker:1", "store": "pen/store:1"},
             "metricsPorts": {"operator": metrics_port},
             "store": {
@@ -136,9 +144,13 @@ class OperatorWorld:
         elif kind == PODS and change == "ADDED" and not self.lazy_kubelets:
             self.run_pod(thing)
         elif kind == PODS and "deletionTimestamp" in thing["metadata"] and change == "MODIFIED":
-            self.cluster.finish(PODS, name_of(thing))
+            self._in(thing).finish(PODS, name_of(thing))
         elif kind == SCHEDULES and change != "DELETED":
             self._apply(thing)
+
+    def _in(self, thing: Object) -> MemoryNamespace:
+        """The cluster as the namespace of an object sees it."""
+        return self.cluster.within(thing["metadata"]["namespace"])
 
     def _start_store(self, stateful_set: Object) -> None:
         template = copy.deepcopy(stateful_set["spec"]["template"])
@@ -182,12 +194,12 @@ class OperatorWorld:
             store.call(to_publish(schedule))
             if self.agents_remember:
                 memory = ScheduleMemory(self.wires(place.node))
-                memory.keep({name_of(thing): thing})
+                memory.keep({kept_schedule(thing["metadata"]["namespace"], name_of(thing), NAMESPACE): thing})
                 memory.close()
             self._report(place.node, store, schedule)
             told = {"node": place.node, "version": schedule.version, "generation": 1}
             status = {"metadata": {"name": name_of(thing)}, "status": {"applied": [told]}}
-            self.cluster.status_by(f"penstock-agent-{place.node}", SCHEDULES, status)
+            self._in(thing).status_by(f"penstock-agent-{place.node}", SCHEDULES, status)
 
     def _report(self, node: str, store: NodeStore, schedule: OperatorSchedule) -> None:
         """Its workers on the node run what they are given."""

@@ -24,7 +24,12 @@ from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import LATENCY_SLAS, Object
 from penstock_operator.cluster.observing.core_budget import CoreBudget
-from penstock_operator.cluster.observing.observed import Observed, ObservedTopology, StoreReading
+from penstock_operator.cluster.observing.observed import (
+    Observed,
+    ObservedTopology,
+    StoreReading,
+    TopologyKey,
+)
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.sla.objects import AskedOfTopology, observe_sla
@@ -78,7 +83,7 @@ class SlaWorld(World):
         self.woken = 0
         self.slas = MemoryCluster(clock_s=lambda: self.now_s, namespace="streams")
         self.told_leeway = SlaLeeway()
-        self.core_budget = CoreBudget(None, Mirror(lambda *_: None))
+        self.core_budget = CoreBudget(None, {"streams": Mirror(lambda *_: None)})
         """Of the namespace; another one holds with the next leader."""
         self.keeper = self._new_keeper()
         self._look = 0
@@ -109,7 +114,7 @@ class SlaWorld(World):
         self.woken += 1
 
     def measured(self, sla: str, line: SlaLine | None, cores: float) -> None:
-        self.sla_metrics.show("words", sla, line, cores, self.at_s)
+        self.sla_metrics.show(TopologyKey("streams", "words"), sla, line, cores, self.at_s)
 
     def unread(self, store: str) -> None:
         """Nobody counts."""

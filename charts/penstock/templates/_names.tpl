@@ -26,6 +26,15 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
+{{- /* Whether a metric is of this release: of its namespace, or of one that it serves. */}}
+{{- define "penstock.here" -}}
+{{- if .Values.namespaces -}}
+namespace=~{{ join "|" (prepend .Values.namespaces .Release.Namespace) | quote }}
+{{- else -}}
+namespace={{ .Release.Namespace | quote }}
+{{- end }}
+{{- end }}
+
 {{- /* A component's pods that the operator makes: they carry no instance, and the namespace has one release. */}}
 {{- define "penstock.operatorMade" -}}
 app.kubernetes.io/name: penstock

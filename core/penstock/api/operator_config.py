@@ -16,6 +16,7 @@ from penstock.api.yaml_text import read_documents
 from penstock.manifest.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory, cpu_millis
 from penstock.manifest.faults import Fault, InvalidManifest, schema_faults, shown
 
+NamespaceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 Port = Annotated[int, Field(ge=1, le=65_535)]
 
 
@@ -109,6 +110,9 @@ class OperatorConfig(Document):
     fullname: Name
     """The release's; names of what the operator makes begin with it."""
     namespace: ObjectName
+    """Of the release: node stores, their agents and the operator's Lease are there."""
+    namespaces: Annotated[tuple[NamespaceName, ...], Field(strict=False)] = ()
+    """Further ones whose Topologies and LatencySLAs are carried out, too."""
     release: ObjectName | None = None
     """The name by which Helm knows what it has installed, where Helm has."""
     images: Images
@@ -125,7 +129,20 @@ class OperatorConfig(Document):
     any_user: bool = False
     """Whether the platform says as which user and group pods run: without it as those of the images."""
     max_cores: Cpu | None = None
-    """What all tasks of the namespace may ask for together before LatencySLAs add no more."""
+    """What all tasks of all its namespaces may ask for together before LatencySLAs add no more."""
+
+    @model_validator(mode="after")
+    def _each_namespace_once(self) -> Self:
+        if self.namespace in self.namespaces:
+            raise ValueError(f"namespaces: {self.namespace} is the release's own, which is served anyway")
+        if len(set(self.namespaces)) < len(self.namespaces):
+            raise ValueError("namespaces: each may be named once")
+        return self
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """All namespaces whose Topologies are carried out, the release's first."""
+        return (self.namespace, *self.namespaces)
 
     @property
     def cores_max(self) -> float | None:

@@ -20,8 +20,15 @@ TOPOLOGIES = b"penstock:topologies"
 """Set: uids of the topologies that have something in this store."""
 
 SCHEDULES = b"penstock:schedules"
-"""Hash: Schedule object -> its JSON, as the node agent last saw it. For an agent that starts while the API
-server is away; nobody else reads it."""
+"""Hash: Schedule object (`kept_schedule`) -> its JSON, as the node agent last saw it. For an agent that
+starts while the API server is away, and for the operator where the object is gone."""
+
+
+def kept_schedule(namespace: str, name: str, own: str) -> str:
+    """The field of `SCHEDULES` for a Schedule object: its name, and before it its namespace where that is
+    another one than `own`, the store's."""
+    return name if namespace in ("", own) else f"{namespace}/{name}"
+
 
 WORKER_USERS = b"penstock-users"
 """Hash: users (packed: topology uid -> hashes of its workers' passwords), digest of that, term of the

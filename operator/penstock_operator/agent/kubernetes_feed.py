@@ -1,7 +1,8 @@
 """The feed over the API server: list, then watch from there; list again when in doubt.
 
-In doubt means: the watch was told 410 or ended badly, a minute went by, or somebody asked. Neighbours:
-`schedule_feed` is the port, `memory_feed` the twin.
+In doubt means: the watch was told 410 or ended badly, a minute went by, or somebody asked. All namespaces
+that are served are listed together; one that may not be read holds up no other, and what was known of it
+stays. Neighbours: `schedule_feed` is the port, `memory_feed` the twin.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -44,21 +45,32 @@ class _ListAgain(Exception):
     """What the watch tells cannot be relied on any more."""
 
 
-async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesFeed:
-    """The cluster that this pod is in, or the one of the kubeconfig file. PermanentError: neither is."""
-    return KubernetesFeed(await api_client(kubeconfig), namespace)
+async def connect(
+    namespace: str, kubeconfig: str | None = None, served: Callable[[], Sequence[str]] = tuple
+) -> KubernetesFeed:
+    """The cluster that this pod is in, or the one of the kubeconfig file; `served` says which further
+    namespaces there are now. PermanentError: there is no such cluster."""
+    return KubernetesFeed(await api_client(kubeconfig), namespace, served=served)
 
 
 class KubernetesFeed:
     """Keeps the port `ScheduleFeed`. Belongs to one event loop."""
 
-    def __init__(self, client: ApiClient, namespace: str, relist_s: float = RELIST_S) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        namespace: str,
+        relist_s: float = RELIST_S,
+        served: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._api = KubernetesJson(client, FeedAway)
-        self._path = f"/apis/{API_VERSION}/namespaces/{namespace}/schedules"
-        self._topologies_path = f"/apis/{API_VERSION}/namespaces/{namespace}/topologies"
+        self._namespace = namespace
+        self._served = served
         self._relist_s = relist_s
-        self._cache = ScheduleCache()
+        self._cache = ScheduleCache(namespace)
         self._list_now = asyncio.Event()
+        self._refused: dict[str, str] = {}
+        """Further namespace -> why it cannot be read."""
 
     async def close(self) -> None:
         await self._api.close()
@@ -72,9 +84,9 @@ class KubernetesFeed:
             try:
                 somebody_is_missed = self._list_now.is_set()
                 self._list_now.clear()
-                version = await self._list(changed, with_topologies=somebody_is_missed)
+                versions = await self._list(changed, with_topologies=somebody_is_missed)
                 pause_s = _AWAY_S_MIN
-                await self._watch(version, changed)
+                await self._watch_all(versions, changed)
             except (FeedAway, PermanentError) as error:
                 # missing rights or CRDs too: the topologies that run must not end with the agent
                 _LOG.warning("%s", error)
@@ -84,7 +96,8 @@ class KubernetesFeed:
                 _LOG.debug("lists all Schedules again: %s", why)
 
     async def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
-        path = f"{self._path}/{seen.name}"
+        namespace, _, name = seen.name.rpartition("/")
+        path = f"{_path(namespace or self._namespace, 'schedules')}/{name}"
         query = {"fieldManager": field_manager(applied.node), "force": "true"}
         for _ in range(_CONFLICTS_MAX):
             # A status takes no uid as a condition. An entry in another object of the same name would say of
@@ -97,7 +110,7 @@ class KubernetesFeed:
             body = {
                 "apiVersion": API_VERSION,
                 "kind": "Schedule",
-                "metadata": {"name": seen.name, "resourceVersion": there["metadata"]["resourceVersion"]},
+                "metadata": {"name": name, "resourceVersion": there["metadata"]["resourceVersion"]},
                 "status": {"applied": [applied_entry(applied)]},
             }
             status, answer = await self._api.ask("PATCH", f"{path}/status", query, body, APPLY)
@@ -107,17 +120,34 @@ class KubernetesFeed:
                 raise _error("report to", status, answer)
         raise FeedAway(f"Schedule {seen.name} changes too often to write into it")
 
-    async def _list(self, changed: Callable[[Snapshot], None], *, with_topologies: bool) -> str:
-        items, version = await self._all(self._path)
-        topologies: list[Object] | None = None
-        if with_topologies:
+    async def _list(self, changed: Callable[[Snapshot], None], *, with_topologies: bool) -> dict[str, str]:
+        """Namespace -> the resourceVersion of its list, of those that may be read."""
+        items, version = await self._all(_path(self._namespace, "schedules"))
+        versions = {self._namespace: version}
+        refused: dict[str, str] = {}
+        for namespace in dict.fromkeys(self._served()):
+            if namespace == self._namespace:
+                continue
             try:
-                topologies, _ = await self._all(self._topologies_path)
+                found, versions[namespace] = await self._all(_path(namespace, "schedules"))
+            except PermanentError as error:
+                refused[namespace] = str(error)
+                if namespace not in self._refused:
+                    _LOG.warning("namespace %s: %s", namespace, error)
+                continue
+            items += found
+        self._refused = refused
+        topologies: list[Object] | None = [] if with_topologies else None
+        if topologies is not None:
+            try:
+                for namespace in versions:
+                    topologies += (await self._all(_path(namespace, "topologies")))[0]
             except (FeedAway, PermanentError) as error:
                 # nobody is taken for gone then; what there is to do goes on
                 _LOG.warning("%s", error)
-        changed(self._cache.listed(items, topologies))
-        return version
+                topologies = None
+        changed(self._cache.listed(items, topologies, versions.keys() - {self._namespace}, refused))
+        return versions
 
     async def _all(self, path: str) -> tuple[list[Object], str]:
         """All objects, and the resourceVersion of that moment."""
@@ -135,7 +165,33 @@ class KubernetesFeed:
                 return items, version
             query["continue"] = following
 
-    async def _watch(self, version: str, changed: Callable[[Snapshot], None]) -> None:
+    async def _watch_all(self, versions: Mapping[str, str], changed: Callable[[Snapshot], None]) -> None:
+        """Follow the changes of all namespaces, until one of them has to be listed again."""
+        watches = [
+            asyncio.ensure_future(self._watch(namespace, version, changed))
+            for namespace, version in versions.items()
+        ]
+        try:
+            done, _ = await asyncio.wait(watches, return_when=asyncio.FIRST_COMPLETED)
+            for watch in done:
+                watch.result()
+        finally:
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+
+    async def _watch(self, namespace: str, version: str, changed: Callable[[Snapshot], None]) -> None:
+        """As `_follow`; a further namespace that may not be watched is listed in its time."""
+        try:
+            await self._follow(namespace, version, changed)
+        except PermanentError as error:
+            if namespace == self._namespace:
+                raise
+            _LOG.warning("namespace %s: %s", namespace, error)
+            await asyncio.sleep(self._relist_s)
+            raise _ListAgain(f"namespace {namespace} could not be watched") from error
+
+    async def _follow(self, namespace: str, version: str, changed: Callable[[Snapshot], None]) -> None:
         """Follow the changes from `version` on. Raises _ListAgain when it is time, FeedAway."""
         until_s = time.monotonic() + self._relist_s
         query = {
@@ -145,7 +201,7 @@ class KubernetesFeed:
             "timeoutSeconds": str(int(self._relist_s) + 1),
         }
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_TIMEOUT_S)
-        response = await self._api.open("GET", self._path, timeout, query)
+        response = await self._api.open("GET", _path(namespace, "schedules"), timeout, query)
         try:
             if response.status != 200:
                 raise _error("watch", response.status, parsed(await response.read()))
@@ -184,6 +240,10 @@ class KubernetesFeed:
                 pass
             case _:
                 raise _ListAgain(f"the watch was told {item.get('code')}: {item.get('message')}")
+
+
+def _path(namespace: str, plural: str) -> str:
+    return f"/apis/{API_VERSION}/namespaces/{namespace}/{plural}"
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from penstock.errors import PenstockError
 from penstock_operator.agent import endpoint
@@ -43,8 +44,21 @@ async def _run(settings: AgentSettings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    feed = await connect(settings.namespace, settings.kubeconfig)
+    namespaces = served_namespaces(settings.namespaces_file)
+    feed = await connect(settings.namespace, settings.kubeconfig, namespaces)
     await run_until(stop, settings, feed)
+
+
+def served_namespaces(file: str | None) -> Callable[[], Sequence[str]]:
+    """Which further namespaces a file names now; none where it is not there."""
+
+    def served() -> Sequence[str]:
+        try:
+            return Path(file).read_text(encoding="utf-8").split() if file else ()
+        except OSError:
+            return ()
+
+    return served
 
 
 async def run_until(stop: asyncio.Event, settings: AgentSettings, feed: ScheduleFeed) -> None:

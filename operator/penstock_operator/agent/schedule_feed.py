@@ -7,7 +7,7 @@ parsed here, once; `ScheduleCache` makes the `Snapshot`s that everything else in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from penstock.api.schedule_object import applied_of, from_object, owner_of
 from penstock.errors import RetryError
 from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
+from penstock.store.keys import kept_schedule
 
 Object = Mapping[str, Any]
 
@@ -32,6 +33,7 @@ class SeenSchedule:
     """One Schedule object. `uid` is the object's own, `topology_uid` the one that the state goes by."""
 
     name: str
+    """Before it "NAMESPACE/", where that is another one than the agent's."""
     uid: str
     topology_uid: str
     schedule: OperatorSchedule
@@ -60,6 +62,8 @@ class Snapshot:
     """Object -> why it cannot be read."""
     listed_at: Mapping[str, int] = field(default_factory=dict)
     living: frozenset[str] | None = None
+    namespaces: frozenset[str] = frozenset()
+    """Those further ones that the newest complete list has."""
     objects: Mapping[str, Object] = field(default_factory=dict, compare=False)
     """As they came, by name; for who keeps them for a later agent."""
 
@@ -90,10 +94,12 @@ class ScheduleFeed(Protocol):
 
 
 class ScheduleCache:
-    """The newest that was told of each object, by name: who is told may see the past. Each change makes a new
-    `Snapshot`; nothing in one ever changes."""
+    """The newest that was told of each object, by name, and by namespace where that is another one than
+    `own`: who is told may see the past. Each change makes a new `Snapshot`; nothing in one ever changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, own: str = "") -> None:
+        self._own = own
+        self._namespaces: frozenset[str] = frozenset()
         self._objects: dict[str, Object] = {}
         self._seen: dict[str, SeenSchedule] = {}
         self._faults: dict[str, str] = {}
@@ -107,11 +113,20 @@ class ScheduleCache:
             self._take(item)
         return self.snapshot()
 
-    def listed(self, objects: Iterable[Object], topologies: Iterable[Object] | None = None) -> Snapshot:
+    def listed(
+        self,
+        objects: Iterable[Object],
+        topologies: Iterable[Object] | None = None,
+        namespaces: Collection[str] = (),
+        unlisted: Collection[str] = (),
+    ) -> Snapshot:
         """A complete list takes the place of everything. `topologies` are all of them, listed after it was
-        begun, or None."""
+        begun, or None. `namespaces` are the further ones that it has; objects of those that are `unlisted`,
+        since they cannot be read now, stay as they are."""
         self._living = None if topologies is None else frozenset(uid for t in topologies for uid in _uids(t))
-        told = {item["metadata"]["name"]: item for item in objects}
+        self._namespaces = frozenset(namespaces)
+        told = {self._name(item): item for item in objects}
+        told |= {name: one for name, one in self._objects.items() if name.rpartition("/")[0] in unlisted}
         for name in self._objects.keys() - told.keys():
             self._forget(name)
         for item in told.values():
@@ -128,7 +143,7 @@ class ScheduleCache:
         return self.snapshot()
 
     def deleted(self, item: Object) -> Snapshot:
-        self._forget(item["metadata"]["name"])
+        self._forget(self._name(item))
         return self.snapshot()
 
     def snapshot(self) -> Snapshot:
@@ -141,15 +156,20 @@ class ScheduleCache:
             dict(self._faults),
             self._listed_at,
             self._living,
+            self._namespaces,
             dict(self._objects),
         )
+
+    def _name(self, item: Object) -> str:
+        metadata = item["metadata"]
+        return kept_schedule(metadata.get("namespace", ""), metadata["name"], self._own)
 
     def _forget(self, name: str) -> None:
         for kept in (self._objects, self._seen, self._faults):
             kept.pop(name, None)
 
     def _take(self, item: Object) -> None:
-        name = item["metadata"]["name"]
+        name = self._name(item)
         before, seen = self._objects.get(name, {}), self._seen.get(name)
         if seen is not None and _is_past(item, seen):
             return
@@ -161,16 +181,16 @@ class ScheduleCache:
                 # another agent's report, mostly: thousands of shards need not be read again
                 self._seen[name] = replace(seen, uid=item["metadata"].get("uid", ""), applied=_applied(item))
             else:
-                self._seen[name] = seen_schedule(item)
+                self._seen[name] = seen_schedule(item, name)
         except InvalidManifest as fault:
             self._faults[name] = str(fault)
 
 
-def seen_schedule(item: Object) -> SeenSchedule:
-    """A Schedule object, parsed. Raises InvalidManifest."""
+def seen_schedule(item: Object, name: str = "") -> SeenSchedule:
+    """A Schedule object, parsed; `name` is what it goes by, if not by its own. Raises InvalidManifest."""
     owner = owner_of(item)
     return SeenSchedule(
-        name=item["metadata"]["name"],
+        name=name or item["metadata"]["name"],
         uid=item["metadata"].get("uid", ""),
         topology_uid=owner.topology_uid,
         schedule=from_object(item),

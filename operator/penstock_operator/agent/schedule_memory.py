@@ -37,9 +37,23 @@ class ScheduleMemory:
         self._texts: dict[str, tuple[Object, bytes]] = {}
         """Of the objects that were last to be kept: most are the same ones the next time."""
 
+        self._uids: dict[bytes, tuple[bytes, str]] = {}
+        """Schedule of a further namespace -> (text, uid of its state)."""
+
     def recall(self) -> list[Object]:
         """All objects that are kept."""
         return [json.loads(text) for text in self._known().values()]
+
+    def uids_but_of(self, namespaces: Collection[str]) -> frozenset[str]:
+        """Whose states are kept Schedules of further namespaces than these."""
+        there = {name: text for name, text in self._known().items() if b"/" in name}
+        self._uids = {
+            name: known if (known := self._uids.get(name)) is not None and known[0] is text else _uid(text)
+            for name, text in there.items()
+        }
+        return frozenset(
+            uid for name, (_, uid) in self._uids.items() if name.split(b"/")[0].decode() not in namespaces
+        )
 
     def keep(self, objects: Mapping[str, Object], alive: Collection[str] | None = None) -> None:
         """Keep these, and what is kept of other names while its state's uid is in `alive` (None: all)."""
@@ -59,7 +73,7 @@ class ScheduleMemory:
 
     def _with_text(self, name: str, item: Object) -> tuple[Object, bytes]:
         before = self._texts.get(name)
-        return before if before is not None and before[0] is item else (item, _text(item))
+        return before if before is not None and before[0] is item else (item, _text(name, item))
 
     def _stays(self, kept: bytes, wanted: bytes | None, alive: Collection[str] | None) -> bool:
         """Whether what is kept under a name stays there: it is newer than what is to be kept there."""
@@ -90,12 +104,18 @@ class ScheduleMemory:
         return reply
 
 
+def _uid(kept: bytes) -> tuple[bytes, str]:
+    return kept, str((json.loads(kept).get("spec") or {}).get("topologyUid", ""))
+
+
 def _version(spec: Mapping[str, Any]) -> int:
     version = spec.get("version")
     return version if isinstance(version, int) else 0
 
 
-def _text(item: Object) -> bytes:
-    """What matters of an object. Reports are left out: they change often, and the store knows better."""
-    metadata = {key: item["metadata"][key] for key in ("name", "uid", "labels") if key in item["metadata"]}
+def _text(name: str, item: Object) -> bytes:
+    """What matters of an object. Reports are left out: they change often, and the store knows better. Its
+    namespace is said where it is another one than the agent's."""
+    wanted = ("name", "uid", "labels", *(("namespace",) if "/" in name else ()))
+    metadata = {key: item["metadata"][key] for key in wanted if key in item["metadata"]}
     return json.dumps({"metadata": metadata, "spec": item.get("spec")}, sort_keys=True).encode()

@@ -1,6 +1,7 @@
 """What the environment tells a node agent; the operator writes it into the node store's pod.
 
 PENSTOCK_NAMESPACE            where the Schedules are
+PENSTOCK_NAMESPACES_FILE      further namespaces whose Schedules are carried out, a line each; it may change
 PENSTOCK_NODE                 the node that this is
 PENSTOCK_STORE_ID             the store's id; the node's name where it is not given
 PENSTOCK_STORE_URL            this node's store, redis://agent@127.0.0.1:6379; other stores are reached with
@@ -39,6 +40,7 @@ class AgentSettings:
     kubeconfig: str | None = None
     data_dir: str | None = None
     users_file: str | None = None
+    namespaces_file: str | None = None
 
     def peer_url(self, address: str) -> str:
         """The URL of another store, from its address (host:port) in a Schedule."""
@@ -76,4 +78,5 @@ def settings_from(environment: Mapping[str, str]) -> AgentSettings:
         kubeconfig=environment.get("PENSTOCK_KUBECONFIG") or None,
         data_dir=environment.get("PENSTOCK_STORE_DATA_DIR") or None,
         users_file=environment.get("PENSTOCK_STORE_USERS_FILE") or None,
+        namespaces_file=environment.get("PENSTOCK_NAMESPACES_FILE") or None,
     )

@@ -109,8 +109,11 @@ class StoreSide:
         standing = self._standing.get(key, Standing())
         self._standing[key] = replace(standing, reported=applied, reported_at=listing, is_told=False)
 
-    def turn(self, snapshot: Snapshot, opened: OpenedStore, now_s: float) -> Turn:
-        """Bring the store up to `snapshot`. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
+    def turn(
+        self, snapshot: Snapshot, opened: OpenedStore, now_s: float, unlisted: frozenset[str] = frozenset()
+    ) -> Turn:
+        """Bring the store up to `snapshot`; `unlisted` are uids of states that nobody may take for gone.
+        Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
         if opened != self._opened:
             self._begin(opened)
         for seen in snapshot.schedules.values():
@@ -127,10 +130,13 @@ class StoreSide:
         farewell, alive = NOBODY_GOES, None
         if all(one is None for one in statuses.values()):
             # else shards may have to move, which does not wait for this; the next turn does it
-            farewell = decisions.farewell(snapshot, self._any_store().call(Topologies()), self._missed)
+            in_store = {*self._any_store().call(Topologies())} - unlisted
+            farewell = decisions.farewell(snapshot, in_store, self._missed)
             self._missed = farewell.missed
             if snapshot.listing and snapshot.topology_uids is not None:
-                alive = frozenset({*topologies, *snapshot.topology_uids, *farewell.missed, *farewell.spared})
+                alive = frozenset(
+                    {*topologies, *snapshot.topology_uids, *farewell.missed, *farewell.spared, *unlisted}
+                )
                 self._keep_connections(alive)
         gone = tuple(uid for uid in farewell.retract if self._retract(uid))
         for uid in self._topologies.keys() - topologies.keys():

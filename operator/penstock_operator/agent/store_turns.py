@@ -84,7 +84,9 @@ class StoreTurns:
         self._deliveries.route(snapshot)
         while self._confirmed:
             self._side.confirmed(*self._confirmed.popleft(), snapshot.listing)
-        turn = self._side.turn(snapshot, opened, self._clock_s())
+        # nobody says of these that they are gone, as long as nobody lists their namespace
+        unlisted = self._memory.uids_but_of(snapshot.namespaces)
+        turn = self._side.turn(snapshot, opened, self._clock_s(), unlisted)
         self._couriers.route(snapshot, self._side.shards_here())
         self.moves_due = len(turn.moves)
         self._movers.want(turn.moves)

@@ -58,6 +58,7 @@ def agent() -> None:
 @click.option(
     "--keep-topologies", is_flag=True, help="End all that runs; leave Topologies, Schedules and volumes."
 )
+@click.option("--served", multiple=True, help="A further namespace that the release serves; several times.")
 @click.option("--crds-go", is_flag=True, help="Refuse while other namespaces have Topologies.")
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Instead of the pod's service account.")
 def uninstall(
@@ -66,10 +67,11 @@ def uninstall(
     timeout_s: float,
     keep_volumes: bool,
     keep_topologies: bool,
+    served: tuple[str, ...],
     crds_go: bool,
     kubeconfig: str | None,
 ) -> None:
-    """Delete all that the operator made in the namespace, as the hook before `helm uninstall` does."""
+    """Delete all that the operator made in its namespaces, as the hook before `helm uninstall` does."""
     import asyncio
     import time
 
@@ -80,12 +82,13 @@ def uninstall(
         cluster = await connect(namespace, kubeconfig)
         try:
             if crds_go:
-                await check_others(cluster, keep_topologies=keep_topologies)
+                await check_others(cluster, keep_topologies=keep_topologies, served=served)
             return await run_uninstall(
                 cluster,
                 fullname,
                 keep_volumes=keep_volumes,
                 keep_topologies=keep_topologies,
+                served=served,
                 timeout_s=timeout_s,
                 clock_s=time.monotonic,
                 sleep=asyncio.sleep,

@@ -44,10 +44,12 @@ from penstock_operator.cluster.kubernetes_api.port import (
     SCHEDULES,
     TOPOLOGIES,
     ClusterApi,
+    Kind,
     KindUnknown,
+    NotAllowed,
     Object,
 )
-from penstock_operator.cluster.kubernetes_api.watches import Watches
+from penstock_operator.cluster.kubernetes_api.watches import Watch, watch_by_kopf
 from penstock_operator.cluster.observing.asked_store import OpenWire
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
@@ -81,9 +83,6 @@ _OF_NOTHING = {"penstock.dev/none": "none"}
 """Labels that nothing has: such a list says whether there is the kind."""
 _END_WITHIN_S = 2.0
 """So long that loop has to end the process by itself when the Lease is lost."""
-
-Watch = Callable[[Reconciler, Callable[[str], None]], Callable[[], None]]
-"""Begins to feed the reconciler's mirror; answers how to stop it. The other argument is told of a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
         cluster=cluster,
         open_store=partial(_open_store, login),
         open_wire=partial(_open_wire, login),
-        watch=watch_by_kopf(config.namespace),
+        watch=watch_by_kopf,
         identity=f"{reporter}_{uuid.uuid4()}",
         reporter=reporter,
         lease_cluster=lease_cluster,
@@ -159,17 +158,6 @@ def _open_store(login: StoreLogin, address: str, topology_uid: str) -> NodeStore
 
 def _open_wire(login: StoreLogin, address: str) -> Wire:
     return Wire(f"redis://{_STORE_USER}@{address}", _WIRE_TIMEOUT_S, login)
-
-
-def watch_by_kopf(namespace: str) -> Watch:
-    """What feeds the mirror in a cluster."""
-
-    def watch(reconciler: Reconciler, failed: Callable[[str], None]) -> Callable[[], None]:
-        watches = Watches(reconciler.mirror, namespace, failed)
-        watches.start()
-        return watches.stop
-
-    return watch
 
 
 class Replica:
@@ -276,9 +264,11 @@ class Replica:
                 partial(self._refusing, threads),
                 StoreTelling(self._around.open_wire, threads),
             ),
+            self._around.watch,
         )
         broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        stop_watching = self._around.watch(reconciler, lambda why: _break(broken, why))
+        own = self._config.namespace
+        stop_watching = self._around.watch(reconciler.mirror, own, lambda why: _break(broken, why))
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._around.lease_runs.run(self._hold()))
@@ -332,13 +322,25 @@ class Replica:
 
     async def _least_term(self) -> int:
         """The highest term of a Schedule; a Topology with a phase tells that somebody leads, or led."""
-        schedules = await self._around.lease_cluster.list(SCHEDULES, keep=_term_only)
-        terms = [int(one["term"]) for one in schedules.items]
+        terms = [int(one["term"]) for one in await self._listed(SCHEDULES, _term_only)]
         if not terms:
-            topologies = await self._around.lease_cluster.list(TOPOLOGIES)
             # By its CRD a fresh one has a status too.
-            terms = [1 for one in topologies.items if (one.get("status") or {}).get("phase")]
+            topologies = await self._listed(TOPOLOGIES)
+            terms = [1 for one in topologies if (one.get("status") or {}).get("phase")]
         return max(terms, default=0)
+
+    async def _listed(self, kind: Kind, keep: Callable[[Object], Object] | None = None) -> list[Object]:
+        """Those of all namespaces, of each what `keep` answers. A namespace that may not be read is passed
+        over: nothing can be written there."""
+        cluster, found = self._around.lease_cluster, list[Object]()
+        for namespace in self._config.served:
+            try:
+                of = cluster if namespace == cluster.namespace else cluster.within(namespace)
+                found += (await of.list(kind, keep=keep)).items
+            except NotAllowed:
+                if namespace == self._config.namespace:
+                    raise
+        return found
 
 
 def _term_only(schedule: Object) -> Object:

@@ -1,4 +1,4 @@
-"""What the chart's pre-delete hook does: take away all that the operator made in its namespace.
+"""What the chart's pre-delete hook does: take away all that the operator made, where it served.
 
 `helm uninstall` knows the chart's own objects only. Topologies, and what the operator made for them, would
 stay with nobody to look after them. Nothing here has finalizers, so to delete is enough; but the operator
@@ -9,7 +9,7 @@ Neighbours: `kubernetes_api.port` is the way to Kubernetes, `names` has the labe
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.errors import PermanentError
@@ -77,26 +77,30 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class Uninstalled:
-    """`deleted` and `ending` are "KIND NAME", each once: what was deleted, and what of it is still there."""
+    """`deleted` and `ending` are "KIND NAME", with " in NAMESPACE" for another one than the release's, each
+    once: what was deleted, and what of it is still there."""
 
     deleted: tuple[str, ...]
     ending: tuple[str, ...]
 
 
-async def check_others(cluster: ClusterApi, *, keep_topologies: bool = False) -> None:
-    """Raises OthersWouldGo when other namespaces have Topologies, which would go with the CRDs, or this one
-    has, and they are to stay."""
+async def check_others(
+    cluster: ClusterApi, *, keep_topologies: bool = False, served: Collection[str] = ()
+) -> None:
+    """Raises OthersWouldGo when namespaces that are not `served` have Topologies, which would go with the
+    CRDs, or a served one has, and they are to stay. The release's own is served anyway."""
     try:
         listing = await cluster.list(TOPOLOGIES, everywhere=True)
     except KindUnknown:
         return
     there = {str(thing["metadata"]["namespace"]) for thing in listing.items}
-    if keep_topologies and cluster.namespace in there:
+    ours = {cluster.namespace, *served}
+    if keep_topologies and ours & there:
         raise OthersWouldGo(
-            "this release's CRDs would take the Topologies of this namespace along, which are to stay: "
+            "this release's CRDs would take the Topologies of this release along, which are to stay: "
             "upgrade it with crds.keep=true, or with uninstall.deleteTopologies=true to destroy them"
         )
-    others = sorted(there - {cluster.namespace})
+    others = sorted(there - ours)
     if others:
         raise OthersWouldGo(
             f"there are Topologies in other namespaces ({', '.join(others)}), and this release's CRDs would "
@@ -110,11 +114,13 @@ async def run_uninstall(
     *,
     keep_volumes: bool,
     keep_topologies: bool = False,
+    served: Sequence[str] = (),
     timeout_s: float,
     clock_s: Callable[[], float],
     sleep: Sleep,
 ) -> Uninstalled:
-    """Delete what the operator of release `fullname` made, and wait at most `timeout_s` until it is gone.
+    """Delete what the operator of release `fullname` made, and wait at most `timeout_s` until it is gone: in
+    its own namespace, and in `served` ones what is made for Topologies.
 
     With `keep_volumes` the stores' volumes stay, and so do Schedules without an owner: those of retained
     topologies. With `keep_topologies` all that runs ends, and what a later release goes on from stays:
@@ -133,7 +139,13 @@ async def run_uninstall(
             if not ending and kept.volumes:
                 ending = await _let_go_of_claims(cluster)
             if not ending:
-                ending = await _sweep(cluster, kept, deleted)
+                for namespace in served:
+                    within, gone = cluster.within(namespace), dict[str, None]()
+                    left = await _sweep(within, _made_for_topologies(kept), kept, gone)
+                    left += await _delete_named(within, SECRETS, workers_secret_name(fullname), gone)
+                    ending += [f"{title} in {namespace}" for title in left]
+                    deleted |= dict.fromkeys(f"{title} in {namespace}" for title in gone)
+                ending += await _sweep(cluster, _made(kept), kept, deleted)
                 ending += await _delete_named(cluster, LEASES, f"{fullname}-operator", deleted)
                 for secret in (auth_secret_name(fullname), workers_secret_name(fullname)):
                     ending += await _delete_named(cluster, SECRETS, secret, deleted)
@@ -159,9 +171,18 @@ _STORE = _component(COMPONENT_STORE)
 
 def _made(kept: _Kept) -> tuple[_Made, ...]:
     """In this order: owners before what they own, so that nobody makes it anew."""
-    ours = {LABEL_NAME: "penstock", LABEL_MANAGED_BY: MANAGER}
     store_grace_s = None if kept.volumes else _POD_GRACE_S
     claims = () if kept.volumes else (_Made(VOLUME_CLAIMS, _STORE),)
+    return (
+        *_made_for_topologies(kept),
+        _Made(STATEFUL_SETS, _STORE),
+        _Made(PODS, _STORE, store_grace_s),
+        *claims,
+    )
+
+
+def _made_for_topologies(kept: _Kept) -> tuple[_Made, ...]:
+    ours = {LABEL_NAME: "penstock", LABEL_MANAGED_BY: MANAGER}
     written = () if kept.topologies else (TOPOLOGIES, LATENCY_SLAS, SCHEDULES)
     return (
         *(_Made(kind, {}) for kind in written),
@@ -169,9 +190,6 @@ def _made(kept: _Kept) -> tuple[_Made, ...]:
         _Made(CONFIG_MAPS, ours),
         _Made(PODS, _component(COMPONENT_SPARK_WORKER), _POD_GRACE_S),
         _Made(PODS, _component(COMPONENT_WORKER), _POD_GRACE_S),
-        _Made(STATEFUL_SETS, _STORE),
-        _Made(PODS, _STORE, store_grace_s),
-        *claims,
     )
 
 
@@ -186,10 +204,12 @@ async def _let_go_of_claims(cluster: ClusterApi) -> list[str]:
     return [_title(VOLUME_CLAIMS, claim) for claim in claims if claim["metadata"].get("ownerReferences")]
 
 
-async def _sweep(cluster: ClusterApi, kept: _Kept, deleted: dict[str, None]) -> list[str]:
+async def _sweep(
+    cluster: ClusterApi, swept: Iterable[_Made], kept: _Kept, deleted: dict[str, None]
+) -> list[str]:
     """Delete what is there and not yet ending; answers what was there."""
     found: list[str] = []
-    for made in _made(kept):
+    for made in swept:
         try:
             listing = await cluster.list(made.kind, made.labels)
         except KindUnknown:

@@ -21,6 +21,7 @@ from prometheus_client import (
 )
 
 from penstock_operator.cluster.carrying_out.sla_metrics import SlaMetrics
+from penstock_operator.cluster.observing.observed import TopologyKey
 
 PHASES = ("Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed")
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -80,10 +81,16 @@ class OperatorMetrics:
         self._held_by_quota = Gauge(
             "penstock_operator_held_by_quota",
             "1 for each topology whose sources stop because it holds more than its storeMemory",
-            ["topology"],
+            ["topology_namespace", "topology"],
             registry=self._registry,
         )
-        self._held: set[str] = set()
+        self._held: set[TopologyKey] = set()
+        self._served = Gauge(
+            "penstock_operator_namespace_served",
+            "1 for each further namespace whose Topologies are carried out, 0 while the operator may not",
+            ["topology_namespace"],
+            registry=self._registry,
+        )
         self.slas = SlaMetrics()
         self._registry.register(self.slas)
         self._resting = Gauge(
@@ -130,12 +137,16 @@ class OperatorMetrics:
         """Where to ask how many renewals of the Lease came late."""
         self._lease_late.set_function(late)
 
-    def held_by_quota(self, topology: str, *, is_held: bool) -> None:
+    def serves(self, namespace: str, *, is_open: bool) -> None:
+        """Whether the operator may work in a further namespace now."""
+        self._served.labels(namespace).set(is_open)
+
+    def held_by_quota(self, topology: TopologyKey, *, is_held: bool) -> None:
         """Whether one is now; one that is gone is not."""
         if is_held:
-            self._held_by_quota.labels(topology).set(1)
+            self._held_by_quota.labels(*topology).set(1)
         elif topology in self._held:
-            self._held_by_quota.remove(topology)
+            self._held_by_quota.remove(*topology)
         (self._held.add if is_held else self._held.discard)(topology)
 
     def text(self) -> bytes:

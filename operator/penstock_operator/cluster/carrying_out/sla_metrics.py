@@ -14,8 +14,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from penstock.sla.standing import SlaLine
+from penstock_operator.cluster.observing.observed import TopologyKey
 
-_LABELS = ("topology", "sla")
+_LABELS = ("topology_namespace", "topology", "sla")
 _GAP_S_MAX = 10.0
 """Of a longer time without a look nobody knows how it was."""
 
@@ -34,9 +35,9 @@ class SlaMetrics(Collector):
     """By topology and name, of those that are kept now."""
 
     def __init__(self) -> None:
-        self._shown: dict[tuple[str, str], _Shown] = {}
+        self._shown: dict[tuple[TopologyKey, str], _Shown] = {}
 
-    def show(self, topology: str, sla: str, line: SlaLine | None, cores: float, at_s: float) -> None:
+    def show(self, topology: TopologyKey, sla: str, line: SlaLine | None, cores: float, at_s: float) -> None:
         """One look, at `at_s` of a monotonic clock; `line` None: it is not kept, or gone."""
         of = (topology, sla)
         if line is None:
@@ -49,7 +50,7 @@ class SlaMetrics(Collector):
                 broken_s += at_s - before.at_s
         self._shown[of] = _Shown(line, cores, at_s, broken_s)
 
-    def forget_topology(self, topology: str) -> None:
+    def forget_topology(self, topology: TopologyKey) -> None:
         self._shown = {of: shown for of, shown in self._shown.items() if of[0] != topology}
 
     def collect(self) -> Iterator[Metric]:
@@ -85,16 +86,16 @@ class SlaMetrics(Collector):
         broken = CounterMetricFamily(
             "penstock_sla_broken_seconds", "How long it was not kept", labels=_LABELS
         )
-        for of, shown in self._shown.items():
-            broken.add_metric(of, shown.broken_s)
+        for (topology, sla), shown in self._shown.items():
+            broken.add_metric([*topology, sla], shown.broken_s)
         yield broken
 
     def _gauge(self, name: str, text: str, value_of: Callable[[_Shown], float | None]) -> Metric:
         family = GaugeMetricFamily(name, text, labels=_LABELS)
-        for of, shown in self._shown.items():
+        for (topology, sla), shown in self._shown.items():
             value = value_of(shown)
             if value is not None:
-                family.add_metric(of, value)
+                family.add_metric([*topology, sla], value)
         return family
 
 

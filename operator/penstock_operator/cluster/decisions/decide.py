@@ -195,12 +195,12 @@ def _keep_plan(turn: Turn) -> None:
     uid, name = turn.observed.topology.uid, turn.topology.metadata.name
     wanted = plan_name(name, turn.template)
     if wanted not in turn.observed.config_maps and not turn.code_missing and not turn.is_finished:
-        document = plan_config_map(turn.topology, uid, turn.config.namespace, turn.template)
+        document = plan_config_map(turn.topology, uid, turn.observed.namespace, turn.template)
         turn.actions.append(ApplyConfigMap(wanted, document))
     living = sum(pod.deletion_timestamp is None for pod in turn.observed.pods)
     guarded = max(living, sum(group.workers_wanted for group in turn.groups))
     if turn.observed.disruption_budget_min != guarded:
-        budget = disruption_budget(name, uid, turn.config.namespace, guarded)
+        budget = disruption_budget(name, uid, turn.observed.namespace, guarded)
         turn.actions.append(ApplyDisruptionBudget(disruption_budget_name(name), budget))
 
 
@@ -348,7 +348,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
     before = turn.found.need
     metadata = turn.observed.topology.manifest.get("metadata") or {}
     turn.found.need = Need(
-        topology=turn.topology.metadata.name,
+        topology=turn.observed.title,
         priority=turn.topology.spec.priority,
         created=str(metadata.get("creationTimestamp", "")),
         pods=unplaced + (before.pods if before is not None else 0),
@@ -402,7 +402,7 @@ def _write_schedules(turn: Turn) -> ScheduleBook:
             turn.plan,
             topology_uid=turn.observed.topology.uid,
             state_uid=turn.state.uid,
-            namespace=turn.config.namespace,
+            namespace=turn.observed.namespace,
         )
         turn.actions.append(action)
     return written.book

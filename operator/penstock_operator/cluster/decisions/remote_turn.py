@@ -95,7 +95,7 @@ def _carry_out(turn: Turn, plan: SparkWorkerPlan) -> None:
 def _make(turn: Turn, new: NewSparkWorker) -> None:
     name, uid = turn.topology.metadata.name, turn.observed.topology.uid
     if turn.config.network_policies:
-        for policy in spark_network_policies(new.home, name, turn.config):
+        for policy in spark_network_policies(new.home, name, turn.observed.namespace, turn.config):
             turn.actions.append(ApplyNetworkPolicy(policy["metadata"]["name"], policy))
     place_of = WorkerPod(
         new.name,

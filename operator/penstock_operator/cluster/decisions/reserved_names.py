@@ -1,8 +1,9 @@
-"""Secrets and volumes of a namespace that no Topology may name: who writes Topologies must not read them.
+"""Secrets and volumes that no Topology may name: who writes Topologies must not read them.
 
 What a pod mounts is asked for by the operator, whose rights are others than the author's. So the passwords of
 the stores, from wherever they come, what Helm keeps of a release (an earlier chart had the passwords in it)
-and the stores' own volumes, with everybody's state, are refused by name. Pure. Neighbour: `decide` asks.
+and the stores' own volumes, with everybody's state, are refused by name. These are in the release's
+namespace; what workers log in by is in each that is served. Pure. Neighbour: `decide` asks.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ _OF_HELM = "sh.helm.release.v1."
 
 def reserved_name_refusal(topology: Topology, config: OperatorConfig) -> str:
     """Where the first such name stands and what would be right, in a sentence; "" when there is none."""
-    workers = workers_secret_name(config.fullname)
-    secrets = {config.store.auth_secret, config.store.passwords_secret, workers}
+    is_beside_stores = (topology.metadata.namespace or config.namespace) == config.namespace
+    secrets: set[str | None] = {workers_secret_name(config.fullname)}
+    if is_beside_stores:
+        secrets |= {config.store.auth_secret, config.store.passwords_secret}
     for where, name in _secrets_named(topology):
         if name in secrets:
             return (
                 f"{where}: Secret {name} holds the passwords of the node stores, which Topologies may not "
                 "have; name a Secret of your own"
             )
-        if name.startswith(_OF_HELM):
+        if is_beside_stores and name.startswith(_OF_HELM):
             return (
                 f"{where}: Secret {name} is Helm's record of a release, which Topologies may not have; "
                 "name a Secret of your own"
             )
-    claims = claim_beginnings(config.fullname)
+    claims = claim_beginnings(config.fullname) if is_beside_stores else ()
     for where, name in _claims_named(topology.spec.pod):
         if name.startswith(claims):
             return (

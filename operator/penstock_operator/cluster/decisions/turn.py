@@ -198,7 +198,7 @@ class Turn:
         for pod in self.observed.pods:
             if pod.deletion_timestamp is None:
                 counts[pod.node] = counts.get(pod.node, 0) + 1
-        name = self.topology.metadata.name
+        name = self.observed.title
         created = str((self.observed.topology.manifest.get("metadata") or {}).get("creationTimestamp", ""))
         first = served_before(self.observed.needs, name, self.topology.spec.priority, created)
         avoided = {n.name for n in self.observed.nodes if self.since.recalls(avoids(n.name), AVOID_S)}

@@ -67,7 +67,7 @@ def off_leaving_nodes(
     elif settled.may_change:
         changes = rehomed_schedules(book, settled, observed.nodes, observed.stores, rules)
     return (
-        *writes(observed.schedules, book, changes.values(), observed.term, observed.config.namespace),
+        *writes(observed.schedules, book, changes.values(), observed.term, observed.namespace),
         *ends,
     )
 

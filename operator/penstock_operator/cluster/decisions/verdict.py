@@ -188,7 +188,7 @@ def _lost(turn: Turn) -> str:
         unclear = f". {turn.losses.unclear}" if turn.losses.unclear else ""
         return (
             f"state is lost: {why}. These wait: {shards}. All others work on. To begin these alone anew, "
-            f"with nothing: penstock accept-loss {name} --namespace {turn.config.namespace}{unclear}"
+            f"with nothing: penstock accept-loss {name} --namespace {turn.observed.namespace}{unclear}"
         )
     if turn.losses.unclear:
         return turn.losses.unclear

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from kubernetes.aio.client import ApiClient
-
 from penstock.errors import PenstockError
 from penstock_operator.cluster.kubernetes_api.port import (
     FIELD_MANAGER,
@@ -36,7 +34,7 @@ _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount
 
 async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesCluster:
     """The cluster that this pod is in, or that of the kubeconfig file. PermanentError: neither is there."""
-    return KubernetesCluster(await api_client(kubeconfig), namespace)
+    return KubernetesCluster(KubernetesJson(await api_client(kubeconfig), ClusterUnreachable), namespace)
 
 
 def pod_namespace() -> str | None:
@@ -50,13 +48,16 @@ def pod_namespace() -> str | None:
 class KubernetesCluster:
     """Keeps the port `ClusterApi`. Belongs to one event loop."""
 
-    def __init__(self, client: ApiClient, namespace: str) -> None:
-        self._api = KubernetesJson(client, ClusterUnreachable)
+    def __init__(self, api: KubernetesJson, namespace: str) -> None:
+        self._api = api
         self._namespace = namespace
 
     @property
     def namespace(self) -> str:
         return self._namespace
+
+    def within(self, namespace: str) -> KubernetesCluster:
+        return KubernetesCluster(self._api, namespace)
 
     async def close(self) -> None:
         await self._api.close()

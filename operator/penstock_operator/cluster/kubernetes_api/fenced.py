@@ -22,6 +22,9 @@ class FencedCluster:
     def namespace(self) -> str:
         return self._cluster.namespace
 
+    def within(self, namespace: str) -> FencedCluster:
+        return FencedCluster(self._cluster.within(namespace), self._may_act)
+
     async def list(
         self,
         kind: Kind,

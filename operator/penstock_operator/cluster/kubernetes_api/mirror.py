@@ -40,6 +40,9 @@ WATCHED = (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
 )
+"""In the release's namespace."""
+WATCHED_ELSEWHERE = tuple(kind for kind in WATCHED if kind not in (NODES, STATEFUL_SETS))
+"""In each further namespace that is served: stores, and nodes, are looked after once."""
 
 Changed = Callable[[Kind, Object], None]
 """Called with the kind and the object (for a deletion: as it was last known)."""
@@ -52,16 +55,17 @@ _OWN_FIGURES = {"shardsMoving", "tasksReady"}
 
 
 class Mirror:
-    """All objects of the `WATCHED` kinds in one namespace, and all nodes. Belongs to one event loop."""
+    """All objects of `kinds` in one namespace; nodes are in none. Belongs to one event loop."""
 
-    def __init__(self, changed: Changed) -> None:
+    def __init__(self, changed: Changed, kinds: Sequence[Kind] = WATCHED) -> None:
         self._changed = changed
-        self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in WATCHED}
+        self.kinds = kinds
+        self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in kinds}
         self._deleted: dict[tuple[Kind, str], int] = {}
         self._listed: set[Kind] = set()
         self._sorted: dict[Kind, tuple[Object, ...]] = {}
         """What `all` answers, until something of the kind changes."""
-        self._groups: dict[Kind, dict[str, dict[str, Object]]] = {kind: {} for kind in WATCHED}
+        self._groups: dict[Kind, dict[str, dict[str, Object]]] = {kind: {} for kind in kinds}
         """Kind -> whose it is (`_owner`) -> by name."""
         self._changes: list[tuple[Kind, str]] = []
         self._changes_from = 0
@@ -70,7 +74,7 @@ class Mirror:
 
     def is_complete(self) -> bool:
         """Whether every kind was listed once."""
-        return self._listed.issuperset(WATCHED)
+        return self._listed.issuperset(self.kinds)
 
     @property
     def revision(self) -> int:

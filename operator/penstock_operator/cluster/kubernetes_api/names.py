@@ -93,6 +93,11 @@ def workers_secret_name(release: str) -> str:
     return f"{release}-store-workers"
 
 
+def namespaces_map_name(release: str) -> str:
+    """The ConfigMap that tells agents which further namespaces are served, as the chart has it named."""
+    return f"{release}-namespaces"
+
+
 def worker_name(topology: str, operator: str, index: int) -> str:
     """A worker pod; `operator` is "" where a worker runs several."""
     # The hash tells "a-b" of topology "c" from "b" of "c-a".

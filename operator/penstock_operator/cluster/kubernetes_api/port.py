@@ -109,6 +109,9 @@ class ClusterApi(Protocol):
     @property
     def namespace(self) -> str: ...
 
+    def within(self, namespace: str) -> ClusterApi:
+        """The same cluster, seen from another namespace. It is closed with this one."""
+
     async def list(
         self,
         kind: Kind,

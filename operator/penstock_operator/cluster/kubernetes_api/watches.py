@@ -17,7 +17,7 @@ from typing import Any
 
 import kopf
 
-from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
+from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import Kind, Object
 from penstock_operator.cluster.kubernetes_api.stateless_kopf import NoEssence, NoProgress
 
@@ -27,10 +27,21 @@ _GROUP_OF_CORE = ""
 _PAGE = 500
 """Objects of one answer when kopf lists: while it is decoded no other thread runs."""
 
+Watch = Callable[[Mirror, str, Callable[[str], None]], Callable[[], None]]
+"""Begins to feed a mirror with what is in a namespace; answers how to stop it. The last argument is told of a
+failure, on the event loop."""
+
+
+def watch_by_kopf(mirror: Mirror, namespace: str, failed: Callable[[str], None]) -> Callable[[], None]:
+    """What feeds a mirror in a cluster. Keeps the form `Watch`."""
+    watches = Watches(mirror, namespace, failed)
+    watches.start()
+    return watches.stop
+
 
 class Watches:
-    """Feeds `mirror`, which belongs to the running event loop, until stopped. `failed` is called there when
-    kopf ends by itself."""
+    """Feeds `mirror`, which belongs to the running event loop, from one namespace until stopped. `failed` is
+    called there when kopf ends by itself."""
 
     def __init__(self, mirror: Mirror, namespace: str, failed: Callable[[str], None]) -> None:
         self._mirror = mirror
@@ -67,7 +78,7 @@ class Watches:
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry, id="service-account")(_login)
-        for kind in WATCHED:
+        for kind in self._mirror.kinds:
             group, _, version = kind.api_version.rpartition("/")
             kopf.on.event(group or _GROUP_OF_CORE, version, kind.plural, registry=registry, id=kind.plural)(
                 self._handler(kind)

@@ -19,6 +19,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_NODE,
     component_labels,
     label_value,
+    namespaces_map_name,
     short_hash,
     store_name,
     store_names_beginnings,
@@ -44,6 +45,8 @@ _PASSWORD = "agent-password"  # noqa: S105 - the key in the Secret
 _TOKEN_DIR = "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - where it is, not what
 _TOKEN_SECONDS = 3607
 _READABLE_BY_GROUP = 0o440
+_NAMESPACES_DIR = "/etc/penstock/namespaces"
+_NAMESPACES = "namespaces"
 _DATA = "data"
 _DATA_DIR = "/data"
 _MAX_MEMORY_PERCENT = 70
@@ -157,6 +160,11 @@ def _agent(node: str, config: OperatorConfig) -> Part:
         "PENSTOCK_STORE_DATA_DIR": _DATA_DIR,
         "PENSTOCK_AGENT_PORT": str(config.metrics_ports.agent),
     }
+    mounts: list[Part] = []
+    if config.namespaces:
+        # Which ones they are is not in the template: it is the same whatever is added or left out.
+        values["PENSTOCK_NAMESPACES_FILE"] = f"{_NAMESPACES_DIR}/{_NAMESPACES}"
+        mounts = [{"name": "namespaces", "mountPath": _NAMESPACES_DIR, "readOnly": True}]
     return {
         "name": "agent",
         "image": config.images.operator,
@@ -186,6 +194,7 @@ def _agent(node: str, config: OperatorConfig) -> Part:
             {"name": _DATA, "mountPath": _DATA_DIR, "readOnly": True},
             {"name": "token", "mountPath": _TOKEN_DIR, "readOnly": True},
             {"name": "agent-tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+            *mounts,
         ],
     }
 
@@ -217,6 +226,9 @@ def _volumes(config: OperatorConfig) -> list[Part]:
             },
         },
     ]
+    if config.namespaces:
+        named = namespaces_map_name(config.fullname)
+        volumes.append({"name": "namespaces", "configMap": {"name": named, "optional": True}})
     if not config.store.has_claim:
         volumes.append({"name": _DATA, "emptyDir": {"sizeLimit": config.store.size}})
     return volumes

@@ -122,7 +122,7 @@ def worker_pod(
         "kind": "Pod",
         "metadata": {
             "name": worker.name,
-            "namespace": config.namespace,
+            "namespace": topology.metadata.namespace or config.namespace,
             "labels": labels,
             "annotations": {**user.annotations, ANNOTATION_TEMPLATE: template_hash},
             "ownerReferences": owned_by_topology(name, topology_uid),

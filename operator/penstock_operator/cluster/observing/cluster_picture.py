@@ -1,53 +1,40 @@
-"""What the mirror shows, as decisions read it: nodes with what is asked of them, stores, pods, schedules.
+"""What the mirrors show of what all topologies share: nodes with what is asked of them, and the stores.
 
 What was worked out from an object is kept as long as its version stands. Neighbours: `mirror` has the
-objects, `observe` reads one, `reconcile` asks at each turn.
+objects, `observe` reads one, `namespace_picture` has what is one namespace's, `reconcile` asks at each turn.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError
-from penstock.manifest.faults import InvalidManifest
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
-    CONFIG_MAPS,
     NODES,
     PODS,
-    SCHEDULES,
     STATEFUL_SETS,
     ClusterApi,
     NotAllowed,
     Object,
     name_of,
-    uid_of,
-    version_of,
 )
 from penstock_operator.cluster.observing.node_requests import NodeRequests
 from penstock_operator.cluster.observing.observe import (
     Request,
     is_of,
-    is_spark_worker,
     is_store,
-    is_worker,
     observe_node,
-    observe_pod,
-    observe_schedule,
     observe_store,
-    observe_topology,
     requests_by_node,
 )
 from penstock_operator.cluster.observing.observed import (
     ObservedNode,
-    ObservedPod,
-    ObservedSchedule,
     ObservedStore,
-    ObservedTopology,
+    TopologyKey,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -55,31 +42,21 @@ _LOG = logging.getLogger(__name__)
 _FOREIGN_S = 30.0
 
 
-@dataclass(slots=True)
-class TopologyLook:
-    """What the last look at a topology made of its documents. It may be lost."""
-
-    parsed: ObservedTopology | None = None
-    code: tuple[str, Mapping[str, str]] | None = None
-    """(resourceVersion and name, data) of the ConfigMap with the code."""
-
-
 class ClusterPicture:
-    """Of one namespace, and of what pods of the others take of its nodes."""
+    """`mirrors` is by namespace, with the release's, which has nodes and stores, among them; what pods of all
+    other namespaces take of the nodes is asked for now and then."""
 
-    def __init__(self, cluster: ClusterApi, mirror: Mirror, config: OperatorConfig) -> None:
+    def __init__(self, cluster: ClusterApi, mirrors: Mapping[str, Mirror], config: OperatorConfig) -> None:
         self._cluster = cluster
-        self._mirror = mirror
+        self._mirrors = mirrors
+        self._mirror = mirrors[config.namespace]
         self._config = config
-        self._schedules: dict[str, ObservedSchedule] = {}
         self._foreign: dict[str, tuple[Request, ...]] = {}
-        self._requests = NodeRequests(mirror)
+        self._requests = {name: NodeRequests(mirror, self._mirror) for name, mirror in mirrors.items()}
         self._nodes: dict[str, tuple[Object, tuple[Request, ...], ObservedNode]] = {}
         """Name -> (object, requests, what follows), for those whose requests are the same ones."""
         self._all_nodes: tuple[tuple[object, ...], tuple[ObservedNode, ...]] | None = None
         """(what they follow from, all nodes), while nobody's pod is pinned and not bound."""
-        self._pods: dict[str, tuple[Object, ObservedPod]] = {}
-        """Name -> (object, what follows), of those that are bound."""
         self._stores: dict[str, tuple[Object, Object | None, ObservedStore]] = {}
         """Name -> (StatefulSet, its pod, what follows)."""
         self._all_stores: tuple[int, tuple[ObservedStore, ...]] | None = None
@@ -91,8 +68,8 @@ class ClusterPicture:
         while True:
             try:
                 listing = await self._cluster.list(PODS, everywhere=True, keep=_request_only)
-                own = self._cluster.namespace
-                others = (pod for pod in listing.items if pod["metadata"]["namespace"] != own)
+                own = {name for name, mirror in self._mirrors.items() if mirror.is_complete()}
+                others = (pod for pod in listing.items if pod["metadata"]["namespace"] not in own)
                 self._foreign = requests_by_node(others)
             except NotAllowed:
                 _LOG.info("pods of other namespaces cannot be seen; rooms on nodes are judged without them")
@@ -101,88 +78,17 @@ class ClusterPicture:
                 _LOG.warning("pods of other namespaces could not be listed: %s", error)
             await asyncio.sleep(_FOREIGN_S)
 
-    def parse(self, look: TopologyLook, manifest: Object) -> ObservedTopology:
-        """The manifest's meaning; worked out again when its generation is another."""
-        known = look.parsed
-        metadata = manifest["metadata"]
-        if known is None or (known.uid, known.generation) != (
-            uid_of(manifest),
-            metadata.get("generation", 0),
-        ):
-            look.parsed = known = observe_topology(manifest)
-        return replace(known, manifest=manifest, is_deleting="deletionTimestamp" in metadata)
-
-    async def code(self, look: TopologyLook) -> Mapping[str, str] | None:
-        """The data of the ConfigMap that the topology names; read when its version is another."""
-        name = code_map(look)
-        held = self._mirror.get(CONFIG_MAPS, name) if name else None
-        if not name or held is None:
-            return None
-        version = f"{version_of(held)} {name}"
-        if look.code is None or look.code[0] != version:
-            now = await self._cluster.get(CONFIG_MAPS, name)
-            if now is None:
-                return None
-            look.code = (f"{version_of(now)} {name}", now.get("data") or {})
-        return look.code[1]
-
-    def workers_of(self, topology: str) -> tuple[ObservedPod, ...]:
-        return self._pods_of(topology, is_worker)
-
-    def spark_workers_of(self, topology: str) -> tuple[ObservedPod, ...]:
-        return self._pods_of(topology, is_spark_worker)
-
-    def _pods_of(self, topology: str, is_one: Callable[[Object], bool]) -> tuple[ObservedPod, ...]:
-        pods = (pod for pod in self._mirror.of(PODS, topology) if is_one(pod))
-        return tuple(self._pod(pod) for pod in pods)
-
-    def _pod(self, pod: Object) -> ObservedPod:
-        name = name_of(pod)
-        known = self._pods.get(name)
-        if known is None or known[0] is not pod:
-            nodes = [name_of(node) for node in self._mirror.all(NODES)]
-            seen = observe_pod(pod, nodes)
-            if not seen.is_bound:
-                return seen  # which node its label means may be another the next time
-            if len(self._pods) > 2 * self._mirror.count(PODS):
-                self._pods.clear()
-            known = self._pods[name] = (pod, seen)
-        return known[1]
-
-    def schedules_but_of(self, topologies: Collection[str]) -> tuple[ObservedSchedule, ...]:
-        """Those of no such topology, of which each can be read."""
-        found = []
-        for name in sorted(self._mirror.owners(SCHEDULES) - set(topologies)):
-            for one in self._mirror.of(SCHEDULES, name):
-                try:
-                    found.append(self._schedule(one))
-                except InvalidManifest as fault:
-                    _LOG.debug("Schedule %s cannot be read: %s", name_of(one), fault)
-        return tuple(found)
-
-    def schedules_of(self, topology: str) -> tuple[ObservedSchedule, ...]:
-        return tuple(self._schedule(one) for one in self._mirror.of(SCHEDULES, topology))
-
-    def topology_uids(self) -> set[str]:
-        """Whose states the Schedules name; what was read of those that are gone is forgotten."""
-        there = {name_of(one): one for one in self._mirror.all(SCHEDULES)}
-        for name in self._schedules.keys() - there.keys():
-            del self._schedules[name]
-        return {str((one.get("spec") or {}).get("topologyUid", "")) for one in there.values()}
-
-    def _schedule(self, thing: Object) -> ObservedSchedule:
-        """To read one of 4 096 shards takes a while, and it is looked at often."""
-        name = name_of(thing)
-        known = self._schedules.get(name)
-        if known is None or (known.uid, known.resource_version) != (uid_of(thing), version_of(thing)):
-            known = self._schedules[name] = observe_schedule(thing)
-        return known
-
-    def nodes(self, topology: str) -> tuple[ObservedNode, ...]:
+    def nodes(self, topology: TopologyKey | None = None) -> tuple[ObservedNode, ...]:
         """With what is requested on each; worker pods of other topologies count where they are pinned to. The
         same tuple as long as nothing of it has changed."""
-        pinned = [pod for pod in self._requests.pinned() if not is_of(pod, topology)]
-        basis = (self._mirror.all(NODES), self._requests.edition, self._foreign)
+        pinned = [
+            pod
+            for namespace, requests in self._requests.items()
+            for pod in requests.pinned()
+            if topology is None or namespace != topology.namespace or not is_of(pod, topology.name)
+        ]
+        editions = (requests.edition for requests in self._requests.values())
+        basis = (self._mirror.all(NODES), self._foreign, *editions)
         if not pinned and self._all_nodes is not None and _are_same(self._all_nodes[0], basis):
             return self._all_nodes[1]
         others = requests_by_node(pinned)
@@ -195,7 +101,8 @@ class ClusterPicture:
 
     def _node(self, node: Object, pinned: tuple[Request, ...]) -> ObservedNode:
         name = name_of(node)
-        requests = (*self._requests.on(name), *pinned, *self._foreign.get(name, ()))
+        of_ours = (one for requests in self._requests.values() for one in requests.on(name))
+        requests = (*of_ours, *pinned, *self._foreign.get(name, ()))
         known = self._nodes.get(name)
         if known is None or known[0] is not node or known[1] != requests:
             known = self._nodes[name] = (node, requests, observe_node(node, requests))
@@ -235,13 +142,6 @@ class ClusterPicture:
 def _are_same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     """Whether these are the very same things."""
     return all(a is b or (isinstance(a, int) and a == b) for a, b in zip(one, other, strict=True))
-
-
-def code_map(look: TopologyLook) -> str | None:
-    """The ConfigMap that its topology's code comes from."""
-    topology = look.parsed.topology if look.parsed is not None else None
-    code = topology.spec.code if topology is not None else None
-    return code.config_map if code is not None else None
 
 
 def _request_only(pod: Object) -> Object:

@@ -1,4 +1,4 @@
-"""What the namespace's pods take of each node, kept up to date by what has changed.
+"""What a namespace's pods take of each node, kept up to date by what has changed.
 
 Worker pods that are pinned to a node and not bound yet are kept apart: they count for all topologies but
 their own. Neighbours: `mirror` says what has changed, `cluster_picture` adds what pods elsewhere take.
@@ -18,10 +18,12 @@ from penstock_operator.cluster.observing.observe import (
 
 
 class NodeRequests:
-    """Of the pods in `mirror`. Belongs to one event loop."""
+    """Of the pods in `mirror`. `nodes` is the mirror that has the nodes. Belongs to one event loop."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, nodes: Mirror) -> None:
         self._mirror = mirror
+        self._nodes = nodes
+        self._nodes_seen: tuple[Object, ...] = ()
         self._revision = -1
         self._of_pod: dict[str, tuple[str, tuple[Request, ...]]] = {}
         """Pod -> (node, what it takes there), of those that are bound and not ended."""
@@ -48,11 +50,13 @@ class NodeRequests:
         return [self._pinned[name] for name in sorted(self._pinned)]
 
     def _refresh(self) -> None:
-        if self._revision == self._mirror.revision:
+        nodes = self._nodes.all(NODES)
+        are_nodes_new = nodes is not self._nodes_seen
+        if self._revision == self._mirror.revision and not are_nodes_new:
             return
         changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
-        self._revision = self._mirror.revision
-        if changes is None or any(kind == NODES for kind, _ in changes):
+        self._revision, self._nodes_seen = self._mirror.revision, nodes
+        if changes is None or are_nodes_new:
             # which node a label means may be another
             changes = [(PODS, name) for name in {*self._of_pod, *self._pinned}]
             changes += [(PODS, name_of(pod)) for pod in self._mirror.all(PODS)]
@@ -77,4 +81,4 @@ class NodeRequests:
             self._on_node.setdefault(node, {})[name] = requests
             self._sums.pop(node, None)
         if not pod["spec"].get("nodeName") and (is_worker(pod) or is_spark_worker(pod)):
-            self._pinned[name] = bound_where_pinned(pod, [name_of(node) for node in self._mirror.all(NODES)])
+            self._pinned[name] = bound_where_pinned(pod, [name_of(node) for node in self._nodes_seen])

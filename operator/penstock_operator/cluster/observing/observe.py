@@ -47,6 +47,7 @@ WORKER_CONTAINER = "worker"
 _AGENT_CONTAINER = "agent"
 _NODE = "PENSTOCK_NODE"
 _DURABILITY = "PENSTOCK_STORE_DURABILITY"
+_NAMESPACES_FILE = "PENSTOCK_NAMESPACES_FILE"
 _ENDED = {"Succeeded", "Failed"}
 _HOSTNAME = "kubernetes.io/hostname"
 _REVISION = "controller-revision-hash"
@@ -227,6 +228,7 @@ def observe_store(
         is_outdated=pod is not None and not is_leaving and _is_outdated(stateful_set, pod),
         volume=volume,
         runs_on=str((pod or {}).get("spec", {}).get("nodeName") or ""),
+        serves_others=_NAMESPACES_FILE in _agent_settings({"template": pod or {}}),
     )
 
 
@@ -293,8 +295,8 @@ def _volume(stateful_set: Mapping[str, Any]) -> Volume | None:
 
 
 def _agent_settings(stateful_set: Mapping[str, Any]) -> dict[str, str]:
-    """The plain values in the environment of a store's agent."""
-    containers = stateful_set["template"]["spec"]["containers"]
+    """The plain values in the environment of a store's agent, by the template of its pod."""
+    containers = (stateful_set["template"].get("spec") or {}).get("containers") or ()
     variables = (one.get("env") or () for one in containers if one["name"] == _AGENT_CONTAINER)
     return {str(one["name"]): str(one["value"]) for one in next(variables, ()) if "value" in one}
 

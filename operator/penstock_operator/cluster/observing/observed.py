@@ -8,9 +8,9 @@ decision that needs it waits. Neighbours: `actions` is what comes out; the confi
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.sizes_spec import WORKERS_MAX
@@ -22,6 +22,13 @@ from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
+
+
+class TopologyKey(NamedTuple):
+    """What tells one Topology from all others at a moment."""
+
+    namespace: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,15 @@ class ObservedTopology:
     plan: Plan | None = None
     faults: tuple[str, ...] = ()
     is_deleting: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """As the object says it; "" where it does not."""
+        return str((self.manifest.get("metadata") or {}).get("namespace", ""))
+
+    @property
+    def key(self) -> TopologyKey:
+        return TopologyKey(self.namespace, self.name)
 
 
 class Resize(StrEnum):
@@ -148,6 +164,8 @@ class ObservedStore:
     """None where its state is on an emptyDir."""
     runs_on: str = ""
     """The node that its pod is bound to; "" while it is bound to none."""
+    serves_others: bool = False
+    """Whether its agent follows further namespaces: one that was made before there were any does not."""
     lost: str = ""
     """Why what it held is gone, and will not be back by itself; "" while that is not so."""
 
@@ -155,6 +173,13 @@ class ObservedStore:
     def is_elsewhere(self) -> bool:
         """Its node was gone, and its volume could be mounted on another one."""
         return self.runs_on not in ("", self.node)
+
+    def for_others(self) -> ObservedStore:
+        """As topologies of further namespaces are to see it."""
+        if self.serves_others or not self.ready:
+            return self
+        told = "its agent does not follow further namespaces yet; the store is brought to its new template"
+        return replace(self, ready=False, message=told)
 
 
 def stores_there(nodes: Iterable[ObservedNode], stores: Iterable[ObservedStore]) -> set[str]:
@@ -314,3 +339,14 @@ class Observed:
     """Shard -> the store that has it, of those that are not at home. Looked for while a store is lost."""
     own_users: bool = True
     """Whether the stores know a user for the workers of each topology; else all share one."""
+
+    @property
+    def namespace(self) -> str:
+        """The topology's, in which all that is made for it is."""
+        return self.topology.namespace or self.config.namespace
+
+    @property
+    def title(self) -> str:
+        """What the topology is called to others."""
+        name = self.topology.name
+        return name if self.namespace == self.config.namespace else f"{self.namespace}/{name}"

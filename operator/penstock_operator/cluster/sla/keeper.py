@@ -254,9 +254,9 @@ class SlaKeeper:
         topology: ObservedTopology,
         stores: Mapping[str, StorePlace],
     ) -> SlaLook:
-        scope, name = loop.promise.scope, topology.name
+        scope, key = loop.promise.scope, topology.key
         # Nothing is awaited from here until what is asked for is promised.
-        cores_max = self._budget.left_to(name, scope.targets)
+        cores_max = self._budget.left_to(key, scope.targets)
         turn = loop.examine(replace(look, leeway=replace(look.leeway, cores_max=cores_max)))
         shown = next(one for one in self._shown.values() if one.loop is loop)
         shown.told += turn.events
@@ -265,7 +265,7 @@ class SlaKeeper:
         elif turn.schedules:
             shown.lacked_us = None
         asked = {one.operator: one.tasks * scope.cores_of(one.operator) for one in turn.schedules}
-        with self._budget.promised(name, asked):
+        with self._budget.promised(key, asked):
             for schedule in turn.schedules:
                 if not await self._schedules.write(schedule, topology, stores):
                     loop.refused(schedule.operator)

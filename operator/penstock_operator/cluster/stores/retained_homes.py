@@ -30,12 +30,14 @@ def retained_homes(
     stores: Sequence[ObservedStore],
     config: OperatorConfig,
     term: int,
+    namespace: str,
 ) -> tuple[WriteSchedule, ...]:
-    """`topologies` are the names of those that are there; all Schedules of theirs are their loops' affair."""
+    """Of one namespace. `topologies` are the names of those that are there; all Schedules of theirs are their
+    loops' affair."""
     left = [one for one in schedules if one.topology not in topologies and not one.is_deleting]
     names = sorted({one.topology for one in left})
     of_each = ([one for one in left if one.topology == name] for name in names)
-    return tuple(write for own in of_each for write in _of_one(own, nodes, stores, config, term))
+    return tuple(write for own in of_each for write in _of_one(own, nodes, stores, config, term, namespace))
 
 
 def _of_one(
@@ -44,6 +46,7 @@ def _of_one(
     stores: Sequence[ObservedStore],
     config: OperatorConfig,
     term: int,
+    namespace: str,
 ) -> Iterator[WriteSchedule]:
     ready = stores_there(nodes, stores)
 
@@ -55,4 +58,4 @@ def _of_one(
         return
     book, rules = book_of(own), placement_without_topology(config, own)
     changes = rehomed_schedules(book, settled, nodes, stores, rules)
-    yield from writes(own, book, changes.values(), term, config.namespace)
+    yield from writes(own, book, changes.values(), term, namespace)

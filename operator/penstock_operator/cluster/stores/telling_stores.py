@@ -8,13 +8,13 @@ store that does not answer is told at the next look; its workers wait as long. N
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 
-from penstock.errors import PenstockError
-from penstock.store.redis.worker_users import Hashes, tell_worker_users
+from penstock.errors import PenstockError, PermanentError
+from penstock.store.redis.worker_users import Hashes, read_worker_users, tell_worker_users
 from penstock_operator.cluster.kubernetes_api.lease import TermBehind
 from penstock_operator.cluster.observing.asked_store import OpenWire, Wire, asked_within
 
@@ -28,10 +28,17 @@ class StoreTelling:
     threads: Executor
     wait_s: float = 1.5
 
-    async def __call__(self, addresses: Sequence[str], users: Hashes, term: int) -> dict[str, str]:
-        """Have each store know these users and no others. Answers address -> why not, of those that were not
-        told. Raises TermBehind where one was told by a later leader than `term`'s."""
-        answers = await asyncio.gather(*(self._tell(one, users, term) for one in addresses))
+    async def __call__(
+        self,
+        addresses: Sequence[str],
+        users: Hashes,
+        term: int,
+        others: Callable[[Iterable[str]], Hashes] | None = None,
+    ) -> dict[str, str]:
+        """Have each store know these users and no others; with `others` it keeps who else it knows, by the
+        passwords that this answers for their uids. Answers address -> why not, of those that were not told.
+        Raises TermBehind where one was told by a later leader than `term`'s."""
+        answers = await asyncio.gather(*(self._tell(one, users, term, others) for one in addresses))
         latest = max((seen for seen in answers if isinstance(seen, int)), default=0)
         if latest > term:
             raise TermBehind(f"a store has seen term {latest}, a later one than {term}", latest)
@@ -41,16 +48,27 @@ class StoreTelling:
             if isinstance(answer, str)
         }
 
-    async def _tell(self, address: str, users: Hashes, term: int) -> int | str:
-        tell = partial(_tell, self.open_wire(address), users, term)
+    async def _tell(
+        self, address: str, users: Hashes, term: int, others: Callable[[Iterable[str]], Hashes] | None
+    ) -> int | str:
+        tell = partial(_tell, self.open_wire(address), users, term, others)
         try:
             return await asked_within(self.wait_s, self.threads, tell)
         except (PenstockError, TimeoutError) as error:
             return str(error) or "it takes too long"
 
 
-def _tell(wire: Wire, users: Hashes, term: int) -> int:
+def _tell(wire: Wire, users: Hashes, term: int, others: Callable[[Iterable[str]], Hashes] | None) -> int:
     try:
+        if others is not None:
+            users = {**others(_known_to(wire) - users.keys()), **users}
         return tell_worker_users(wire, users, term)
     finally:
         wire.close()
+
+
+def _known_to(wire: Wire) -> set[str]:
+    try:
+        return set(read_worker_users(wire))
+    except PermanentError:
+        return set()  # what is of no known form names nobody

@@ -2,9 +2,8 @@
 
 The operator logs in to the stores by what it reads here (`StoreLogin`): it mounts nothing, so it may make the
 Secret that there is not yet. Each look brings everything to what is wanted, whoever did what before: the
-stores' Secret, the workers' Secret, and in each store who the topologies' users are. Neighbours:
-`stores.store_passwords` decides, `stores.password_secret` has the Secret's form, `stores_turn` calls this
-first.
+stores' Secret, and that workers can log in (`worker_logins`). Neighbours: `stores.store_passwords` decides,
+`stores.password_secret` has the Secret's form, `stores_turn` calls this first.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -22,20 +21,16 @@ from penstock.errors import PenstockError, PermanentError
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.users import USERS
-from penstock.store.redis.worker_users import Hashes
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.decisions.actions import Event
-from penstock_operator.cluster.kubernetes_api.names import workers_secret_name
 from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
     SECRETS,
     ClusterApi,
-    ClusterUnreachable,
     Object,
     Refusal,
 )
 from penstock_operator.cluster.observing.observed import ObservedStore
-from penstock_operator.cluster.observing.workers_seen import WorkersSeen
 from penstock_operator.cluster.stores.password_secret import (
     SPARK_KEY,
     WORKERS_KEY,
@@ -54,14 +49,8 @@ from penstock_operator.cluster.stores.store_passwords import (
     probe_password,
     to_ask_for,
 )
-from penstock_operator.cluster.stores.worker_passwords import worker_hashes
-from penstock_operator.cluster.stores.workers_secret import (
-    replaces_any,
-    with_texts,
-    workers_secret,
-    workers_texts,
-)
 from penstock_operator.cluster.turns.work import Clocks, Leadership
+from penstock_operator.cluster.turns.worker_logins import TellsStores, WorkerLogins, WorkersPlace
 
 _LOG = logging.getLogger(__name__)
 
@@ -70,8 +59,6 @@ _TELL_AFTER_S = 300.0
 """A store that does not take new passwords for so long is told of."""
 _ASK_TIMEOUT_S = 2.0
 _PASSWORD_BYTES = 36
-_TRIES = 3
-"""To write a Secret that others write too."""
 
 
 class StoreLogin:
@@ -92,14 +79,6 @@ class AsksStores(Protocol):
 
     async def __call__(self, addresses: Sequence[str], passwords: Passwords) -> Sequence[str]:
         """Those of `addresses` that do not take all of them, or do not answer."""
-
-
-class TellsStores(Protocol):
-    """Tells stores who the users of topologies are."""
-
-    async def __call__(self, addresses: Sequence[str], users: Hashes, term: int) -> Mapping[str, str]:
-        """Address -> why not, of those that were not told. Raises TermBehind where one was told by a later
-        leader than `term`'s."""
 
 
 def takes(address: str, passwords: Passwords) -> bool:
@@ -129,8 +108,8 @@ def random_password() -> str:
 
 
 class PasswordsTurns:
-    """Belongs to one event loop. `seen` answers who needs to log in as a worker, None while that is not
-    known."""
+    """Belongs to one event loop. `places` are the namespaces that workers log in from, the stores' own
+    first."""
 
     def __init__(
         self,
@@ -139,7 +118,7 @@ class PasswordsTurns:
         logins: StoreLogins,
         leadership: Leadership,
         clocks: Clocks,
-        seen: Callable[[], WorkersSeen | None],
+        places: Sequence[WorkersPlace],
         generate: Callable[[], str] = random_password,
     ) -> None:
         self._cluster = cluster
@@ -147,7 +126,7 @@ class PasswordsTurns:
         self._logins = logins
         self._leadership = leadership
         self._clocks = clocks
-        self._seen = seen
+        self._workers = WorkerLogins(places, config, logins.tell, leadership.term, clocks.monotonic_s)
         self._generate = generate
         self._looked_s = float("-inf")
         self._known: StorePasswords | None = None
@@ -157,30 +136,27 @@ class PasswordsTurns:
         self._one_at_a_time = asyncio.Lock()
         self._ready: tuple[str, ...] = ()
         """Addresses of the stores that were ready when last looked."""
-        self._untold: frozenset[str] = frozenset()
-        self._admitted: frozenset[str] = frozenset()
-        """Uids of topologies whose workers may log in wherever a store has been told."""
         self._own_users: bool | None = None
 
-    @property
-    def own_users(self) -> bool:
-        """Whether pods are made with their topology's own user. Raises StoreUnreachable while the operator
-        has not read that."""
+    def own_users_in(self, namespace: str) -> bool:
+        """Whether pods there are made with their topology's own user. In a further namespace they are in any
+        case: there is nothing else to mount, and agents that know no such users do not follow it. Raises
+        StoreUnreachable while the operator has not read that."""
         if self._own_users is None:
             raise StoreUnreachable("the operator has not read the stores' passwords yet")
-        return self._own_users
+        return self._own_users or namespace != self._config.namespace
 
-    async def admit(self, topology_uid: str) -> None:
+    async def admit(self, namespace: str, topology_uid: str) -> None:
         """Before a topology's pods are made: there is what they mount, and the stores that answer have been
         told. Raises errors of the cluster."""
-        if topology_uid in self._admitted:
+        if self._workers.has_admitted(namespace, topology_uid):
             return
         async with self._one_at_a_time:
-            if topology_uid in self._admitted:
+            if self._workers.has_admitted(namespace, topology_uid):
                 return  # with another one: all that are seen are let in together
             if self._known is None or not self._known.workers_key:
                 raise StoreUnreachable("the operator has not read the stores' passwords yet")
-            await self._let_workers_in(self._known, {topology_uid})
+            await self._workers.admit(self._known, self._ready, namespace, topology_uid)
 
     async def turn(self, stores: Sequence[ObservedStore]) -> None:
         """Look, unless that was done just now. Raises errors of the cluster; PermanentError where somebody
@@ -210,7 +186,7 @@ class PasswordsTurns:
             self._own_users = thing is None or has_own_users(thing)
         wanted = held
         if held is not None and held.workers_key:
-            is_replaced = await self._let_workers_in(held)
+            is_replaced = await self._workers.let_in(held, self._ready)
             if is_replaced and held.former_until_s is not None:
                 # Pods get these only now: they have their time from here on.
                 until_s = self._clocks.wall_s() + self._config.store.former_password_seconds
@@ -220,7 +196,6 @@ class PasswordsTurns:
         if held is None or wanted is None or thing is None:
             await self._make(thing, given)
             return
-        seen = self._seen()
         refusing = await self._refusing(held, stores, now_s)
         decision = decide_passwords(
             wanted,
@@ -229,7 +204,7 @@ class PasswordsTurns:
             self._clocks.wall_s(),
             self._config.store.former_password_seconds,
             self._generate,
-            shared_is_used=seen is None or seen.shares_a_user,
+            shared_is_used=self._workers.shares_a_user() is not False,
         )
         if decision.passwords != found:
             written = await self._cluster.replace(SECRETS, written_secret(thing, decision.passwords))
@@ -237,55 +212,15 @@ class PasswordsTurns:
                 self._looked_s = float("-inf")
                 return
             self._know(decision.passwords)
-            await self._let_workers_in(decision.passwords)
+            await self._workers.let_in(decision.passwords, self._ready)
         if decision.event is not None:
             await self._tell(decision.event, thing)
 
     async def _is_after_a_downgrade(self, held: StorePasswords) -> bool:
         """Whether pods share a user again, and stores know no other. Asked once, before any pod is made."""
-        seen = self._seen()
-        if not held.own_users or seen is None or not seen.shares_a_user:
+        if not held.own_users or not self._workers.shares_a_user():
             return False
         return bool(await self._logins.ask(self._ready, probe_password(held)))
-
-    async def _let_workers_in(self, passwords: StorePasswords, more: Collection[str] = frozenset()) -> bool:
-        """Pods find their topology's password, and the stores take it; whether another one took its place.
-        `more` are uids of topologies that may not be seen yet."""
-        seen = self._seen()
-        if seen is None:
-            # Nobody is taken for gone: the stores keep who they know.
-            return await self._write_workers_secret(passwords, self._admitted | set(more), alone=False)
-        uids = seen.uids | set(more)
-        is_replaced = await self._write_workers_secret(passwords, uids, alone=True)
-        users = worker_hashes(passwords.workers_key, passwords.roots, sorted(uids))
-        untold = await self._logins.tell(self._ready, users, self._leadership.term)
-        if untold.keys() - self._untold:
-            told = "; ".join(f"{address}: {why}" for address, why in sorted(untold.items()))
-            _LOG.warning("stores that are not told of topologies' users: %s", told)
-        self._untold, self._admitted = frozenset(untold), uids
-        return is_replaced
-
-    async def _write_workers_secret(
-        self, passwords: StorePasswords, uids: Collection[str], *, alone: bool
-    ) -> bool:
-        """Whether a password of before was replaced. `alone`: there are no others."""
-        namespace = self._config.namespace
-        texts = workers_texts(passwords, uids, self._config)
-        for _ in range(_TRIES):
-            thing = await self._cluster.get(SECRETS, workers_secret_name(self._config.fullname))
-            if thing is None:
-                wanted = with_texts(workers_secret(self._config, namespace), texts, alone=alone)
-                outcome = await self._cluster.create(SECRETS, wanted)
-                is_replaced = False
-            else:
-                wanted = with_texts(thing, texts, alone=alone)
-                if wanted["data"] == (thing.get("data") or {}):
-                    return False
-                is_replaced = replaces_any(thing, texts)
-                outcome = await self._cluster.replace(SECRETS, wanted)
-            if not isinstance(outcome, Refusal):
-                return is_replaced
-        raise ClusterUnreachable("the Secret of workers' passwords changes too often to be written")
 
     async def _make(self, thing: Object | None, given: Passwords | None) -> None:
         if thing is None:
@@ -313,7 +248,7 @@ class PasswordsTurns:
             return
         _LOG.info("made the passwords of the stores, in Secret %s", self._config.store.auth_secret)
         self._know(made)
-        await self._let_workers_in(made)
+        await self._workers.let_in(made, self._ready)
 
     def _know(self, passwords: StorePasswords) -> None:
         self._known = passwords

@@ -11,18 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError
-from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.events import event_object
-from penstock_operator.cluster.decisions.actions import Event, WriteSchedule
-from penstock_operator.cluster.kubernetes_api.mirror import Mirror
+from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.kubernetes_api.port import (
     EVENTS,
     STATEFUL_SETS,
     TOPOLOGIES,
     VOLUME_CLAIMS,
     VOLUMES,
-    ClusterApi,
     NotAllowed,
+    ObjectInvalid,
     name_of,
 )
 from penstock_operator.cluster.manifests.node_store import claim_name
@@ -36,11 +34,11 @@ from penstock_operator.cluster.stores.homeless import (
     why_lost,
 )
 from penstock_operator.cluster.stores.retained_homes import retained_homes
-from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.stores.store_decisions import StoreDecisions
 from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
 from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns
+from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.work import Clocks, Leadership
 
 _LOG = logging.getLogger(__name__)
@@ -50,14 +48,13 @@ _HOMELESS_LOOK_S = 5.0
 
 
 class StoresTurns:
-    """`wake_topologies`: another node is to be emptied for its store's renewal, or none any more."""
+    """`served` are all namespaces whose Schedules name stores, the first is the stores' own.
+    `wake_topologies`: another node is to be emptied for its store's renewal, or none any more."""
 
     def __init__(
         self,
-        cluster: ClusterApi,
-        mirror: Mirror,
+        served: Sequence[ServedNamespace],
         picture: ClusterPicture,
-        applier: Applier,
         config: OperatorConfig,
         leadership: Leadership,
         clocks: Clocks,
@@ -65,16 +62,16 @@ class StoresTurns:
         *,
         wake_topologies: Callable[[], None],
     ) -> None:
-        self._cluster = cluster
-        self._mirror = mirror
+        self._served = served
+        self._cluster = served[0].cluster
+        self._mirror = served[0].mirror
+        self._applier = served[0].applier
         self._picture = picture
-        self._applier = applier
         self._config = config
         self._leadership = leadership
         self._clocks = clocks
         self._passwords = passwords
         self._wake_topologies = wake_topologies
-        self._index = ScheduleIndex(mirror)
         self._decisions = StoreDecisions(config)
         self._renewal = RenewalMemory()
         self._tries = StoreTries()
@@ -100,14 +97,15 @@ class StoresTurns:
         fault = await self.look_at_passwords()
         named, now_s = self._named(), self._clocks.monotonic_s()
         await self._look_at_homeless(named, now_s)
-        nodes, stores = self._picture.nodes(""), self._picture.stores()
+        nodes, stores = self._picture.nodes(), self._picture.stores()
         decision = self._decisions.about(nodes, stores, named, self._homeless)
         due = self._tries.due(decision.actions, now_s)
         outcome = await self._applier.carry_out(due)
         self._tries.tried(due, {one.name: one.message for one in outcome.refused}, now_s)
         await self._applier.carry_out(pods_to_make_anew(self._picture.stores(), self._homeless.may_go))
         renewed = await self._renew(named, decision.replaced)
-        await self._applier.carry_out(self._retained())
+        for one in self._served:
+            await self._rehome_retained(one)
         await self._tell({*decision.notices, *self._tries.notices, *renewed})
         if fault is not None:
             raise fault
@@ -115,7 +113,7 @@ class StoresTurns:
 
     async def _look_at_homeless(self, named: set[str] | None, now_s: float) -> None:
         """What became of the volumes of stores whose node is gone; of none while there is no such store."""
-        nodes, stores = self._picture.nodes(""), self._picture.stores()
+        nodes, stores = self._picture.nodes(), self._picture.stores()
         self._gone_since = gone_since(self._gone_since, nodes, stores, now_s)
         found = homeless_stores(stores, named, self._gone_since, now_s)
         of = tuple((store.id, store.uid) for store in found)
@@ -160,7 +158,7 @@ class StoresTurns:
     ) -> tuple[tuple[str, Event], ...]:
         """Bring stores to their newest template, one after the other; what people are to be told."""
         renewal = decide_renewal(
-            self._picture.nodes(""),
+            self._picture.nodes(),
             self._picture.stores(),
             named,
             self._renewal,
@@ -175,20 +173,28 @@ class StoresTurns:
             await self._applier.carry_out([renewal.restart])
         return renewal.notices
 
-    def _retained(self) -> tuple[WriteSchedule, ...]:
-        """Homes for what no Topology looks after, off nodes that go. An absent Topology is known of by a
-        complete list alone."""
-        if not self._mirror.is_complete():
-            return ()
-        topologies = {name_of(one) for one in self._mirror.all(TOPOLOGIES)}
-        return retained_homes(
-            self._picture.schedules_but_of(topologies),
+    async def _rehome_retained(self, served: ServedNamespace) -> None:
+        """Homes for what no Topology of a namespace looks after, off nodes that go. An absent Topology is
+        known of by a complete list alone."""
+        if not (served.is_open and served.mirror.is_complete()):
+            return
+        topologies = {name_of(one) for one in served.mirror.all(TOPOLOGIES)}
+        writes = retained_homes(
+            served.picture.schedules_but_of(topologies),
             topologies,
-            as_cordoned(self._picture.nodes(""), self._renewal.node),
+            as_cordoned(self._picture.nodes(), self._renewal.node),
             self._picture.stores(),
             self._config,
             self._leadership.term,
+            served.name,
         )
+        try:
+            await served.applier.carry_out(writes)
+        except (NotAllowed, ObjectInvalid) as error:
+            if served is self._served[0]:
+                raise
+            # others' homes do not wait for it; it is tried again at each turn
+            _LOG.warning("retained Schedules of namespace %s cannot be written: %s", served.name, error)
 
     async def _tell(self, notices: set[tuple[str, Event]]) -> None:
         """An event on the StatefulSet, once for as long as it holds."""
@@ -203,7 +209,11 @@ class StoresTurns:
         self._told = notices
 
     def _named(self) -> set[str] | None:
-        """Stores that a Schedule names; None while that is not known."""
-        if not self._mirror.is_complete():
-            return None
-        return self._index.named_stores()
+        """Stores that a Schedule of any namespace names; None while that is not known."""
+        named: set[str] = set()
+        for one in self._served:
+            of_one = one.index.named_stores() if one.mirror.is_complete() else None
+            if of_one is None:
+                return None
+            named |= of_one
+        return named

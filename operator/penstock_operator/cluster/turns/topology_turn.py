@@ -13,7 +13,7 @@ from typing import Protocol
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError
-from penstock_operator.cluster.carrying_out.apply import Applier
+from penstock.store.keys import kept_schedule
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatusWriter
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
@@ -22,13 +22,11 @@ from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.decisions.identity import state_identity
 from penstock_operator.cluster.decisions.recovery import newer_in_stores
 from penstock_operator.cluster.kubernetes_api.lease import TermBehind
-from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.names import disruption_budget_name, schedule_name
 from penstock_operator.cluster.kubernetes_api.port import (
     CONFIG_MAPS,
     DISRUPTION_BUDGETS,
     TOPOLOGIES,
-    ClusterApi,
     Object,
     name_of,
 )
@@ -45,11 +43,13 @@ from penstock_operator.cluster.observing.observed import (
     ObservedTopology,
     SlaControl,
     StoreReading,
+    TopologyKey,
 )
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
 from penstock_operator.cluster.turns.rest import looks_every_s, rest_after, rests_s
+from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
 _STOPS_AT_ONCE = 5
@@ -59,32 +59,31 @@ _STOPS_AT_ONCE = 5
 class WorkersLogins(Protocol):
     """By which user workers log in to the stores, and that they can."""
 
-    @property
-    def own_users(self) -> bool:
-        """Whether as their topology's own. Raises StoreUnreachable while that is not known."""
+    def own_users_in(self, namespace: str) -> bool:
+        """Whether those of a namespace as their topology's own. Raises StoreUnreachable while that is not
+        known."""
 
-    async def admit(self, topology_uid: str) -> None:
+    async def admit(self, namespace: str, topology_uid: str) -> None:
         """Before pods of a topology are made. Raises errors of the cluster."""
 
 
 class TopologyTurns:
-    """The turns of all topologies' loops. `works` are these loops, by topology; `control` answers what
-    LatencySLAs control of one, `renewing` the node whose store is being renewed ("" for none), `lost` which
-    stores are gone for good (id -> why); `wake_all` wakes all loops: there may be room now."""
+    """The turns of the loops of one namespace's topologies. `works` are those of all namespaces; `control`
+    answers what LatencySLAs control of a topology of this one, `renewing` the node whose store is being
+    renewed ("" for none), `lost` which stores are gone for good (id -> why); `wake_all` wakes all loops:
+    there may be room now."""
 
     def __init__(
         self,
-        cluster: ClusterApi,
-        mirror: Mirror,
+        served: ServedNamespace,
         picture: ClusterPicture,
         reader: StoreReader,
         kept: KeptSchedules,
-        applier: Applier,
         config: OperatorConfig,
         leadership: Leadership,
         clocks: Clocks,
         metrics: OperatorMetrics,
-        works: Mapping[str, Work],
+        works: Mapping[TopologyKey, Work],
         logins: WorkersLogins,
         *,
         control: Callable[[str], SlaControl],
@@ -92,12 +91,14 @@ class TopologyTurns:
         lost: Callable[[], Mapping[str, str]],
         wake_all: Callable[[], None],
     ) -> None:
-        self._cluster = cluster
-        self._mirror = mirror
+        self._cluster = served.cluster
+        self._mirror = served.mirror
+        self._own = served.picture
+        self._applier = served.applier
+        self._namespace = served.name
         self._picture = picture
         self._reader = reader
         self._kept = kept
-        self._applier = applier
         self._config = config
         self._leadership = leadership
         self._clocks = clocks
@@ -110,20 +111,23 @@ class TopologyTurns:
         self._wake_all = wake_all
         self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
         """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
+        self._seen_stores: tuple[tuple[ObservedStore, ...], tuple[ObservedStore, ...]] = ((), ())
+        """Of the last look: all stores, how topologies of a further namespace are to see them."""
 
     async def turn(self, name: str, work: Work) -> float:
         """One look at a topology and what follows; seconds to the next one."""
         manifest = self._mirror.get(TOPOLOGIES, name)
         if manifest is None:
             return math.inf
-        topology = self._picture.parse(work.look, manifest)
-        code = await self._picture.code(work.look)
+        topology = self._own.parse(work.look, manifest)
+        code = await self._own.code(work.look)
         readings = await self._read(topology)
         strays = await self._read_strays(topology, readings)
         kept = await self._read_kept(work, topology)
         self._check_term(kept)
-        if self._logins.own_users and topology.plan is not None and not topology.is_deleting:
-            await self._logins.admit(_state_uid(topology, self._picture.schedules_of(name)))
+        has_login = self._logins.own_users_in(self._namespace)
+        if has_login and topology.plan is not None and not topology.is_deleting:
+            await self._logins.admit(self._namespace, _state_uid(topology, self._own.schedules_of(name)))
         # From here to the writes nothing is awaited: one picture.
         observed = replace(self._observe(work, topology, code, readings), kept=kept, strays=strays)
         now_s = self._clocks.monotonic_s()
@@ -148,7 +152,9 @@ class TopologyTurns:
             self._wake_all()
         work.phase = str(decision.status.get("phase", work.phase))
         conditions = {one["type"]: one["status"] for one in decision.status.get("conditions", ())}
-        self._metrics.held_by_quota(name_of(manifest), is_held=conditions.get("QuotaExceeded") == "True")
+        self._metrics.held_by_quota(
+            self._key(name_of(manifest)), is_held=conditions.get("QuotaExceeded") == "True"
+        )
         status, schedules = self._writers(work)
         try:
             outcome = await self._applier.carry_out(decision.actions)
@@ -185,14 +191,14 @@ class TopologyTurns:
 
     async def _read(self, topology: ObservedTopology) -> dict[str, StoreReading | None]:
         """A reading of every store that this topology has something in."""
-        schedules = self._picture.schedules_of(topology.name)
+        schedules = self._own.schedules_of(topology.name)
         homes: dict[str, list[str]] = {}
         wanted: set[str] = set()
         for one in schedules:
             wanted |= {store.id for store in one.schedule.stores}
             for shard, place in one.schedule.shards.items():
                 homes.setdefault(place.home, []).append(shard)
-        wanted |= {pod.node for pod in self._picture.workers_of(topology.name)} | homes.keys()
+        wanted |= {pod.node for pod in self._own.workers_of(topology.name)} | homes.keys()
         addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
         readings = await self._reader.read(_state_uid(topology, schedules), addresses, homes)
         for store, reading in readings.items():
@@ -202,16 +208,23 @@ class TopologyTurns:
 
     def _stores(self) -> tuple[ObservedStore, ...]:
         stores, lost = self._picture.stores(), self._lost()
+        if self._namespace != self._config.namespace:
+            stores = self._for_others(stores)
         if not lost:
             return stores
         return tuple(replace(one, lost=lost[one.id]) if one.id in lost else one for one in stores)
+
+    def _for_others(self, stores: tuple[ObservedStore, ...]) -> tuple[ObservedStore, ...]:
+        if self._seen_stores[0] is not stores:
+            self._seen_stores = (stores, tuple(one.for_others() for one in stores))
+        return self._seen_stores[1]
 
     async def _read_strays(
         self, topology: ObservedTopology, readings: Mapping[str, StoreReading | None]
     ) -> dict[str, str]:
         """Who has the shards that are not at home, while a store is lost: one that has yet to go there is
         where it was."""
-        schedules, lost = self._picture.schedules_of(topology.name), self._lost()
+        schedules, lost = self._own.schedules_of(topology.name), self._lost()
         if not lost:
             return {}
         missed = [
@@ -252,7 +265,7 @@ class TopologyTurns:
         older than what the stores work by, where an older state of the cluster was restored."""
         if topology.plan is None or topology.is_deleting:
             return {}
-        seen = {one.schedule.operator: one for one in self._picture.schedules_of(topology.name)}
+        seen = {one.schedule.operator: one for one in self._own.schedules_of(topology.name)}
         missing = [s.operator for s in topology.plan.stages if s.operator not in seen]
         unknown = [one for one in seen.values() if one.uid not in work.compared]
         uid = _state_uid(topology, tuple(seen.values()))
@@ -261,14 +274,18 @@ class TopologyTurns:
             if not unknown:
                 return {}
             homes = {store.id for one in unknown for store in one.schedule.stores}
-            names = {one.schedule.operator: one.name for one in unknown}
+            names = {one.schedule.operator: self._kept_name(one.name) for one in unknown}
             kept = await self._kept.read(uid, names, {i: a for i, a in everywhere.items() if i in homes})
             if not newer_in_stores(unknown, kept):
                 if homes == {store for store, there in kept.items() if there is not None}:
                     work.compared |= {one.uid for one in unknown}
                 return {}
-        names = {s.operator: schedule_name(topology.name, s.operator) for s in topology.plan.stages}
+        stages = (stage.operator for stage in topology.plan.stages)
+        names = {operator: self._kept_name(schedule_name(topology.name, operator)) for operator in stages}
         return await self._kept.read(uid, names, everywhere)
+
+    def _kept_name(self, schedule: str) -> str:
+        return kept_schedule(self._namespace, schedule, self._config.namespace)
 
     def _observe(
         self,
@@ -284,8 +301,8 @@ class TopologyTurns:
             config=self._config,
             term=self._leadership.term,
             wall_time=self._clocks.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
-            pods=self._picture.workers_of(name),
-            schedules=self._picture.schedules_of(name),
+            pods=self._own.workers_of(name),
+            schedules=self._own.schedules_of(name),
             nodes=self._nodes_for(name),
             stores=self._stores(),
             readings=readings,
@@ -295,23 +312,25 @@ class TopologyTurns:
             needs=self._needs_beside(name),
             refused=work.tries.seen(topology.generation, self._clocks.monotonic_s()),
             sla=self._control(name),
-            spark_workers=self._picture.spark_workers_of(name),
-            own_users=self._logins.own_users,
+            spark_workers=self._own.spark_workers_of(name),
+            own_users=self._logins.own_users_in(self._namespace),
         )
 
     def _nodes_for(self, topology: str) -> tuple[ObservedNode, ...]:
         """As topologies are to see them."""
-        nodes, renewing = self._picture.nodes(topology), self._renewing()
+        nodes, renewing = self._picture.nodes(self._key(topology)), self._renewing()
         if self._nodes is None or self._nodes[0] is not nodes or self._nodes[1] != renewing:
             self._nodes = (nodes, renewing, as_cordoned(as_left(nodes, self._config), renewing))
         return self._nodes[2]
 
     def _needs_beside(self, topology: str) -> tuple[Need, ...]:
         """What the others have no room for."""
-        found = [
-            (name, one.need) for name, one in self._works.items() if one.need is not None and name != topology
-        ]
-        return tuple(need for _, need in sorted(found, key=lambda named: named[0]))
+        own = self._key(topology)
+        found = [(key, one.need) for key, one in self._works.items() if one.need is not None and key != own]
+        return tuple(need for _, need in sorted(found, key=lambda of: of[0]))
+
+    def _key(self, topology: str) -> TopologyKey:
+        return TopologyKey(self._namespace, topology)
 
 
 def _with_refusal(decision: Decision, work: Work, message: str) -> Decision:

@@ -14,8 +14,8 @@ from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatu
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
-from penstock_operator.cluster.observing.cluster_picture import TopologyLook
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
+from penstock_operator.cluster.observing.namespace_picture import TopologyLook
 from penstock_operator.cluster.observing.observed import Need
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper

@@ -74,3 +74,18 @@ def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
         load_operator_config(tmp_path / "config.yaml")
     (tmp_path / "config.yaml").write_text(CONFIG, encoding="utf-8")
     assert load_operator_config(tmp_path / "config.yaml").namespace == "streams"
+
+
+def test_further_namespaces_are_served_after_the_releases_own_each_once() -> None:
+    assert parse_operator_config(CONFIG).served == ("streams",)
+    assert parse_operator_config(f"{CONFIG}namespaces: [team-a, team-b]").served == (
+        "streams",
+        "team-a",
+        "team-b",
+    )
+    (told,) = faults_of(f"{CONFIG}namespaces: [team-a, streams]")
+    assert "streams is the release's own, which is served anyway" in told
+    (told,) = faults_of(f"{CONFIG}namespaces: [team-a, team-a]")
+    assert "each may be named once" in told
+    (told,) = faults_of(f"{CONFIG}namespaces: [Team]")
+    assert told.startswith("namespaces")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock_operator.agent.schedule_feed import ScheduleCache, Snapshot
 from worlds.schedule_objects import item
 
@@ -35,3 +37,29 @@ def test_what_an_earlier_agent_remembered_gives_way_to_what_is_told() -> None:
     fault = {**item(4), "spec": {"version": 4}}
     assert NAME in cache.changed(fault).faults
     assert version_in(cache.changed(item(5))) == 5
+
+
+def in_namespace(namespace: str, version: int = 1) -> dict[str, Any]:
+    thing = item(version, uid=f"object-of-{namespace}")
+    thing["metadata"]["namespace"] = namespace
+    return thing
+
+
+def test_objects_of_one_name_in_two_namespaces_do_not_meet() -> None:
+    cache = ScheduleCache("streams")
+    snapshot = cache.listed([in_namespace("streams", 1), in_namespace("team-a", 2)], None, ["team-a"])
+    assert {name: seen.schedule.version for name, seen in snapshot.schedules.items()} == {
+        NAME: 1,
+        f"team-a/{NAME}": 2,
+    }
+    assert snapshot.namespaces == {"team-a"}
+    assert cache.deleted(in_namespace("team-a", 2)).schedules.keys() == {NAME}
+
+
+def test_what_was_known_of_a_namespace_that_cannot_be_listed_stays() -> None:
+    cache = ScheduleCache("streams")
+    both = [in_namespace("team-a"), in_namespace("team-b")]
+    cache.listed(both, None, ["team-a", "team-b"])
+    snapshot = cache.listed([], None, (), ["team-a"])
+    assert snapshot.schedules.keys() == {f"team-a/{NAME}"}
+    assert snapshot.namespaces == frozenset()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
-from penstock.store.port import Bounds, NodeStore, OpenStore
+from penstock.store.port import Bounds, NodeStore, OpenStore, Topologies
 from penstock_operator.agent.couriers import Couriers
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.kept_thread import ThreadFaults
@@ -56,6 +58,10 @@ class Turns:
 
     def _clock_s(self) -> float:
         return 0.0
+
+    def states(self) -> Collection[str]:
+        """Uids of what is in the store."""
+        return MemoryStore(self.node, UID, Bounds()).call(Topologies())
 
     def turn(self, run_id: str = "run") -> None:
         self._turns.see(self.cache.snapshot())
@@ -114,3 +120,22 @@ def test_the_store_remembers_the_newer_of_two(turns: Turns) -> None:
     turns.cache.listed([item(2)])
     turns.turn()
     assert turns.kept.fields == remembered
+
+
+def test_state_of_a_namespace_that_nobody_lists_is_not_given_up(turns: Turns) -> None:
+    """It may be served again: that a list lacks it says nothing."""
+    elsewhere = item(1, fresh_since=1, applied=())
+    elsewhere["metadata"] |= {"namespace": "team-a", "uid": "object-2"}
+    turns.cache.listed([elsewhere], None, ["team-a"])
+    turns.turn()
+    assert b"team-a/words-mid" in turns.kept.fields
+    for _ in range(3):
+        turns.cache.listed([], [])
+        turns.turn()
+    assert UID in turns.states()
+    assert b"team-a/words-mid" in turns.kept.fields
+    for _ in range(3):
+        turns.cache.listed([], [], ["team-a"])
+        turns.turn()
+    assert UID not in turns.states()
+    assert b"team-a/words-mid" not in turns.kept.fields

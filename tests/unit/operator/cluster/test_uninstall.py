@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -87,13 +87,16 @@ class Scene:
                 del self._leaving[name]
                 self.cluster.finish(PODS, name)
 
-    def uninstall(self, keep_volumes: bool = False, keep_topologies: bool = False) -> Uninstalled:
+    def uninstall(
+        self, keep_volumes: bool = False, keep_topologies: bool = False, served: Sequence[str] = ()
+    ) -> Uninstalled:
         return run(
             run_uninstall(
                 self.cluster,
                 "penstock",
                 keep_volumes=keep_volumes,
                 keep_topologies=keep_topologies,
+                served=served,
                 timeout_s=45,
                 clock_s=lambda: self.now_s,
                 sleep=self.sleep,
@@ -254,3 +257,55 @@ def test_topologies_of_other_namespaces_are_not_taken_along_with_the_crds() -> N
     scene.cluster.put(TOPOLOGIES, {**other, "metadata": {**other["metadata"], "namespace": "elsewhere"}})
     with pytest.raises(OthersWouldGo, match="elsewhere"):
         run(check_others(scene.cluster))
+
+
+def serve(scene: Scene, namespace: str) -> None:
+    """What an operator makes in a further namespace, and what is somebody's there."""
+    for kind, name, labels in (
+        (CONFIG_MAPS, "words-plan-1", OURS),
+        (CONFIG_MAPS, "code-of-the-user", {}),
+        (PODS, "words-w0", WORKER_LABELS),
+        (SECRETS, "penstock-store-workers", OURS),
+        (SECRETS, "a-secret-of-the-user", {}),
+    ):
+        metadata = {"name": name, "namespace": namespace, "labels": labels}
+        scene.cluster.put(kind, {"metadata": metadata, "spec": {}})
+    for kind, thing in ((TOPOLOGIES, objects.topology()), (SCHEDULES, objects.schedule())):
+        thing["metadata"]["namespace"] = namespace
+        scene.cluster.put(kind, thing)
+
+
+def left_in(scene: Scene, namespace: str) -> list[str]:
+    within = scene.cluster.within(namespace)
+    return [f"{kind.kind} {name}" for kind in KINDS for name in within.names(kind)]
+
+
+def test_what_was_made_in_a_further_namespace_goes_too_and_what_is_somebodys_there_stays() -> None:
+    scene = Scene()
+    scene.release()
+    serve(scene, "team-a")
+    serve(scene, "elsewhere")
+    there = left_in(scene, "elsewhere")
+    done = scene.uninstall(keep_topologies=True, served=["team-a"])
+    assert left_in(scene, "team-a") == [
+        "Topology words",
+        "Schedule words-numbers",
+        "ConfigMap code-of-the-user",
+        "Secret a-secret-of-the-user",
+    ]
+    assert left_in(scene, "elsewhere") == there
+    assert {"Pod words-w0", "Pod words-w0 in team-a", "Secret penstock-store-workers in team-a"} <= set(
+        done.deleted
+    )
+    scene.uninstall(served=["team-a"])
+    assert "Topology words" not in left_in(scene, "team-a")
+
+
+def test_topologies_of_a_served_namespace_are_the_releases_own() -> None:
+    scene = Scene()
+    serve(scene, "team-a")
+    run(check_others(scene.cluster, served=["team-a"]))
+    with pytest.raises(OthersWouldGo, match="team-a"):
+        run(check_others(scene.cluster))
+    with pytest.raises(OthersWouldGo, match="which are to stay"):
+        run(check_others(scene.cluster, keep_topologies=True, served=["team-a"]))

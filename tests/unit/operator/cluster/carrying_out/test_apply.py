@@ -200,7 +200,7 @@ def test_an_api_server_that_is_away_ends_the_turn_as_an_error() -> None:
 
 def test_a_network_policy_is_applied_again_and_again() -> None:
     async def story(scene: Scene) -> None:
-        metadata = {"name": "w0-spark", "namespace": "streams"}
+        metadata = {"name": "w0-spark", "namespace": "penstock"}
         document = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": metadata}
         for uid in ("uid-1", "uid-2"):
             action = ApplyNetworkPolicy("w0-spark", {**document, "spec": {"owner": uid}})

@@ -79,3 +79,14 @@ def test_a_topology_that_names_one_is_held_and_says_so() -> None:
     assert world.condition("Ready") == ("False", "NameRefused")
     assert world.condition("Stalled") == ("True", "NameRefused")
     assert world.pods == {}
+
+
+def test_in_another_namespace_the_workers_secret_is_reserved_and_nothing_else() -> None:
+    team = {"metadata__namespace": "team-a"}
+    claim = {"persistentVolumeClaim": {"claimName": claim_name(store_name("pen", "n1"))}}
+    told = refusal(spec__pod=volume(secret={"secretName": WORKERS}), **team)
+    assert f"Secret {WORKERS} holds the passwords" in told
+    secrets = [volume(secret={"secretName": name}) for name in (OURS, VAULT, HELMS)]
+    for pod in (*secrets, volume(**claim)):
+        assert refusal(spec__pod=pod)
+        assert refusal(spec__pod=pod, **team) == ""

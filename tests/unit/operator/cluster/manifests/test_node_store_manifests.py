@@ -219,3 +219,18 @@ def test_a_store_whose_node_is_gone_is_held_to_none_and_goes_to_no_cordoned_one(
     assert free["metadata"]["name"] == pinned["metadata"]["name"]
     assert free["metadata"]["annotations"] != pinned["metadata"]["annotations"]
     assert spec["containers"] == pinned["spec"]["template"]["spec"]["containers"], "its id and node stay"
+
+
+def test_agents_are_told_of_further_namespaces_by_a_file_so_that_another_one_restarts_no_store() -> None:
+    def template(*namespaces: str) -> dict[str, Any]:
+        config = CONFIG.model_copy(update={"namespaces": namespaces})
+        found: dict[str, Any] = node_store("node-a", "node-a", config)["spec"]["template"]
+        return found
+
+    assert template("team-a") == template("team-a", "team-b") != template()
+    spec = template("team-a")["spec"]
+    volume = {"name": "namespaces", "configMap": {"name": "pen-namespaces", "optional": True}}
+    assert volume in spec["volumes"]
+    (_, agent) = spec["containers"]
+    told = {"name": "PENSTOCK_NAMESPACES_FILE", "value": "/etc/penstock/namespaces/namespaces"}
+    assert told in agent["env"]

@@ -99,7 +99,7 @@ def test_a_spark_worker_knows_its_master_and_no_secret() -> None:
 
 def test_policies_open_a_worker_and_its_home_store_to_its_own_spark_workers_alone() -> None:
     home, pod = pods()
-    policies = spark_network_policies(HOME, "words", CONFIG)
+    policies = spark_network_policies(HOME, "words", "streams", CONFIG)
     stranger, other_store = pods()[1], node_store("node-b", "node-b", CONFIG)["spec"]["template"]
     stranger["metadata"]["labels"]["penstock.dev/worker"] = "words-w1"
     store = node_store("node-a", "node-a", CONFIG)["spec"]["template"]
@@ -111,3 +111,10 @@ def test_policies_open_a_worker_and_its_home_store_to_its_own_spark_workers_alon
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "words-w0", "uid": "uid-w0"}
     assert [policy["metadata"]["ownerReferences"] for policy in policies] == [[owner], [owner]]
     assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
+
+
+def test_no_policy_of_another_namespaces_topology_is_owned_across_namespaces() -> None:
+    """What admits its Spark workers to the stores is the chart's."""
+    (joined,) = spark_network_policies(HOME, "words", "team-a", CONFIG)
+    assert joined["metadata"]["namespace"] == "team-a"
+    assert joined["metadata"]["name"].endswith("-spark")

@@ -16,8 +16,9 @@ from penstock_operator.cluster.kubernetes_api.names import (
 )
 from penstock_operator.cluster.kubernetes_api.port import NODES, PODS, SCHEDULES, STATEFUL_SETS, Object
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
+from penstock_operator.cluster.observing.namespace_picture import NamespacePicture
 from penstock_simulation.twins.memory_cluster import MemoryCluster
-from worlds.operator_world import operator_config
+from worlds.operator_world import NAMESPACE, operator_config
 
 
 class Scene:
@@ -25,7 +26,9 @@ class Scene:
 
     def __init__(self) -> None:
         self.mirror = Mirror(lambda kind, thing: None)
-        self.picture = ClusterPicture(MemoryCluster(clock_s=time.time), self.mirror, operator_config(1))
+        cluster = MemoryCluster(clock_s=time.time)
+        self.picture = ClusterPicture(cluster, {NAMESPACE: self.mirror}, operator_config(1))
+        self.own = NamespacePicture(cluster, self.mirror, self.mirror)
         self.version = 0
 
     def labelled(self, name: str, component: str, node: str, **parts: object) -> Object:
@@ -103,17 +106,17 @@ def test_a_pod_is_read_again_when_it_changes_and_while_it_is_not_bound_whenever_
     scene = Scene()
     long = "n" * 70
     scene.put_worker("w0", "a", is_ready=False)
-    (pod,) = scene.picture.workers_of("words")
-    assert scene.picture.workers_of("words")[0] is pod
+    (pod,) = scene.own.workers_of("words")
+    assert scene.own.workers_of("words")[0] is pod
     scene.put_worker("w0", "a", is_ready=True)
-    assert scene.picture.workers_of("words")[0].ready
+    assert scene.own.workers_of("words")[0].ready
     scene.put_worker("w0", long[:60], is_ready=False, is_bound=False)
-    assert not scene.picture.workers_of("words")[0].is_bound
+    assert not scene.own.workers_of("words")[0].is_bound
     held = copy.deepcopy(scene.mirror.get(PODS, "w0"))
     assert held is not None
     held["metadata"]["resourceVersion"] = str(scene.version + 1)
     scene.mirror.remove(PODS, held)
-    assert scene.picture.workers_of("words") == ()
+    assert scene.own.workers_of("words") == ()
 
 
 def test_whose_states_there_are_is_told_by_schedules_that_contradict_themselves_too() -> None:
@@ -121,4 +124,4 @@ def test_whose_states_there_are_is_told_by_schedules_that_contradict_themselves_
     for number, uid in enumerate(("u-1", "u-1", "u-2")):
         spec = {"topology": "words", "topologyUid": uid, "operator": 7}
         scene.mirror.put(SCHEDULES, scene.labelled(f"s{number}", "", "", spec=spec))
-    assert scene.picture.topology_uids() == {"u-1", "u-2"}
+    assert scene.own.topology_uids() == {"u-1", "u-2"}

@@ -45,7 +45,7 @@ def test_what_is_kept_up_to_date_is_what_would_be_reckoned_anew() -> None:
     for seed in range(20):
         rng = random.Random(seed)
         mirror = Mirror(lambda kind, thing: None)
-        kept = NodeRequests(mirror)
+        kept = NodeRequests(mirror, mirror)
         for version in range(1, 120):
             name = f"p{rng.randrange(12)}"
             held = mirror.get(PODS, name)
@@ -78,7 +78,7 @@ def test_what_is_kept_up_to_date_is_what_would_be_reckoned_anew() -> None:
 
 def test_its_edition_is_another_when_what_is_taken_is_and_stays_when_a_pod_only_says_more() -> None:
     mirror = Mirror(lambda kind, thing: None)
-    kept = NodeRequests(mirror)
+    kept = NodeRequests(mirror, mirror)
 
     def edition(version: int, cpu: int, **changes: object) -> int:
         made = pod("p", version, "a", is_bound=True, cpu=cpu, phase="Running", topology="t")

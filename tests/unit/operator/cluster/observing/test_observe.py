@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from penstock.api.operator_config import OperatorConfig
 from penstock_operator.cluster.kubernetes_api.quantities import millis, whole
 from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.observing.observe import (
@@ -16,7 +17,7 @@ from penstock_operator.cluster.observing.observe import (
     requested,
     requests_by_node,
 )
-from penstock_operator.cluster.observing.observed import Resize, Taint
+from penstock_operator.cluster.observing.observed import ObservedStore, Resize, Taint
 from worlds import cluster_objects as objects
 from worlds.operator_world import operator_config
 
@@ -258,3 +259,22 @@ def test_a_store_is_outdated_once_its_controller_knows_of_a_newer_template() -> 
     status = {"observedGeneration": 2, "updateRevision": "r2"}
     seen = observe_store({**stateful_set, "status": status}, leaving, (), operator_config(8080))
     assert (seen.is_outdated, seen.pod_uid) == (False, "")
+
+
+def test_a_store_whose_agent_follows_no_further_namespaces_is_not_ready_for_their_topologies() -> None:
+    plain, config = operator_config(1), operator_config(1, namespaces=["team-a"])
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+    def seen(of: OperatorConfig) -> ObservedStore:
+        template = node_store("n1", "n1", of)["spec"]["template"]
+        pod = {**template, "metadata": {"name": "pen-store-n1-0", "uid": "uid-1"}, "status": ready}
+        held = node_store("n1", "n1", config)
+        held["metadata"] |= {"uid": "uid-s"}
+        return observe_store(held, pod, ["n1"], config)
+
+    before, after = seen(plain), seen(config)
+    assert before.ready
+    assert not before.for_others().ready
+    assert "does not follow further namespaces yet" in before.for_others().message
+    assert after.for_others() is after
+    assert after.ready

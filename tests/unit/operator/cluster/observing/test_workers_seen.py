@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
 from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES, Kind, Listing
-from penstock_operator.cluster.observing.workers_seen import WorkersSeen, workers_seen
+from penstock_operator.cluster.observing.workers_seen import WorkersSeen, is_anothers, workers_seen
 
 AUTH = "pen-store-auth"
 
@@ -33,7 +35,8 @@ def test_topologies_that_are_there_and_states_that_are_retained_have_workers() -
     adopting = {"metadata": {"name": "b", "uid": "u2"}, "status": {"stateUid": "u3"}}
     retained = {"metadata": {"name": "c.x", "uid": "s"}, "spec": {"topology": "c", "topologyUid": "u4"}}
     found = seen({TOPOLOGIES: [fresh, adopting], SCHEDULES: [retained]})
-    assert found == WorkersSeen(frozenset({"u1", "u2", "u3", "u4"}), shares_a_user=False)
+    uids, own = frozenset({"u1", "u2", "u3", "u4"}), frozenset({"u1", "u2"})
+    assert found == WorkersSeen(uids, shares_a_user=False, own=own, scheduled=frozenset({"u4"}))
 
 
 def test_pods_of_workers_that_mount_the_stores_secret_share_a_user() -> None:
@@ -49,3 +52,32 @@ def test_pods_of_workers_that_mount_the_stores_secret_share_a_user() -> None:
 
 def test_nothing_is_known_of_them_before_everything_was_listed() -> None:
     assert workers_seen(Mirror(lambda *_: None), AUTH) is None
+
+
+def of(*, own: str = "", scheduled: str = "", told: str = "") -> WorkersSeen:
+    words = [frozenset({one} if one else ()) for one in (own, scheduled, told)]
+    return WorkersSeen(frozenset().union(*words), shares_a_user=False, own=words[0], scheduled=words[1])
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "is_other"),
+    [
+        (of(own="u"), of(scheduled="u"), False),
+        (of(own="u"), None, False),
+        (of(scheduled="u"), of(told="u"), False),
+        (of(scheduled="u"), None, False),
+        (of(scheduled="u"), of(own="u"), True),
+        (of(scheduled="u"), of(scheduled="u"), True),
+        (of(told="u"), of(own="u"), True),
+        (of(told="u"), of(scheduled="u"), True),
+        (of(told="u"), of(told="u"), True),
+        (of(told="u"), of(own="v"), False),
+        (of(told="u"), None, True),
+    ],
+)
+def test_whose_a_state_is_is_told_by_who_cannot_have_made_it_up(
+    here: WorkersSeen, there: WorkersSeen | None, is_other: bool
+) -> None:
+    """`None`: the other namespace has not been listed."""
+    assert is_anothers("u", "a", {"a": here, "b": there}) == is_other
+    assert not is_anothers("u", "a", {"a": here}), "there is no other namespace"

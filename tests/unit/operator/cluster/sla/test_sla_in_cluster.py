@@ -9,7 +9,7 @@ import pytest
 from clocks.running import run
 from penstock.api.latency_sla import LatencySLAStatus
 from penstock_operator.cluster.kubernetes_api.port import EVENTS
-from penstock_operator.cluster.observing.observed import SlaControl
+from penstock_operator.cluster.observing.observed import SlaControl, TopologyKey
 from worlds.cluster_world import manifest
 from worlds.core_budgets import budget_of, schedule, topology
 from worlds.kstatus import kstatus
@@ -169,7 +169,9 @@ def test_the_budget_of_the_namespace_bounds_the_tasks_of_all_topologies() -> Non
     world.core_budget, _ = budget_of(6.0, [topology("other")], schedule("other.calculator", "other", 4, 1))
     world.new_leader()
     left: list[float] = []
-    world.at_write = lambda: left.append(world.core_budget.left_to("other", {"calculator"}))
+    world.at_write = lambda: left.append(
+        world.core_budget.left_to(TopologyKey("streams", "other"), {"calculator"})
+    )
     world.load_per_s = 700
     world.run(40)
     assert tasks(world) == 4, "the other topology has 4 tasks of half a core"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +13,7 @@ from clocks.running import run
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.connection import Command, ServerError
 from penstock.store.redis.users import hash_of
+from penstock.store.redis.worker_users import Hashes, read_worker_users
 from penstock_operator.cluster.kubernetes_api.lease import TermBehind
 from penstock_operator.cluster.stores.telling_stores import StoreTelling
 
@@ -62,8 +63,8 @@ def tell(stores: dict[str, Store]) -> Iterator[Callable[..., dict[str, str]]]:
     with ThreadPoolExecutor(3) as threads:
         telling = StoreTelling(stores.__getitem__, threads, wait_s=0.2)
 
-        def tell(term: int = 1) -> dict[str, str]:
-            return run(telling(tuple(stores), USERS, term))
+        def tell(term: int = 1, **more: Any) -> dict[str, str]:
+            return run(telling(tuple(stores), more.pop("users", USERS), term, **more))
 
         yield tell
 
@@ -100,3 +101,22 @@ def test_a_later_leaders_word_stands_and_who_led_before_learns_of_it(
     assert behind.value.term == 7
     assert stores["b"].held[b"term"] == b"7"
     assert stores["a"].held[b"term"] == b"5", "so that it knows of this one"
+
+
+def test_while_not_all_are_known_a_store_keeps_whom_it_knows_by_the_passwords_that_count_now(
+    stores: dict[str, Store], tell: Callable[..., dict[str, str]]
+) -> None:
+    def others(uids: Iterable[str]) -> Hashes:
+        return {uid: (hash_of(f"new of {uid}"),) for uid in uids}
+
+    tell(users={**USERS, "u2": (hash_of("former"),)})
+    stores["b"].held.clear()
+    stores["c"].held[b"users"] = b"no users"
+    tell(users={"u3": (hash_of("three"),)}, others=others)
+    of_new = {"u3": (hash_of("three"),)}
+    kept = {uid: (hash_of(f"new of {uid}"),) for uid in ("u1", "u2")}
+    assert read_worker_users(stores["a"]) == {**kept, **of_new}
+    assert read_worker_users(stores["b"]) == of_new
+    assert read_worker_users(stores["c"]) == of_new
+    tell(users=USERS)
+    assert read_worker_users(stores["a"]) == USERS, "all are known again"

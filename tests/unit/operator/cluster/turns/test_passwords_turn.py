@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -24,6 +24,7 @@ from penstock_operator.cluster.stores.password_secret import ANNOTATION_ROTATE
 from penstock_operator.cluster.stores.store_passwords import Passwords
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogin, StoreLogins
 from penstock_operator.cluster.turns.work import Clocks, Leadership
+from penstock_operator.cluster.turns.worker_logins import WorkersPlace
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from worlds.cluster_world import CONFIG
 
@@ -65,7 +66,7 @@ class Scene:
             StoreLogins(self.login, self.refusing, self.tell),
             Leadership(term, "pen"),
             Clocks(lambda: self.now_s, lambda: 1000 + self.now_s),
-            lambda: self.seen,
+            [WorkersPlace("streams", self.cluster, lambda: self.seen, lambda: True)],
             lambda: f"made {next(self.numbers)}",
         )
 
@@ -81,14 +82,21 @@ class Scene:
             return {}
         return {topology_user(uid): hashes for uid, hashes in self.told[address][0].items()}
 
-    async def tell(self, addresses: Sequence[str], users: Hashes, term: int) -> Mapping[str, str]:
+    async def tell(
+        self,
+        addresses: Sequence[str],
+        users: Hashes,
+        term: int,
+        others: Callable[[Iterable[str]], Hashes] | None = None,
+    ) -> Mapping[str, str]:
         for address in addresses:
             if address in self.away:
                 continue
-            latest = self.told.get(address, ({}, 0))[1]
+            known, latest = self.told.get(address, ({}, 0))
             if latest > term:
                 raise TermBehind("later", latest)
-            self.told[address] = users, term
+            kept = others(known.keys() - users.keys()) if others is not None else {}
+            self.told[address] = {**kept, **users}, term
         return {address: "away" for address in addresses if address in self.away}
 
     def takes_workers(self, address: str, uid: str, password: str) -> bool:
@@ -310,7 +318,7 @@ def test_workers_of_each_topology_find_a_password_of_their_own_that_all_stores_t
             assert scene.takes_workers(address, "u1", texts["u1"])
             assert not scene.takes_workers(address, "u1", texts["u2"])
         assert scene.passwords()["worker"] not in texts.values(), "no pod has what an earlier version shares"
-        assert scene.turns.own_users
+        assert scene.turns.own_users_in("streams")
         held = scene.cluster.held(SECRETS, WORKERS)
         scene.turns = scene.operator(scene.config)
         await scene.turn()
@@ -322,9 +330,11 @@ def test_workers_of_each_topology_find_a_password_of_their_own_that_all_stores_t
 def test_a_new_topology_is_let_in_before_its_pods_are_made_and_a_gone_one_no_more() -> None:
     async def story(scene: Scene) -> None:
         with pytest.raises(StoreUnreachable, match="has not read"):
-            await scene.turns.admit("u2")
+            await scene.turns.admit("streams", "u2")
+        with pytest.raises(StoreUnreachable, match="has not read"):
+            scene.turns.own_users_in("team-a")
         await scene.turn()
-        await scene.turns.admit("u2")
+        await scene.turns.admit("streams", "u2")
         assert scene.takes_workers("a:6379", "u2", scene.workers_texts()["u2"])
         scene.seen = WorkersSeen(frozenset({"u2"}), shares_a_user=False)
         await scene.turn()
@@ -340,7 +350,7 @@ def test_topologies_that_come_together_are_let_in_together() -> None:
         uids = [f"new-{number}" for number in range(20)]
         scene.seen = WorkersSeen(frozenset(uids), shares_a_user=False)
         before = int(scene.cluster.held(SECRETS, WORKERS)["metadata"]["resourceVersion"])
-        await asyncio.gather(*(scene.turns.admit(uid) for uid in uids))
+        await asyncio.gather(*(scene.turns.admit("streams", uid) for uid in uids))
         after = int(scene.cluster.held(SECRETS, WORKERS)["metadata"]["resourceVersion"])
         assert after == before + 1, "one write"
         assert set(uids) <= set(scene.told["a:6379"][0])
@@ -355,8 +365,10 @@ def test_nobody_is_taken_for_gone_while_not_everything_has_been_listed() -> None
         scene.seen = None
         scene.turns = scene.operator(scene.config)
         await scene.turn()
-        await scene.turns.admit("u2")
         assert scene.told == told
+        await scene.turns.admit("streams", "u2")
+        for address, (users, _) in told.items():
+            assert set(scene.told[address][0]) == {*users, "u2"}
         assert {key: scene.workers_texts()[key] for key in texts} == texts
         assert "u2" in scene.workers_texts()
 
@@ -404,7 +416,7 @@ def test_somebody_elses_secret_that_is_gone_keeps_no_worker_out() -> None:
         with pytest.raises(PermanentError, match="there is no Secret vault"):
             await scene.turn()
         assert "u1" in scene.told["a:6379"][0]
-        await scene.turns.admit("u2")
+        await scene.turns.admit("streams", "u2")
         assert "u2" in scene.told["a:6379"][0]
 
     tell(Scene(GIVEN), story)
@@ -492,16 +504,17 @@ def test_after_an_upgrade_all_share_a_user_until_every_store_knows_others_and_no
         scene.stores = tuple(replace(one, is_outdated=one.id == "c") for one in STORES)
         for _ in range(3):
             await scene.turn()
-            assert not scene.turns.own_users, "b's agent is of the version before"
+            assert not scene.turns.own_users_in("streams"), "b's agent is of the version before"
+            assert scene.turns.own_users_in("team-a"), "the shared one's password cannot be mounted there"
         scene.old_agents = set()
         await scene.turn()
-        assert not scene.turns.own_users, "c's pod is, and may be back as it is"
+        assert not scene.turns.own_users_in("streams"), "c's pod is, and may be back as it is"
         scene.stores = STORES
         await scene.turn()
-        assert scene.turns.own_users
+        assert scene.turns.own_users_in("streams")
         scene.turns = scene.operator(scene.config)
         await scene.turn()
-        assert scene.turns.own_users
+        assert scene.turns.own_users_in("streams")
         known = hashes_of(scene.texts()["users.acl"])
         assert known["worker"] == (hash_of("of worker"),), "pods of before have it"
         assert scene.passwords()["worker"] == "of worker"
@@ -531,7 +544,7 @@ def test_what_pods_shared_and_somebody_else_says_is_taken_away_until_it_is_anoth
         scene.give(**{user: f"of {user}" for user in USERS})
         for _ in range(3):
             await scene.turn()
-        assert scene.turns.own_users
+        assert scene.turns.own_users_in("streams")
         assert "worker" not in hashes_of(scene.texts()["users.acl"])
         scene.give(worker="another", operator="of operator", agent="of agent")
         for seconds in (5, 5, 300, 5):
@@ -588,18 +601,20 @@ def test_an_upgrade_after_a_downgrade_waits_for_the_stores_once_more() -> None:
 
     async def story(scene: Scene) -> None:
         await scene.turn()
-        assert scene.turns.own_users
+        assert scene.turns.own_users_in("streams")
         scene.seen = WorkersSeen(frozenset({"u1"}), shares_a_user=True)
         scene.old_agents = {"a:6379"}
         scene.turns = scene.operator(scene.config)
         for _ in range(3):
             await scene.turn()
-            assert not scene.turns.own_users
+            assert not scene.turns.own_users_in("streams")
         scene.old_agents = set()
         await scene.turn()
-        assert scene.turns.own_users
+        assert scene.turns.own_users_in("streams")
         scene.old_agents = {"a:6379"}
         await scene.turn()
-        assert scene.turns.own_users, "what was decided stays: pods are not made anew back and forth"
+        assert scene.turns.own_users_in("streams"), (
+            "what was decided stays: pods are not made anew back and forth"
+        )
 
     tell(Scene(), story)
