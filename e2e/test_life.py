@@ -11,14 +11,12 @@ from e2e.harness.cluster import Cluster
 from e2e.harness.commands import CommandFailed
 from e2e.harness.installation import Installation
 from e2e.harness.topologies import WordCount
-from e2e.harness.watching import Object, wait_until
-
-EMPTY_S = 30
-
+from e2e.harness.watching import Object
 
 SOMEBODY = ("--as=somebody", "--as-group=system:masters")
 """Who may do everything that roles allow; the tests' own user writes Schedules (`alsoWrittenBy`)."""
 REBUILT_S = 60
+LEFT_S = 60
 
 
 def are_newer(before: Mapping[str, Object], names: Collection[str], found: list[Object]) -> bool:
@@ -26,18 +24,6 @@ def are_newer(before: Mapping[str, Object], names: Collection[str], found: list[
     versions = {each["metadata"]["name"]: each["spec"]["version"] for each in found}
     return versions.keys() == before.keys() and all(
         versions[name] > before[name]["spec"]["version"] for name in names
-    )
-
-
-def wait_stores_empty_of(installation: Installation, uid: str) -> None:
-    """Wait until the stores hold nothing of the topology with this state but the mark that it is gone, which
-    keeps late calls out."""
-    tombstone = f"penstock:{uid}:tombstone"
-    wait_until(
-        f"no store holds keys of {uid}",
-        lambda: all(set(keys) <= {tombstone} for keys in installation.store_keys(uid).values()),
-        EMPTY_S,
-        every_s=1,
     )
 
 
@@ -51,7 +37,7 @@ def test_a_deleted_topology_leaves_nothing_in_kubernetes_and_nothing_in_the_stor
 
     counting.delete()
     counting.wait_gone()
-    wait_stores_empty_of(installation, uid)
+    installation.wait_without(uid)
 
 
 def test_a_retained_topology_that_is_applied_again_goes_on_where_it_was(
@@ -63,9 +49,7 @@ def test_a_retained_topology_that_is_applied_again_goes_on_where_it_was(
     uid = counting.state_uid()
 
     counting.delete()
-    cluster.wait_all(
-        "pods", counting.worker_selector, "no worker is left", lambda pods: not pods, EMPTY_S * 2
-    )
+    cluster.wait_all("pods", counting.worker_selector, "no worker is left", lambda pods: not pods, LEFT_S)
     assert {each["spec"]["topologyUid"] for each in counting.schedules()} == {uid}
     assert counting.faults(complete=False) == []
 
@@ -76,7 +60,7 @@ def test_a_retained_topology_that_is_applied_again_goes_on_where_it_was(
 
     counting.delete()
     counting.wait_gone()
-    wait_stores_empty_of(installation, uid)
+    installation.wait_without(uid)
 
 
 def test_schedules_are_not_somebodys_to_write_or_delete(

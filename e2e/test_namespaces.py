@@ -11,7 +11,7 @@ from e2e.harness.cluster import Cluster
 from e2e.harness.installation import RELEASE, STORES, Installation
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import WordCount
-from e2e.harness.watching import Object, wait_until
+from e2e.harness.watching import Object
 
 TEAM = "penstock-e2e-team"
 RENEWED_S = 400
@@ -69,10 +69,5 @@ def test_two_topologies_of_one_name_in_two_namespaces_count_exactly(
     state_uid = there.state_uid()
     there.delete()
     there.wait_gone()
-    wait_until(
-        "the stores have let go of its state",
-        lambda: not any(installation.store_keys(state_uid).values()),
-        120,
-        every_s=2,
-    )
+    installation.wait_without(state_uid)
     assert any(installation.store_keys(here.state_uid()).values())

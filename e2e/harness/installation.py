@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from e2e.harness.cluster import ROOT, Cluster, ready
-from e2e.harness.watching import Object
+from e2e.harness.watching import Object, wait_until
 
 CHART = ROOT / "charts/penstock"
 RELEASE = "penstock"
 STORES = "app.kubernetes.io/component=node-store"
 OPERATORS = "app.kubernetes.io/component=operator"
 READY_S = 120.0
+EMPTY_S = 30.0
 _RESTRICTED = {
     f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")
 }  # fmt: skip
@@ -145,6 +146,17 @@ class Installation:
             pod: self.cluster.execute(pod, "agent", "python", "-c", _KEYS_OF, part).split()
             for pod in self.stores()
         }
+
+    def wait_without(self, topology_uid: str) -> None:
+        """Wait until the stores hold nothing of the topology with this state but the mark that it is gone,
+        which keeps late calls out."""
+        tombstone = f"penstock:{topology_uid}:tombstone"
+        wait_until(
+            f"no store holds keys of {topology_uid}",
+            lambda: all(set(keys) <= {tombstone} for keys in self.store_keys(topology_uid).values()),
+            EMPTY_S,
+            every_s=1,
+        )
 
     # --- metrics ------------------------------------------------------------------------------------
 
