@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.errors import PenstockError, PermanentError
+from penstock.store.port import StoreUnreachable
 from penstock.store.redis.worker_users import Hashes, read_worker_users, tell_worker_users
 from penstock_operator.cluster.kubernetes_api.lease import TermBehind
 from penstock_operator.cluster.observing.asked_store import OpenWire, Wire, asked_within
@@ -27,6 +28,9 @@ class StoreTelling:
     open_wire: OpenWire
     threads: Executor
     wait_s: float = 1.5
+    _idle: dict[str, Wire] = field(default_factory=dict, init=False)
+    """Address -> a connection that nobody uses now. All stores are asked every few seconds, and to connect
+    costs the operator and the store more than to ask."""
 
     async def __call__(
         self,
@@ -38,6 +42,8 @@ class StoreTelling:
         """Have each store know these users and no others; with `others` it keeps who else it knows, by the
         passwords that this answers for their uids. Answers address -> why not, of those that were not told.
         Raises TermBehind where one was told by a later leader than `term`'s."""
+        for gone in self._idle.keys() - set(addresses):
+            self._idle.pop(gone).close()
         answers = await asyncio.gather(*(self._tell(one, users, term, others) for one in addresses))
         latest = max((seen for seen in answers if isinstance(seen, int)), default=0)
         if latest > term:
@@ -51,20 +57,39 @@ class StoreTelling:
     async def _tell(
         self, address: str, users: Hashes, term: int, others: Callable[[Iterable[str]], Hashes] | None
     ) -> int | str:
-        tell = partial(_tell, self.open_wire(address), users, term, others)
+        wire, is_kept = self._idle.pop(address, None), True
+        if wire is None:
+            wire, is_kept = self.open_wire(address), False
+        tell = partial(_tell, wire, users, term, others, is_kept=is_kept)
         try:
-            return await asked_within(self.wait_s, self.threads, tell)
+            answer = await asked_within(self.wait_s, self.threads, tell)
         except (PenstockError, TimeoutError) as error:
             return str(error) or "it takes too long"
+        self._idle[address] = wire
+        return answer
 
 
-def _tell(wire: Wire, users: Hashes, term: int, others: Callable[[Iterable[str]], Hashes] | None) -> int:
+def _tell(
+    wire: Wire,
+    users: Hashes,
+    term: int,
+    others: Callable[[Iterable[str]], Hashes] | None,
+    *,
+    is_kept: bool,
+) -> int:
+    """`is_kept`: the server may have ended the connection since it was used last."""
     try:
         if others is not None:
             users = {**others(_known_to(wire) - users.keys()), **users}
         return tell_worker_users(wire, users, term)
-    finally:
+    except StoreUnreachable:
         wire.close()
+        if not is_kept:
+            raise
+        return _tell(wire, users, term, others, is_kept=False)
+    except BaseException:
+        wire.close()
+        raise
 
 
 def _known_to(wire: Wire) -> set[str]:

@@ -21,21 +21,31 @@ USERS = {"u1": (hash_of("one"),)}
 
 
 class Store:
-    """A store's key, behind a wire; `fault` is raised at each exchange, `hang` waited for."""
+    """A store's key, behind a wire; `fault` is raised at each exchange, `hang` waited for, `breaks`
+    exchanges break."""
 
     def __init__(self) -> None:
         self.held: dict[bytes, Any] = {}
         self.fault: Exception | None = None
         self.refusal = ""
+        self.breaks = 0
         self.hang: threading.Event | None = None
         self.writes = 0
+        self.opened = 0
         self.closed = 0
+
+    def open(self) -> Store:
+        self.opened += 1
+        return self
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         if self.hang is not None:
             self.hang.wait()
         if self.fault is not None:
             raise self.fault
+        if self.breaks > 0:
+            self.breaks -= 1
+            raise StoreUnreachable("the connection broke")
         if self.refusal:
             return [ServerError(self.refusal)]
         ((name, _, *rest),) = commands
@@ -61,21 +71,49 @@ def stores() -> dict[str, Store]:
 @pytest.fixture
 def tell(stores: dict[str, Store]) -> Iterator[Callable[..., dict[str, str]]]:
     with ThreadPoolExecutor(3) as threads:
-        telling = StoreTelling(stores.__getitem__, threads, wait_s=0.2)
+        telling = StoreTelling(lambda address: stores[address].open(), threads, wait_s=0.2)
 
         def tell(term: int = 1, **more: Any) -> dict[str, str]:
-            return run(telling(tuple(stores), more.pop("users", USERS), term, **more))
+            asked = more.pop("addresses", tuple(stores))
+            return run(telling(asked, more.pop("users", USERS), term, **more))
 
         yield tell
 
 
-def test_each_store_is_told_once_and_connections_are_not_kept(
+def test_each_store_is_told_once_by_a_connection_that_is_kept_for_as_long_as_it_is_asked(
     stores: dict[str, Store], tell: Callable[..., dict[str, str]]
 ) -> None:
     for _ in range(3):
         assert tell() == {}
     assert [one.writes for one in stores.values()] == [1, 1, 1]
-    assert [one.closed for one in stores.values()] == [3, 3, 3]
+    assert [(one.opened, one.closed) for one in stores.values()] == [(1, 0)] * 3
+    tell(addresses=("a", "c"))
+    assert [(one.opened, one.closed) for one in stores.values()] == [(1, 0), (1, 1), (1, 0)]
+
+
+def test_a_store_that_ended_the_connection_meanwhile_is_told_all_the_same(
+    stores: dict[str, Store], tell: Callable[..., dict[str, str]]
+) -> None:
+    tell()
+    stores["b"].breaks = 1
+    assert tell() == {}
+    assert stores["b"].closed == 1
+    stores["b"].breaks = 2
+    assert set(tell()) == {"b"}, "it is away"
+    assert tell() == {}
+    assert [one.opened for one in stores.values()] == [1, 2, 1]
+
+
+def test_a_connection_that_is_waited_for_no_longer_is_used_for_nothing_else(
+    stores: dict[str, Store], tell: Callable[..., dict[str, str]]
+) -> None:
+    tell()
+    hang = stores["b"].hang = threading.Event()
+    assert set(tell()) == {"b"}
+    stores["b"].hang = None
+    assert tell() == {}
+    hang.set()
+    assert [one.opened for one in stores.values()] == [1, 2, 1]
 
 
 def test_one_that_is_away_hangs_or_refuses_is_named_and_the_others_are_told(
