@@ -55,6 +55,8 @@ class PreviousRelease:
         checkout = folder / "checkout"
         unpack(BEFORE, checkout)
         (checkout / ".venv").symlink_to(ROOT / ".venv")
+        texts = "examples/word-count/texts"  # gathered, so in no history
+        shutil.copytree(ROOT / texts, checkout / texts)
         names = ("penstock-operator", "penstock-worker", "penstock-word-count")
         images = [f"{name}:{TAG_OF_HISTORY}" for name in names]
         run = cluster.environment.run

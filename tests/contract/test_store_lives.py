@@ -6,6 +6,7 @@ import pytest
 
 from backends.store_backends import Backend
 from penstock.store.lives import LIFE
+from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
     Answer,
     Create,
@@ -151,6 +152,21 @@ def test_sinks_are_numbered_on_in_a_next_life(scene: Scene) -> None:
     scene.acknowledge("mid/0", "file", LIFE + 1, b"at 4")
     cursor = scene.claim("mid/0").external["file"]
     assert (cursor.issued, cursor.acknowledged, cursor.position) == (LIFE + 1, LIFE + 1, b"at 4")
+
+
+@pytest.mark.parametrize("life", [0, 1, 2])
+def test_an_owner_numbers_what_it_has_for_a_new_sink_as_the_store_does(scene: Scene, life: int) -> None:
+    scene.set_up()
+    assert scene.store.call(Create("mid/0", life=life)) is Answer.OK
+    owned = OwnedShard("mid/0", scene.claim("mid/0"))
+    known = owned.cursor("file")
+    commit = owned.commit(1, outputs=(out("file", b"row", external=True),))
+    placed = owned.settle(commit, scene.store.call(commit))
+    assert [(number, payload) for _, number, payload in placed] == scene.outbox("mid/0", "file")
+    assert placed == [("file", known.issued + 1, b"row")]
+    scene.store.call(owned.written("file", placed[-1][1], b"at 4"))
+    assert scene.outbox("mid/0", "file") == []
+    assert scene.claim("mid/0").external["file"] == owned.cursor("file")
 
 
 def test_what_is_told_of_a_watermark_in_a_next_life_is_news_everywhere(scene: Scene) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.store.codec import decode_counts, encode_counts
+from penstock.store.lives import before_first
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -136,7 +137,9 @@ class OwnedShard:
         placed = []
         for output in commit.outputs:
             if output.external:
-                pair = self._external.setdefault(output.target, _ExternalPair(0, 0, b""))
+                pair = self._external.get(output.target)
+                if pair is None:
+                    pair = self._external[output.target] = self._new_pair()
                 pair.issued += 1
                 placed.append((output.target, pair.issued, output.payload))
         return placed
@@ -173,5 +176,10 @@ class OwnedShard:
 
     def cursor(self, target: str) -> ExternalCursor:
         """How far the pair is, as this owner knows it, and what an earlier owner intended last."""
-        pair = self._external.get(target, _ExternalPair(0, 0, b""))
+        pair = self._external.get(target) or self._new_pair()
         return ExternalCursor(pair.issued, pair.acknowledged, pair.position, pair.intent)
+
+    def _new_pair(self) -> _ExternalPair:
+        """Of a sink for which there was nothing in this life."""
+        born = before_first(self.epoch)
+        return _ExternalPair(born, born, b"")
