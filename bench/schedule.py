@@ -28,7 +28,7 @@ from rich.table import Table
 from e2e.harness.cluster import ROOT, Cluster, ready
 from e2e.harness.commands import CommandFailed
 from e2e.harness.images import version
-from e2e.harness.installation import DISK_VALUES, Installation, node_of
+from e2e.harness.installation import Installation, node_of
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import Running, Sizes, example, share, sized
 from e2e.harness.watching import NotReached, wait_until
@@ -215,7 +215,7 @@ def main() -> None:
     installation = Installation(cluster)
     with screen.step("installing"):
         installation.make_namespace()
-        installation.install(values=DISK_VALUES)
+        installation.install()
         shared = SharedFolder.made(cluster)
         code = (ROOT / "examples/zipf-calculator/zipf_calculator.py").read_text(encoding="utf-8")
         cluster.apply(

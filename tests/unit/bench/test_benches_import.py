@@ -1,0 +1,18 @@
+"""Benches are run now and then: what they use of the product and of the tests may have gone since."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from house import ROOT
+
+ELSEWHERE = {"flink_peer"}
+"""Run by a Python that has the peer, and not Penstock."""
+MODULES = sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - {"__init__"} - ELSEWHERE)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_bench_finds_what_it_uses(module: str) -> None:
+    import_module(f"bench.{module}")
