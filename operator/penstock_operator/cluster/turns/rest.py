@@ -3,7 +3,8 @@
 A topology *rests* when a decision had no action, nobody to wait for and no wait that runs, and its status was
 the one before. `decide` on the same picture would say the same, so it is not asked while what is seen stays
 so: the topology's own objects, the nodes and stores that it is on, and what its stores tell but for when they
-told it. Other nodes mean nothing to one that wants no worker. After a while it is asked all the same.
+told it. Other nodes mean nothing to one that wants no worker, nor do labels of its own: a worker is placed by
+them, and not sent away. After a while it is asked all the same.
 
 Who rests is looked at and decided for less often the more of them there are (`looks_every_s`, `rests_s`):
 changes of objects wake a loop at once, so this is about what the stores alone tell. Pure. Neighbours:
@@ -84,7 +85,7 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.pods,
         observed.spark_workers,
         tuple((one.uid, one.resource_version) for one in observed.schedules),
-        tuple(one for one in observed.nodes if one.name in nodes),
+        tuple(replace(one, labels={}) for one in observed.nodes if one.name in nodes),
         tuple(one for one in observed.stores if one.id in nodes),
         {store: _told(reading) for store, reading in observed.readings.items()},
         observed.config_maps,

@@ -156,6 +156,17 @@ def test_other_nodes_and_what_others_want_do_not_end_it(steady: World) -> None:
     assert rest.lasts(replace(seen, nodes=nodes, needs=(need,)), steady.now_s)
 
 
+def test_labels_of_its_own_nodes_do_not_end_it_and_change_no_decision(steady: World) -> None:
+    rest = resting(steady)
+    seen = as_next_seen(steady)
+    nodes = tuple(replace(one, labels={**one.labels, "team": "a"}) for one in seen.nodes)
+    relabelled = replace(seen, nodes=nodes)
+    assert rest.lasts(relabelled, steady.now_s + 1)
+    decision = decide(relabelled, steady.memory, steady.now_s + 1)
+    assert (decision.actions, decision.events, decision.need) == ((), (), None)
+    assert steady.memory.status == decision.status
+
+
 def test_the_more_of_them_rest_the_less_often_each_is_looked_at() -> None:
     assert looks_every_s(0) == looks_every_s(250) == 2.0
     assert looks_every_s(1000) == 8.0
