@@ -30,12 +30,10 @@ def are_newer(before: Mapping[str, Object], names: Collection[str], found: list[
 
 
 def wait_stores_empty_of(installation: Installation, uid: str) -> None:
-    """Wait until the stores hold nothing of the topology with this state but the mark that it is gone, which
-    keeps late calls out."""
-    tombstone = f"penstock:{uid}:tombstone"
+    """Wait until the stores hold nothing of the topology with this state."""
     wait_until(
         f"no store holds keys of {uid}",
-        lambda: all(set(keys) <= {tombstone} for keys in installation.store_keys(uid).values()),
+        lambda: not any(installation.store_keys(uid).values()),
         EMPTY_S,
         every_s=1,
     )

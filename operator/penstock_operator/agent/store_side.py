@@ -12,6 +12,8 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from penstock.dataflow.source import ADDED
 from penstock.errors import PenstockError
@@ -27,6 +29,7 @@ from penstock.store.port import (
     ShardStatus,
     StoreUnreachable,
     Topologies,
+    UnreadableState,
 )
 from penstock.store.publishing import to_publish
 from penstock_operator.agent import decisions
@@ -43,8 +46,12 @@ _MEASURED_AT_ONCE = 512
 _RETRACTS_PER_TURN = 50
 LOOK_S = 15.0
 """How often the records are looked through when nothing has changed."""
+UNREADABLE_S = 15.0
+"""For how long a topology is left alone of which something cannot be read."""
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
+
+T = TypeVar("T")
 
 OpenStore = Callable[[str, str], NodeStore]
 """(store id, topology uid) -> a connection; StoreUnreachable when nobody knows its address."""
@@ -102,6 +109,8 @@ class StoreSide:
         self._topologies: dict[str, _Topology] = {}
         self._missed: Mapping[str, int] = {}
         self._refused: set[str] = set()
+        self._unreadable: dict[str, float] = {}
+        """Until when a topology is left alone."""
 
     def confirmed(self, seen: SeenSchedule, applied: AppliedPlace, listing: int) -> None:
         """The API server has a report; `listing` is the newest one that was had."""
@@ -112,8 +121,8 @@ class StoreSide:
     def turn(
         self, snapshot: Snapshot, opened: OpenedStore, now_s: float, unlisted: frozenset[str] = frozenset()
     ) -> Turn:
-        """Bring the store up to `snapshot`; `unlisted` are uids of states that nobody may take for gone.
-        Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
+        """Bring the store up to `snapshot`; `unlisted` are uids of states that nobody may take for gone. What
+        cannot be read is its own topology's trouble. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
         if opened != self._opened:
             self._begin(opened)
         for seen in snapshot.schedules.values():
@@ -121,12 +130,14 @@ class StoreSide:
         topologies = decisions.by_topology(snapshot)
         # what an earlier agent remembered does not say what has been confirmed
         may_create = snapshot.listing > 0
-        statuses = {
-            uid: self._bring_up(uid, schedules, may_create=may_create)
-            for uid, schedules in topologies.items()
-        }
+        statuses: dict[str, dict[str, ShardStatus] | None] = {}
         for uid, schedules in topologies.items():
-            self._look(uid, schedules, snapshot, now_s, statuses[uid])
+            self._topologies.setdefault(uid, _Topology())
+            bring_up = partial(self._bring_up, uid, schedules, may_create=may_create)
+            statuses[uid] = self._of_one(uid, now_s, bring_up)
+        for uid, schedules in topologies.items():
+            look = partial(self._look, uid, schedules, snapshot, now_s, statuses[uid])
+            self._of_one(uid, now_s, look)
         farewell, alive = NOBODY_GOES, None
         if all(one is None for one in statuses.values()):
             # else shards may have to move, which does not wait for this; the next turn does it
@@ -138,7 +149,8 @@ class StoreSide:
                     {*topologies, *snapshot.topology_uids, *farewell.missed, *farewell.spared, *unlisted}
                 )
                 self._keep_connections(alive)
-        gone = tuple(uid for uid in farewell.retract if self._retract(uid))
+        self._unreadable = {uid: at_s for uid, at_s in self._unreadable.items() if uid in topologies}
+        gone = tuple(uid for uid in farewell.retract if self._of_one(uid, now_s, partial(self._retract, uid)))
         for uid in self._topologies.keys() - topologies.keys():
             del self._topologies[uid]
         there = {(seen.name, seen.uid) for seen in snapshot.schedules.values()}
@@ -203,6 +215,18 @@ class StoreSide:
 
     def _any_store(self) -> NodeStore:
         return self._store(_ANY)
+
+    def _of_one(self, uid: str, now_s: float, do: Callable[[], T]) -> T | None:
+        """What the workers of one topology have written keeps back no other one. That one is left alone for a
+        while, and answers None."""
+        if now_s < self._unreadable.get(uid, now_s):
+            return None
+        try:
+            return do()
+        except UnreadableState as error:
+            _LOG.error("%s", error)
+            self._unreadable[uid] = now_s + UNREADABLE_S
+            return None
 
     # --- records and maps
 
@@ -311,7 +335,7 @@ class StoreSide:
         All records after a change and now and then, else only those that were not as they should be.
         `statuses`: of all records, where they have been asked for since the change.
         """
-        known = self._topologies.setdefault(uid, _Topology())
+        known = self._topologies[uid]
         versions = tuple(
             (seen.name, seen.schedule.version, self._standing_of(seen).published) for seen in schedules
         )

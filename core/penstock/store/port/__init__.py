@@ -38,7 +38,13 @@ from penstock.store.port.deliveries import (
     ReadOutbox,
     WaitOutgoing,
 )
-from penstock.store.port.errors import ProtocolMismatch, StoreDiskFull, StoreFull, StoreUnreachable
+from penstock.store.port.errors import (
+    ProtocolMismatch,
+    StoreDiskFull,
+    StoreFull,
+    StoreUnreachable,
+    UnreadableState,
+)
 from penstock.store.port.failures import ClearFailure, Failures, ReportFailure
 from penstock.store.port.measures import (
     Measure,
@@ -141,6 +147,7 @@ __all__ = [
     "TimerWrite",
     "ToldOperators",
     "Topologies",
+    "UnreadableState",
     "WaitControl",
     "WaitOutgoing",
     "WaitReady",

@@ -25,8 +25,8 @@ class OpenStore(Request[int]):
 class Retract(Request[int]):
     """The topology is gone from this store: every later call about it answers UNKNOWN.
 
-    Drops all of its keys in steps; answers the number of keys still to drop (call until 0).
-    The tombstone stays.
+    Drops all of its keys in steps; answers the number of keys still to drop (call until 0). That it is gone
+    stays known in the store.
     """
 
 

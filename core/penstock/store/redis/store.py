@@ -79,16 +79,18 @@ class RedisStore:
         *,
         timeout_s: float = _TIMEOUT_S,
         password: Password | None = None,
+        reply_bytes_max: int | None = None,
     ) -> None:
         """`url` is unix:///path or redis://host:port; `timeout_s` is how long a reply is waited for,
-        `password` that of the URL's user where it is in no file."""
+        `password` that of the URL's user where it is in no file. What answers calls that are sent together
+        is read up to `reply_bytes_max`."""
         self._keys = Keys(topology_uid)
         self._bounds = bounds
         self._version = PROTOCOL_VERSION
         self._calls = RedisCalls(self._keys, bounds, self._version)
-        self._wire = Wire(url, timeout_s, password)
-        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000, password)
-        self._bell = Wire(url, timeout_s, password)
+        self._wire = Wire(url, timeout_s, password, reply_bytes_max)
+        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000, password, reply_bytes_max)
+        self._bell = Wire(url, timeout_s, password, reply_bytes_max)
         self._rung = b""
         self._posted: deque[_Posted] = deque()
 

@@ -13,11 +13,11 @@ from penstock.store.lives import LIFE
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
-from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus
+from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus, UnreadableState
 from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
-from penstock_operator.agent.store_side import LOST_AFTER_S, DueMove, StoreSide, Turn
+from penstock_operator.agent.store_side import LOST_AFTER_S, UNREADABLE_S, DueMove, StoreSide, Turn
 from scenes.task_scene import Between
 from worlds.schedule_objects import UID, item
 
@@ -29,9 +29,12 @@ EARLIER = applied_entry(AppliedPlace("a", 1, 1))
 class Asked(Between):
     """Keeps the calls of each round trip, by name."""
 
-    def __init__(self, store: MemoryStore, sent: list[list[str]], name: str, lines: list[str]) -> None:
+    def __init__(
+        self, store: MemoryStore, sent: list[list[str]], name: str, lines: list[str], *, is_readable: bool
+    ) -> None:
         super().__init__(store)
         self._sent = sent
+        self._is_readable = is_readable
         self._name, self._lines = name, lines
         self._lines.append(name)
 
@@ -43,6 +46,8 @@ class Asked(Between):
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         self._sent.append([type(call).__name__ for call in calls])
+        if not self._is_readable:
+            raise UnreadableState("its workers wrote over it")
         return super().pipeline(calls)
 
 
@@ -59,6 +64,8 @@ class Side:
         self.sent: list[list[str]] = []
         self.open: list[str] = []
         """Stores to which there is a connection, each as often as there is one."""
+        self.unreadable: set[str] = set()
+        """Topologies of which no store can read anything."""
         self.cache = ScheduleCache()
         self._side = StoreSide(
             "a",
@@ -67,7 +74,8 @@ class Side:
         )
 
     def _open_store(self, store: str, uid: str) -> Asked:
-        return Asked(MemoryStore(self.nodes[store], uid, Bounds()), self.sent, store, self.open)
+        twin = MemoryStore(self.nodes[store], uid, Bounds())
+        return Asked(twin, self.sent, store, self.open, is_readable=uid not in self.unreadable)
 
     def confirm(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
         self._side.confirmed(seen, applied, self.cache.snapshot().listing)
@@ -216,3 +224,39 @@ def test_a_shard_that_was_elsewhere_at_the_look_before_is_not_lost_because_it_is
     assert side.turn().reports[NAME][1].lost_shards == 0
     side.now_s += LOST_AFTER_S
     assert side.turn().reports[NAME][1].lost_shards == 1
+
+
+def other(version: int, **fields: Any) -> dict[str, Any]:
+    """A Schedule of another topology."""
+    one = item(version, name="other-mid", uid="object-2", **fields)
+    one["spec"]["topologyUid"] = one["metadata"]["labels"]["penstock.dev/topology-uid"] = "state-2"
+    return one
+
+
+def test_a_topology_that_cannot_be_read_keeps_no_other_one_back(side: Side) -> None:
+    side.unreadable = {"state-2"}
+    side.cache.listed([other(2), item(2, homes={"0": "b", "1": "b"})])
+    turn = side.turn()
+    assert turn.reports.keys() == {NAME}
+    assert turn.moves == (DueMove(UID, "mid/0", MoveKind.MOVE, "b", 2),)
+
+
+def test_a_topology_that_cannot_be_read_is_tried_again_after_a_while_and_not_before(side: Side) -> None:
+    side.unreadable = {"state-2"}
+    side.turn(other(2))
+    assert ["Publish", "Measure"] in side.sent
+    side.now_s += UNREADABLE_S - 1
+    side.turn()
+    assert ["Publish", "Measure"] not in side.sent
+    side.now_s += 1
+    side.turn()
+    assert ["Publish", "Measure"] in side.sent
+
+
+def test_one_that_cannot_be_read_does_not_keep_another_one_from_being_removed(side: Side) -> None:
+    MemoryStore(side.node, "aa-first", Bounds()).call(Create("mid/0"))
+    side.unreadable = {"aa-first"}
+    side.cache.listed([], ())
+    side.turn()
+    side.cache.listed([], ())
+    assert side.turn().retracted == (UID,)

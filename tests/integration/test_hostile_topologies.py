@@ -1,0 +1,155 @@
+"""Whatever a topology's workers write below their own prefix: the others on the node are served as before,
+and when the topology ends nothing of it is left."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from penstock.store.keys import Keys
+from penstock.store.port import ShardStatus
+from scenes.shared_node import HOSTILE, OPERATOR, WELL, Servers, SharedNode, begun
+
+pytestmark = pytest.mark.integration
+
+KEYS = Keys(HOSTILE)
+RECORD = KEYS.shard("mid/0")
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    servers = Servers(tmp_path_factory.mktemp("servers"))
+    yield servers
+    servers.stop()
+
+
+@pytest.fixture
+def node(servers: Servers) -> Iterator[SharedNode]:
+    with begun(servers) as node:
+        yield node
+
+
+Poison = Callable[[Any], Any]
+"""Writes what Penstock never writes."""
+
+
+def of_wrong_type(key: bytes) -> Poison:
+    def poison(admin: Any) -> None:
+        was_list = admin.type(key) == b"list"
+        admin.delete(key)
+        if was_list:
+            admin.hset(key, "x", "y")
+        else:
+            admin.rpush(key, "x")
+
+    return poison
+
+
+def record_of(**numbers: float) -> Poison:
+    """A record with these in the places of its numbers ("n13" is the status)."""
+    values = [0.0] * 21
+    for name, value in numbers.items():
+        values[int(name[1:])] = value
+    return lambda admin: admin.hset(RECORD, "h", struct.pack("<21d", *values))
+
+
+def with_field(key: bytes, field: str | bytes, value: str | bytes) -> Poison:
+    return lambda admin: admin.hset(key, field, value)
+
+
+WRONG_TYPES = {
+    name: of_wrong_type(key)
+    for name, key in {
+        "record": RECORD,
+        "state": KEYS.value("mid/0"),
+        "collections": KEYS.collections("mid/0"),
+        "a collection": KEYS.collection("mid/0", b"c"),
+        "timers": KEYS.timers("mid/0"),
+        "inbox": KEYS.inbox("mid/0"),
+        "outbox": KEYS.outbox("mid/0", "far/0"),
+        "waiters": KEYS.waiters("far/0"),
+        "pending": KEYS.pending("mid/0"),
+        "outgoing": KEYS.outgoing,
+        "ready list": KEYS.ready("ready"),
+        "control": KEYS.control("w"),
+        "tasks": KEYS.tasks("mid-w"),
+        "enrolled": KEYS.enrolled,
+        "schedule": KEYS.schedule(OPERATOR),
+        "shard map": KEYS.shard_map(OPERATOR),
+        "executors": KEYS.executor_map(OPERATOR),
+        "keepers": KEYS.keepers(OPERATOR),
+        "leaving": KEYS.leaving(OPERATOR),
+        "stagings": KEYS.stagings(OPERATOR),
+        "workers": KEYS.workers,
+        "assigned": KEYS.assigned("w"),
+        "metrics": KEYS.metrics,
+        "facts": KEYS.facts(OPERATOR),
+        "waited": KEYS.waited(OPERATOR),
+        "idle": KEYS.idle(OPERATOR),
+        "strange": KEYS.strange(OPERATOR),
+        "telling": KEYS.telling,
+        "marks": KEYS.marks("mid/0"),
+        "move": KEYS.move("mid/0"),
+        "tombstone of the version before": KEYS.prefix + b"tombstone",
+    }.items()
+}
+WRONG_VALUES: dict[str, Poison] = {
+    "a short record": with_field(RECORD, "h", b"short"),
+    "no status": record_of(n13=17),
+    "a status that is no number": record_of(n13=float("nan")),
+    "counts without end": record_of(n0=float("inf"), n5=1e308, n8=-1e308),
+    "an owner that is no text": with_field(RECORD, "x", b"\xff\xfe"),
+    "a version that is no number": with_field(KEYS.schedule(OPERATOR), "version", "x"),
+    "a version without end": with_field(KEYS.schedule(OPERATOR), "version", "1e999"),
+    "workers that are not packed": with_field(KEYS.schedule(OPERATOR), "workers", b"\xc1"),
+    "a place that is not packed": with_field(KEYS.shard_map(OPERATOR), "mid/0", b"\xc1"),
+    "an executor that is not packed": with_field(KEYS.executor_map(OPERATOR), "mid-w", b"\xc1"),
+    "task lists that are not packed": with_field(KEYS.tasks("mid-w"), "lists", b"\xc1"),
+    "a short fact": with_field(KEYS.facts(OPERATOR), "mid/0", b"short"),
+    "a fact that is no number": with_field(
+        KEYS.facts(OPERATOR), "mid/0", struct.pack("<dd", float("nan"), float("inf"))
+    ),
+    "a fact of what is no text": with_field(KEYS.facts(OPERATOR), b"\xff", struct.pack("<dd", 1, 1)),
+    "an operator that is no text": lambda admin: admin.sadd(KEYS.telling, b"\xff"),
+    "a target that is no text": lambda admin: (
+        admin.sadd(KEYS.outgoing, b"\xff") and admin.zadd(KEYS.waiters("\xff"), {b"\xff": 1})
+    ),
+    "a move that is no number": with_field(KEYS.move("mid/0"), "epoch", "x"),
+    "a tombstone that says that all is done": with_field(KEYS.prefix + b"tombstone", "cursor", "end"),
+    "a tombstone that says nothing": with_field(KEYS.prefix + b"tombstone", "cursor", "x"),
+    "a tombstone somewhere": with_field(KEYS.prefix + b"tombstone", "cursor", "99999"),
+}
+POISONS = {f"{name} of another type": poison for name, poison in WRONG_TYPES.items()} | WRONG_VALUES
+
+
+@pytest.mark.parametrize("what", POISONS)
+def test_others_are_served_and_nothing_is_left_of_who_wrote(node: SharedNode, what: str) -> None:
+    POISONS[what](node.admin)
+    node.versions[WELL] = 2
+    node.list(HOSTILE, WELL)
+    node.rounds(20)  # all records are looked at again after 15 s
+    assert node.published(WELL) == 2
+    assert node.reports[f"{WELL}-mid"] == 2
+    assert node.facts(WELL, "b") == {b"mid/0", b"mid/1"}
+    assert WELL in node.turns.held_bytes
+
+    node.versions = {HOSTILE: 3, WELL: 3}
+    node.home = "b"
+    node.list(HOSTILE, WELL)
+    node.round()
+    node.move_some(20)
+    assert node.status(WELL, "b") is ShardStatus.ACTIVE
+
+    node.list(WELL)
+    node.round()
+    node.list(WELL)
+    node.rounds(3)
+    assert node.is_retracted(HOSTILE)
+    assert node.left_of(HOSTILE) == set()
+    assert node.in_set() == {WELL.encode()}
+    assert node.remembered() == {f"{WELL}-mid".encode()}
+    assert node.published(WELL) == 3
+    assert node.faults.counts == {}
