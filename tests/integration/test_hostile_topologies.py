@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.store.keys import Keys
+from penstock.store.keys import TOPOLOGIES, Keys
 from penstock.store.port import ShardStatus
+from penstock_operator.agent.store_side import STRANGERS_S
 from scenes.shared_node import HOSTILE, OPERATOR, WELL, Servers, SharedNode, begun
 
 pytestmark = pytest.mark.integration
@@ -152,4 +153,47 @@ def test_others_are_served_and_nothing_is_left_of_who_wrote(node: SharedNode, wh
     assert node.in_set() == {WELL.encode()}
     assert node.remembered() == {f"{WELL}-mid".encode()}
     assert node.published(WELL) == 3
+    assert node.faults.counts == {}
+
+
+def flooded(count: int) -> Poison:
+    return lambda admin: admin.sadd(TOPOLOGIES, *(f"made-up-{number}" for number in range(count)))
+
+
+@pytest.mark.parametrize(
+    "named",
+    [flooded(2000), lambda admin: admin.sadd(TOPOLOGIES, b"x" * (17 << 20))],
+    ids=["very many", "a very long one"],
+)
+def test_what_is_named_in_the_set_of_topologies_is_forgotten_where_nobody_can_read_it(
+    node: SharedNode, named: Poison
+) -> None:
+    named(node.admin)
+    node.versions[WELL] = 2
+    node.list(HOSTILE, WELL)
+    node.round()
+    assert node.published(WELL) == 2
+    node.now_s += STRANGERS_S
+    node.round()
+    assert node.in_set() == {HOSTILE.encode(), WELL.encode()}
+
+
+def test_names_of_agents_of_the_ended_and_of_the_living_in_the_set_do_no_harm(node: SharedNode) -> None:
+    node.list(WELL)
+    node.round()
+    node.list(WELL)
+    node.rounds(2)
+    assert node.is_retracted(HOSTILE)
+    node.admin.sadd(TOPOLOGIES, HOSTILE, "agent", "probe", WELL, "a b", "")
+    for _ in range(8):
+        node.now_s += STRANGERS_S / 2
+        node.list(WELL)
+        node.round()
+    node.versions[WELL] = 2
+    node.list(WELL)
+    node.rounds(2)
+    assert node.published(WELL) == 2
+    assert not node.is_retracted(WELL)
+    assert node.in_set() <= {WELL.encode(), b"a b", b"", b"agent", b"probe", HOSTILE.encode()}
+    assert len(node.in_set()) < 6
     assert node.faults.counts == {}

@@ -336,6 +336,23 @@ def test_a_topology_that_is_gone_has_no_user_and_no_connection_and_others_are_no
         client.close()
 
 
+def test_who_is_gone_is_out_before_the_operator_tells_and_does_not_come_back(node: Node) -> None:
+    """What its workers wrote behind the removal of its state would stay for good. A store at its memory limit
+    cannot be told."""
+    theirs, server = node.client(THEIRS), StoreServer(f"redis://agent@{node.address}", "s1")
+    theirs.call(ReadMetrics())
+    assert node.keeper is not None
+    node.keeper.end_user(THEIRS, server)
+    with pytest.raises(StoreUnreachable):
+        theirs.call(ReadMetrics())
+    node.tell(MINE, THEIRS, "cccc-3")
+    eventually(lambda: node.lets_in("cccc-3"), "the agent looked at what was told")
+    assert not node.lets_in(THEIRS)
+    assert node.lets_in(MINE)
+    theirs.close()
+    server.close()
+
+
 def test_a_server_that_starts_anew_knows_the_topologies_users_again_and_nobody_tells_it(node: Node) -> None:
     filled(node, MINE)
     node.restart()

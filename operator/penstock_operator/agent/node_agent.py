@@ -105,7 +105,7 @@ class NodeAgent:
         self._movers = MoveDriver(
             settings.store_id, peers.open, self._deliveries.arrived, self._wake, faults=self._faults
         )
-        side = StoreSide(settings.node, settings.store_id, peers.open)
+        side = StoreSide(settings.node, settings.store_id, peers.open, self._end_user)
         self._turns = StoreTurns(
             side,
             ScheduleMemory(Wire(settings.store_url, _MEMORY_TIMEOUT_S)),
@@ -233,6 +233,9 @@ class NodeAgent:
 
     def _set_fsync(self, wanted: bool) -> None:
         self._server.set(appendfsync="always" if wanted else "no")
+
+    def _end_user(self, topology_uid: str) -> None:
+        self._keeper.end_user(topology_uid, self._server)
 
     def _stop_threads(self) -> None:
         deadline_s = time.monotonic() + _STOP_S

@@ -56,6 +56,9 @@ class StoreKeeper:
         self._good_file = ""
         """The newest that said who the users are."""
         self._of_topologies: Hashes = {}
+        self._users_lock = threading.Lock()
+        self._ended: set[str] = set()
+        """Topologies that are gone, of which the operator has not told it yet."""
         self._memory_bytes = memory_bytes
         self._changed = changed
         self._stopped = threading.Event()
@@ -76,6 +79,14 @@ class StoreKeeper:
     def stop(self) -> None:
         """Let the thread end by itself; does not wait."""
         self._stopped.set()
+
+    def end_user(self, topology_uid: str, server: StoreServer) -> None:
+        """A topology is gone: its workers write nothing from here on, whenever the operator tells of it.
+        `server` is the calling thread's. Raises what calls to the store raise."""
+        if self._users_file is not None:
+            with self._users_lock:
+                self._ended.add(topology_uid)
+                server.end_user(topology_uid)
 
     def _run(self) -> None:
         try:
@@ -135,12 +146,15 @@ class StoreKeeper:
             _LOG.error("the store keeps the users that it has: %s", error)
         try:
             self._of_topologies = self._server.worker_users()
+            self._ended &= self._of_topologies.keys()
         except PermanentError as error:
             _LOG.error("the store keeps the topologies' users that it has: %s", error)
         if not self._good_file:
             return
         try:
-            lost = self._server.set_users(self._good_file, self._of_topologies)
+            with self._users_lock:
+                living = {uid: one for uid, one in self._of_topologies.items() if uid not in self._ended}
+                lost = self._server.set_users(self._good_file, living)
         except PermanentError as error:
             _LOG.error("the store may not know all of its users: %s", error)
         else:

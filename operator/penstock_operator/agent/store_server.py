@@ -94,6 +94,10 @@ class StoreServer:
             self._listening.close()
         return lost
 
+    def end_user(self, topology_uid: str) -> None:
+        """Have no user for this topology's workers any more, nor a connection of theirs."""
+        self._ask(b"ACL", b"DELUSER", topology_user(topology_uid))
+
     def memory(self) -> StoreMemory:
         """What it uses, and its limit as it is now."""
         return memory_use(self._ask(b"INFO", b"memory"))

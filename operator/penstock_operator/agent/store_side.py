@@ -22,13 +22,15 @@ from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
     Answer,
     Create,
+    KeepTopologies,
     Measure,
     NodeStore,
     Retract,
     ShardCounters,
     ShardStatus,
+    SomeTopologies,
     StoreUnreachable,
-    Topologies,
+    TopologiesAmong,
     UnreadableState,
 )
 from penstock.store.publishing import to_publish
@@ -48,6 +50,11 @@ LOOK_S = 15.0
 """How often the records are looked through when nothing has changed."""
 UNREADABLE_S = 15.0
 """For how long a topology is left alone of which something cannot be read."""
+STRANGERS_S = 180.0
+"""How often one is met that the store's set names and nobody knows: longer than two lists take, after which
+it may go. Each costs a look at all keys of the store."""
+_STRANGERS_LOOKED_AT = 64
+_STRANGERS_MAX = 1000
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
 
@@ -99,8 +106,16 @@ class _Topology:
 class StoreSide:
     """Belongs to one thread."""
 
-    def __init__(self, node: str, store_id: str, open_store: OpenStore) -> None:
+    def __init__(
+        self,
+        node: str,
+        store_id: str,
+        open_store: OpenStore,
+        end_user: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`end_user`: from here on no worker of this topology writes into the store."""
         self._node = node
+        self._end_user = end_user
         self._store_id = store_id
         self._open_store = open_store
         self._stores: dict[tuple[str, str], NodeStore] = {}
@@ -109,6 +124,8 @@ class StoreSide:
         self._topologies: dict[str, _Topology] = {}
         self._missed: Mapping[str, int] = {}
         self._refused: set[str] = set()
+        self._stranger: frozenset[str] = frozenset()
+        self._strangers_at_s = float("-inf")
         self._unreadable: dict[str, float] = {}
         """Until when a topology is left alone."""
 
@@ -119,10 +136,16 @@ class StoreSide:
         self._standing[key] = replace(standing, reported=applied, reported_at=listing, is_told=False)
 
     def turn(
-        self, snapshot: Snapshot, opened: OpenedStore, now_s: float, unlisted: frozenset[str] = frozenset()
+        self,
+        snapshot: Snapshot,
+        opened: OpenedStore,
+        now_s: float,
+        remembered: frozenset[str],
+        unlisted: frozenset[str] = frozenset(),
     ) -> Turn:
-        """Bring the store up to `snapshot`; `unlisted` are uids of states that nobody may take for gone. What
-        cannot be read is its own topology's trouble. Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
+        """Bring the store up to `snapshot`. `remembered` are uids of states whose Schedules were there once,
+        `unlisted` those that nobody may take for gone. What cannot be read is its own topology's trouble.
+        Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
         if opened != self._opened:
             self._begin(opened)
         for seen in snapshot.schedules.values():
@@ -141,7 +164,7 @@ class StoreSide:
         farewell, alive = NOBODY_GOES, None
         if all(one is None for one in statuses.values()):
             # else shards may have to move, which does not wait for this; the next turn does it
-            in_store = {*self._any_store().call(Topologies())} - unlisted
+            in_store = self._left_here(snapshot, now_s, remembered) - unlisted
             farewell = decisions.farewell(snapshot, in_store, self._missed)
             self._missed = farewell.missed
             if snapshot.listing and snapshot.topology_uids is not None:
@@ -310,8 +333,38 @@ class StoreSide:
                     reports[seen.name] = (seen, applied)
         return reports
 
+    def _left_here(self, snapshot: Snapshot, now_s: float, remembered: frozenset[str]) -> set[str]:
+        """Uids of what is in the store and in no Schedule.
+
+        The store's own set of them says too little to go by: workers of every topology may add to it. So it
+        is asked about those that the store remembers Schedules of; others, as another store may have brought,
+        are taken up one after the other.
+        """
+        there = snapshot.topology_uids or frozenset()
+        if now_s - self._strangers_at_s >= STRANGERS_S:
+            self._strangers_at_s = now_s
+            self._stranger = self._meet_stranger(there | remembered)
+        asked = tuple(sorted((remembered | self._stranger) - there))
+        return {*self._any_store().call(TopologiesAmong(asked))} if asked else set()
+
+    def _meet_stranger(self, known: frozenset[str]) -> frozenset[str]:
+        """One that is in the store's set and not known, if there is any. Of many, or of what is too long for
+        a uid, all are forgotten: what was brought in earnest is named again once its Schedule is seen."""
+        store = self._any_store()
+        try:
+            named, some = store.call(SomeTopologies(_STRANGERS_LOOKED_AT))
+            strangers = named - len(store.call(TopologiesAmong(tuple(sorted(known)))))
+        except UnreadableState:
+            some, strangers = [], _STRANGERS_MAX + 1
+        if strangers > _STRANGERS_MAX:
+            _LOG.warning("workers have named more topologies than there are: that is forgotten")
+            store.call(KeepTopologies(tuple(sorted(known))))
+            return frozenset()
+        return frozenset([uid for uid in some if uid not in known][:1])
+
     def _retract(self, uid: str) -> bool:
-        """A part of a farewell; True when it is complete."""
+        """A part of a farewell; True when it is complete. What a worker wrote behind it would stay."""
+        self._end_user(uid)
         store = self._store(uid)
         for _ in range(_RETRACTS_PER_TURN):
             if store.call(Retract()) == 0:

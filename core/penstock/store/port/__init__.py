@@ -24,7 +24,14 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 
 from __future__ import annotations
 
-from penstock.store.port.administration import OpenStore, Retract, Topologies
+from penstock.store.port.administration import (
+    KeepTopologies,
+    OpenStore,
+    Retract,
+    SomeTopologies,
+    Topologies,
+    TopologiesAmong,
+)
 from penstock.store.port.answers import Answer, Moved, ShardStatus, Watermark
 from penstock.store.port.bounds import Bounds
 from penstock.store.port.claims import Claim, Claimed, Create, ExternalCursor, Owner, Reopen
@@ -109,6 +116,7 @@ __all__ = [
     "Fetched",
     "FetchedShard",
     "Intend",
+    "KeepTopologies",
     "Load",
     "Measure",
     "MintStart",
@@ -135,6 +143,7 @@ __all__ = [
     "SetTasks",
     "ShardCounters",
     "ShardStatus",
+    "SomeTopologies",
     "StateSnapshot",
     "StateWrite",
     "StoreDiskFull",
@@ -147,6 +156,7 @@ __all__ = [
     "TimerWrite",
     "ToldOperators",
     "Topologies",
+    "TopologiesAmong",
     "UnreadableState",
     "WaitControl",
     "WaitOutgoing",

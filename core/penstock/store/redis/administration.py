@@ -6,7 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from penstock.store.keys import STORE, TOPOLOGIES, is_uid
-from penstock.store.port import OpenStore, ProtocolMismatch, Retract, Topologies
+from penstock.store.port import (
+    KeepTopologies,
+    OpenStore,
+    ProtocolMismatch,
+    Retract,
+    SomeTopologies,
+    Topologies,
+    TopologiesAmong,
+)
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, function_name
 
@@ -22,6 +30,9 @@ class RedisAdministration(RedisRole):
             OpenStore: CallForm(self._open_store, _generation),
             Retract: CallForm(self._retract, _left),
             Topologies: CallForm(self._topologies, _uids),
+            TopologiesAmong: CallForm(self._topologies_among, _among),
+            SomeTopologies: PartsForm(self._some_topologies, _some),
+            KeepTopologies: CallForm(self._keep_topologies, _nothing),
         }
 
     def _open_store(self, call: OpenStore) -> Command:
@@ -32,6 +43,28 @@ class RedisAdministration(RedisRole):
 
     def _topologies(self, _: Topologies) -> Command:
         return (b"SMEMBERS", TOPOLOGIES)
+
+    def _topologies_among(self, call: TopologiesAmong) -> Command:
+        # the server wants one at the least
+        return (b"SMISMEMBER", TOPOLOGIES, *(call.uids or ("",)))
+
+    def _some_topologies(self, call: SomeTopologies) -> list[Command]:
+        return [(b"SCARD", TOPOLOGIES), (b"SRANDMEMBER", TOPOLOGIES, call.count)]
+
+    def _keep_topologies(self, call: KeepTopologies) -> Command:
+        return (b"FCALL", function_name("keep_topologies", self._version), b"1", TOPOLOGIES, *call.uids)
+
+
+def _among(call: TopologiesAmong, reply: list[int]) -> list[str]:
+    return sorted(uid for uid, is_there in zip(call.uids, reply, strict=False) if is_there)
+
+
+def _some(call: SomeTopologies, replies: list[Any]) -> tuple[int, list[str]]:
+    return replies[0], _uids(call, replies[1])
+
+
+def _nothing(_: Any, __: Any) -> None:
+    return None
 
 
 def _uids(_: Any, reply: Iterable[bytes]) -> list[str]:

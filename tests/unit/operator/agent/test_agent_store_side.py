@@ -13,11 +13,18 @@ from penstock.store.lives import LIFE
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
-from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus, UnreadableState
+from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus, Topologies, UnreadableState
 from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
-from penstock_operator.agent.store_side import LOST_AFTER_S, UNREADABLE_S, DueMove, StoreSide, Turn
+from penstock_operator.agent.store_side import (
+    LOST_AFTER_S,
+    STRANGERS_S,
+    UNREADABLE_S,
+    DueMove,
+    StoreSide,
+    Turn,
+)
 from scenes.task_scene import Between
 from worlds.schedule_objects import UID, item
 
@@ -64,14 +71,12 @@ class Side:
         self.sent: list[list[str]] = []
         self.open: list[str] = []
         """Stores to which there is a connection, each as often as there is one."""
+        self.remembered = {UID, "state-2"}
+        """Topologies whose Schedules the store remembers."""
         self.unreadable: set[str] = set()
         """Topologies of which no store can read anything."""
         self.cache = ScheduleCache()
-        self._side = StoreSide(
-            "a",
-            "a",
-            self._open_store,
-        )
+        self._side = StoreSide("a", "a", self._open_store, lambda uid: self.sent.append(["end user", uid]))
 
     def _open_store(self, store: str, uid: str) -> Asked:
         twin = MemoryStore(self.nodes[store], uid, Bounds())
@@ -84,7 +89,7 @@ class Side:
         self.sent.clear()
         for one in items:
             self.cache.changed(one)
-        return self._side.turn(self.cache.snapshot(), OPENED, self.now_s)
+        return self._side.turn(self.cache.snapshot(), OPENED, self.now_s, frozenset(self.remembered))
 
 
 @pytest.fixture
@@ -137,9 +142,9 @@ def test_a_shard_that_lives_once_more_is_made_over_what_an_earlier_stay_left(sid
 
 def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:
     side.turn(item(2))
-    assert ["Topologies"] not in side.sent
+    assert ["TopologiesAmong"] not in side.sent
     assert not side.turn().must_list
-    assert ["Topologies"] in side.sent
+    assert ["TopologiesAmong"] in side.sent
     assert side.turn().retracted == ()
     side.cache.listed([], ())
     assert side.turn().must_list
@@ -255,8 +260,60 @@ def test_a_topology_that_cannot_be_read_is_tried_again_after_a_while_and_not_bef
 
 def test_one_that_cannot_be_read_does_not_keep_another_one_from_being_removed(side: Side) -> None:
     MemoryStore(side.node, "aa-first", Bounds()).call(Create("mid/0"))
+    side.remembered.add("aa-first")
     side.unreadable = {"aa-first"}
     side.cache.listed([], ())
     side.turn()
     side.cache.listed([], ())
     assert side.turn().retracted == (UID,)
+
+
+def named(side: Side, *uids: str) -> None:
+    """Workers add these to the store's set of topologies, or another store has brought something of them."""
+    for uid in uids:
+        side.node.topology(uid).listed = True
+
+
+def test_made_up_topologies_are_met_one_at_a_time_and_no_turn_is_longer_for_them(side: Side) -> None:
+    named(side, *(f"made-up-{number}" for number in range(900)))
+    gone: list[str] = []
+    for _ in range(10):
+        side.now_s += STRANGERS_S / 4
+        side.cache.listed([item(1)], ())
+        gone += side.turn().retracted
+        assert len(side.sent) <= 8
+    assert 0 < len(gone) <= 3
+    assert all(uid.startswith("made-up-") for uid in gone)
+
+
+def test_where_more_topologies_are_named_than_there_can_be_all_but_the_known_ones_are_forgotten(
+    side: Side,
+) -> None:
+    named(side, *(f"made-up-{number}" for number in range(1001)))
+    side.now_s += STRANGERS_S
+    assert side.turn().retracted == ()
+    assert side.store.call(Topologies()) == [UID]
+
+
+def test_what_another_store_brought_of_a_topology_that_was_never_seen_here_is_removed_too(side: Side) -> None:
+    MemoryStore(side.node, "brought", Bounds()).call(Create("mid/0"))
+    side.now_s += STRANGERS_S
+    side.cache.listed([item(1)], ())
+    assert side.turn().must_list
+    side.cache.listed([item(1)], ())
+    assert side.turn().retracted == ("brought",)
+
+
+def test_who_names_a_topology_that_lives_takes_nothing_away(side: Side) -> None:
+    named(side, "living")
+    for _ in range(8):
+        side.now_s += STRANGERS_S / 2
+        side.cache.listed([item(1)], [{"metadata": {"uid": "living"}}])
+        assert side.turn().retracted == ()
+
+
+def test_who_is_gone_has_no_user_any_more_before_anything_of_it_is_removed(side: Side) -> None:
+    for _ in range(2):
+        side.cache.listed([], ())
+        side.turn()
+    assert side.sent[-2:] == [["end user", UID], ["Retract"]]

@@ -48,5 +48,22 @@ local function retract(keys)
   return redis.call('DBSIZE')
 end
 
+-- keep_topologies: forget what else is in the set; anybody's workers may have added any number.
+-- KEYS 1: penstock:topologies. ARGV: uid, ... Answers OK.
+local function keep_topologies(keys, args)
+  local kept = {}
+  for first = 1, #args, CHUNK do
+    local last = math.min(first + CHUNK - 1, #args)
+    local is_in = redis.call('SMISMEMBER', keys[1], unpack(args, first, last))
+    for i = first, last do
+      if is_in[i - first + 1] == 1 then kept[#kept + 1] = args[i] end
+    end
+  end
+  redis.call('UNLINK', keys[1])
+  call_chunked('SADD', keys[1], kept, 1, #kept)
+  return 'OK'
+end
+
 register('open_store', open_store, WRITES)
+register('keep_topologies', keep_topologies, WRITES)
 register('retract', retract, WRITES)
