@@ -5,14 +5,29 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+from clocks.running import run
+from penstock.metrics.rows import worker_row_name
 from penstock.store.keys import TOPOLOGIES, Keys
-from penstock.store.port import ShardStatus
+from penstock.store.port import (
+    Failures,
+    OutgoingTargets,
+    ReadFacts,
+    ReadMetrics,
+    ShardStatus,
+    ToldOperators,
+)
+from penstock.store.redis.connection import Wire
+from penstock.store.redis.wary_store import WaryStore
 from penstock_operator.agent.store_side import STRANGERS_S
-from scenes.shared_node import HOSTILE, OPERATOR, WELL, Servers, SharedNode, begun
+from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
+from penstock_operator.cluster.observing.observed import KeptThere, StoreReading
+from penstock_operator.cluster.observing.store_reader import StoreReader
+from scenes.shared_node import HOSTILE, OPERATOR, SHARDS, WELL, Servers, SharedNode, begun
 
 pytestmark = pytest.mark.integration
 
@@ -197,3 +212,91 @@ def test_names_of_agents_of_the_ended_and_of_the_living_in_the_set_do_no_harm(no
     assert node.in_set() <= {WELL.encode(), b"a b", b"", b"agent", b"probe", HOSTILE.encode()}
     assert len(node.in_set()) < 6
     assert node.faults.counts == {}
+
+
+# --- what the operator reads
+
+
+def read_by_operator(node: SharedNode, uid: str) -> tuple[StoreReading | None, dict[str, str]]:
+    """A look at store a; and why it could not be read."""
+
+    async def look(threads: Executor) -> tuple[StoreReading | None, dict[str, str]]:
+        reader = StoreReader(
+            lambda address, of: WaryStore(node.servers.url(address), of),
+            threads,
+            lambda: 0.0,
+            lambda: 1,
+            wait_s=20,
+            with_shard_rows=True,
+        )
+        found = await reader.read(uid, {"a": "a"}, {"a": SHARDS})
+        why = reader.unreadable(uid, {"a": "a"})
+        reader.keep_only((), ())
+        return found["a"], why
+
+    with ThreadPoolExecutor(1) as threads:
+        return run(look(threads))
+
+
+@pytest.mark.parametrize("what", POISONS)
+def test_the_operator_reads_or_says_that_it_cannot_read(node: SharedNode, what: str) -> None:
+    POISONS[what](node.admin)
+    reading, why = read_by_operator(node, HOSTILE)
+    assert (reading is None) == bool(why)
+    reading, why = read_by_operator(node, WELL)
+    assert reading is not None
+    assert reading.generation == 1
+    assert reading.shards["mid/0"] is not None
+
+
+@pytest.mark.parametrize(
+    "poison",
+    [
+        record_of(n5=1e300),
+        with_field(RECORD, "c", b"x" * (65 << 10)),
+        with_field(KEYS.metrics, "a row", b"x" * (20 << 20)),
+        with_field(KEYS.metrics, worker_row_name("w"), b"x" * (5 << 20)),
+        with_field(KEYS.failures, "mid", b"x" * (20 << 20)),
+    ],
+    ids=["a count", "counts", "a metric row", "rows to unpack", "a failure"],
+)
+def test_what_is_beyond_all_measure_is_not_read(node: SharedNode, poison: Poison) -> None:
+    poison(node.admin)
+    reading, why = read_by_operator(node, HOSTILE)
+    assert reading is None
+    assert why
+    assert len(why["a"]) < 700
+
+
+def test_of_rows_without_number_so_many_are_read_as_anybody_can_hold(node: SharedNode) -> None:
+    for first in range(0, 120_000, 20_000):
+        rows = {f"r{number}": "" for number in range(first, first + 20_000)}
+        node.admin.hset(KEYS.metrics, mapping=rows)
+        node.admin.hset(KEYS.failures, mapping=rows)
+        node.admin.hset(KEYS.facts("far"), mapping={name: struct.pack("<dd", 1, 1) for name in rows})
+        node.admin.sadd(KEYS.telling, *rows)
+        node.admin.sadd(KEYS.outgoing, *rows)
+    store = WaryStore(node.servers.url("a"), HOSTILE)
+    assert len(store.call(ReadMetrics())) == 100_000
+    assert len(store.call(Failures())) == 1000
+    assert len(store.call(ReadFacts("far"))) == 65_536
+    assert len(store.call(ToldOperators())) == 4096
+    assert len(store.call(OutgoingTargets())) == 65_536
+    store.close()
+
+
+@pytest.mark.parametrize("version", ["x", "-5", "9" * 400, "1e3", b"\xff"])
+def test_a_version_in_the_maps_that_is_none_is_not_taken_for_one(
+    node: SharedNode, version: str | bytes
+) -> None:
+    node.admin.hset(KEYS.schedule(OPERATOR), "version", version)
+
+    def kept(uid: str) -> KeptThere | None:
+        with ThreadPoolExecutor(1) as threads:
+            reader = KeptSchedules(lambda address: Wire(node.servers.url(address), 5.0), threads)
+            return run(reader.read(uid, {OPERATOR: f"{uid}-mid"}, {"a": "a"}))["a"]
+
+    assert kept(HOSTILE) is None
+    there = kept(WELL)
+    assert there is not None
+    assert there[OPERATOR].published == 1

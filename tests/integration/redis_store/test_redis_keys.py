@@ -161,3 +161,15 @@ def test_metric_rows_do_not_reach_the_append_only_file(scene: Scene, admin: redi
     scene.store.call(PutMetrics((("row", b"x" * 1000),)))
     assert admin.info("persistence")["aof_current_size"] == before
     assert scene.store.call(ReadMetrics()) == {"row": b"x" * 1000}
+
+
+@pytest.mark.parametrize("key", [Keys("t1").workers, Keys("t1").control("w1")])
+def test_a_retraction_begins_and_ends_whatever_workers_wrote_in_the_place_of_their_keys(
+    scene: Scene, admin: redis.Redis, key: bytes
+) -> None:
+    fill(scene)
+    admin.delete(key)
+    admin.sadd(key, "x")
+    while scene.store.call(Retract()):
+        pass
+    assert set(admin.keys("penstock:*")) == {STORE}

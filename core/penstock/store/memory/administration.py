@@ -8,6 +8,7 @@ from penstock.store.port import (
     KeepTopologies,
     OpenStore,
     ProtocolMismatch,
+    ReadGeneration,
     Retract,
     SomeTopologies,
     Topologies,
@@ -26,6 +27,7 @@ class MemoryAdministration(MemoryTopology):
                 KeepTopologies: self._keep_topologies,
             },
             reads={
+                ReadGeneration: self._read_generation,
                 Topologies: self._topologies,
                 TopologiesAmong: self._topologies_among,
                 SomeTopologies: self._some_topologies,
@@ -41,6 +43,9 @@ class MemoryAdministration(MemoryTopology):
         node.store_id, node.run_id = call.store_id, call.run_id
         node.generation += 1
         return node.generation
+
+    def _read_generation(self, _: ReadGeneration) -> int:
+        return self._node.generation
 
     def _retract(self, _: Retract) -> int:
         self._node.topologies[self._uid] = TopologyData(retracted=True)

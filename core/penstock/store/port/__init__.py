@@ -27,6 +27,7 @@ from __future__ import annotations
 from penstock.store.port.administration import (
     KeepTopologies,
     OpenStore,
+    ReadGeneration,
     Retract,
     SomeTopologies,
     Topologies,
@@ -131,6 +132,7 @@ __all__ = [
     "Publish",
     "PutMetrics",
     "ReadFacts",
+    "ReadGeneration",
     "ReadMemory",
     "ReadMetrics",
     "ReadOutbox",

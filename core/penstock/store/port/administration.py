@@ -26,6 +26,11 @@ class OpenStore(Request[int]):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadGeneration(Request[int]):
+    """Answers the store's generation; 0 before its first OpenStore."""
+
+
+@dataclass(frozen=True, slots=True)
 class Retract(Request[int]):
     """The topology is gone from this store: every later call about it answers UNKNOWN.
 

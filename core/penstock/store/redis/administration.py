@@ -10,6 +10,7 @@ from penstock.store.port import (
     KeepTopologies,
     OpenStore,
     ProtocolMismatch,
+    ReadGeneration,
     Retract,
     SomeTopologies,
     Topologies,
@@ -28,6 +29,7 @@ class RedisAdministration(RedisRole):
     def forms(self) -> Mapping[type, CallForm | PartsForm]:
         return {
             OpenStore: CallForm(self._open_store, _generation),
+            ReadGeneration: CallForm(self._read_generation, _number),
             Retract: CallForm(self._retract, _left),
             Topologies: CallForm(self._topologies, _uids),
             TopologiesAmong: CallForm(self._topologies_among, _among),
@@ -37,6 +39,9 @@ class RedisAdministration(RedisRole):
 
     def _open_store(self, call: OpenStore) -> Command:
         return (b"FCALL", function_name("open_store", self._version), b"1", STORE, call.store_id, call.run_id)
+
+    def _read_generation(self, _: ReadGeneration) -> Command:
+        return (b"HGET", STORE, b"generation")
 
     def _retract(self, _: Retract) -> Command:
         return self._heads["retract"]
@@ -79,6 +84,10 @@ def _generation(call: OpenStore, reply: list[Any]) -> int:
         raise ProtocolMismatch(f"this store is {store_id!r}, not {call.store_id!r}")
     generation: int = reply[1]
     return generation
+
+
+def _number(_: ReadGeneration, reply: bytes | None) -> int:
+    return int(reply or 0)
 
 
 def _left(_: Retract, reply: int) -> int:

@@ -108,17 +108,20 @@ class Wire:
             server, _ = self._line or self._connect()
             server.sendall(b"".join([_pack(command) for command in commands]))
 
-    def receive(self, count: int) -> list[Any]:
-        """The second half: the next `count` replies. Raises UnreadableState for more bytes than are read."""
+    def receive(self, count: int, more_bytes: int = 0) -> list[Any]:
+        """The second half: the next `count` replies, which may be so much larger than others. Raises
+        UnreadableState for more bytes than are read."""
         with self._guarded():
             if self._line is None:
                 raise ConnectionResetError("the connection broke before the reply")
             server, reader = self._line
-            return self._read(server, reader, count)
+            return self._read(server, reader, count, more_bytes)
 
-    def _read(self, server: socket.socket, reader: hiredis.Reader, count: int) -> list[Any]:
+    def _read(self, server: socket.socket, reader: hiredis.Reader, count: int, more_bytes: int) -> list[Any]:
         replies: list[Any] = []
         size_bytes, most_bytes = 0, self._reply_bytes_max
+        if most_bytes is not None:
+            most_bytes += more_bytes
         while len(replies) < count:
             reply = reader.gets()
             if reply is _NOT_YET:

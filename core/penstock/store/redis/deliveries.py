@@ -9,6 +9,9 @@ from penstock.store.port import Acknowledge, Append, Intend, Outgoing, OutgoingT
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, answer_or_moved, names, paired
 
+_TARGETS_MAX = 65_536
+"""No more are told at once; the next look tells others."""
+
 
 class RedisDeliveries(RedisRole):
     """A part of `redis.calls`."""
@@ -43,7 +46,7 @@ class RedisDeliveries(RedisRole):
         return (*self._heads["outgoing"], call.count, call.skip, *call.targets)
 
     def _outgoing_targets(self, _: OutgoingTargets) -> Command:
-        return (b"SMEMBERS", self._keys.outgoing)
+        return (b"SRANDMEMBER", self._keys.outgoing, _TARGETS_MAX)
 
     def _read_outbox(self, call: ReadOutbox) -> Command:
         return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max, call.after)

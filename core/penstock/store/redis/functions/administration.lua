@@ -16,7 +16,7 @@ end
 local WOKEN_MAX = 1000
 local function wake_all_workers(p)
   local found = redis.call('HSCAN', p .. 'workers', 0, 'COUNT', WOKEN_MAX)[2]
-  for i = 1, math.min(#found, 2 * WOKEN_MAX), 2 do pcall(wake_worker, p, found[i]) end
+  for i = 1, math.min(#found, 2 * WOKEN_MAX), 2 do wake_worker(p, found[i]) end
 end
 
 -- retract: say that the topology is gone, and drop its keys, some at each call. How far that is stands with the store's
