@@ -92,6 +92,8 @@ class Wire:
         )
         self._connection: Any = None
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
+        self._pushed_bytes = 0
+        """Of a message that has not come as a whole."""
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one write and read a reply for each.
@@ -174,6 +176,9 @@ class Wire:
             data = server.recv(_READ_BYTES)
             if not data:
                 raise ConnectionResetError("connection closed by the server")
+            self._pushed_bytes += len(data)
+            if self._reply_bytes_max is not None and self._pushed_bytes > self._reply_bytes_max:
+                raise ConnectionResetError(f"a message of more than {self._reply_bytes_max} bytes")
             reader.feed(data)
         except (TimeoutError, BlockingIOError):
             return False
@@ -181,7 +186,7 @@ class Wire:
             self.close()
             raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
         while reader.gets() is not _NOT_YET:
-            pass
+            self._pushed_bytes = 0
         return True
 
     def close(self) -> None:
@@ -189,6 +194,7 @@ class Wire:
         if self._connection is not None:
             self._connection.disconnect()
         self._line = None
+        self._pushed_bytes = 0
 
     def _connect(self) -> tuple[socket.socket, hiredis.Reader]:
         if self._connection is None:

@@ -9,6 +9,7 @@ from penstock.store.port import Acknowledge, Append, Intend, Outgoing, OutgoingT
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, answer_or_moved, names, paired
 
+_FIELD_LENGTH_MAX = 64
 _TARGETS_MAX = 65_536
 """No more are told at once; the next look tells others."""
 
@@ -67,6 +68,8 @@ def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:
 def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes]]:
     answer = []
     for id_, (field, payload) in reply:
+        if len(field) > _FIELD_LENGTH_MAX:
+            raise ValueError("an entry says more than when it was placed, and of how many rows")
         placed_us, rows, _ = field.split(b":")
         answer.append((int(id_[:-2]), int(placed_us), int(rows), payload))
     return answer
