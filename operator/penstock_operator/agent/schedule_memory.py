@@ -18,6 +18,9 @@ from penstock.store.port import StoreUnreachable
 from penstock.store.redis.connection import Command, ServerError, translate
 from penstock_operator.agent.schedule_feed import Object
 
+_READ_AT_ONCE = b"32"
+"""A Schedule has up to 1.5 MB, and a server keeps no more than 64 MiB for a connection."""
+
 
 class Wire(Protocol):
     """What is asked of the connection to the store's server: `redis.connection.Wire` is one."""
@@ -101,7 +104,11 @@ class ScheduleMemory:
 
     def _known(self) -> dict[bytes, bytes]:
         if self._kept is None:
-            self._kept = dict(self._ask(b"HGETALL", SCHEDULES))
+            found, cursor = dict[bytes, bytes](), b""
+            while cursor != b"0":
+                cursor, flat = self._ask(b"HSCAN", SCHEDULES, cursor or b"0", b"COUNT", _READ_AT_ONCE)
+                found.update(zip(flat[::2], flat[1::2], strict=True))
+            self._kept = found
         return self._kept
 
     def _ask(self, *command: bytes) -> Any:

@@ -26,6 +26,14 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.02
 _LISTEN_S = 0.25
 _PERMANENT_S = 1.0
+_CLIENTS = {
+    # values, and so what one write may put above the memory limit
+    "proto_max_bulk_len": str(32 << 20),
+    # of one connection that asks and does not read, and of all together
+    "client_output_buffer_limit": f"normal {64 << 20} 0 0",
+    "maxmemory_clients": "20%",
+}
+"""What users can make the server hold beside what it stores: without bounds, that is all of its pod."""
 _FULL_SHARE, _ROOM_SHARE = 0.98, 0.9
 """Of the limit: a store whose sources wait goes up and down a little below it."""
 
@@ -112,7 +120,7 @@ class StoreKeeper:
         self._keep_users()
         if self._server.load_library():
             _LOG.info("loaded the function library into the store")
-        self._server.set(maxmemory_policy="noeviction")
+        self._server.set(maxmemory_policy="noeviction", **_CLIENTS)
         if self._memory_bytes:
             self._server.set(maxmemory=str(self._memory_bytes))
         opened = OpenedStore(run_id, self._server.open(run_id))
