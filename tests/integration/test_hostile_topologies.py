@@ -65,11 +65,12 @@ def of_wrong_type(key: bytes) -> Poison:
 
 
 def record_of(**numbers: float) -> Poison:
-    """A record with these in the places of its numbers ("n13" is the status)."""
+    """Records with these in the places of their numbers ("n13" is the status)."""
     values = [0.0] * 21
     for name, value in numbers.items():
         values[int(name[1:])] = value
-    return lambda admin: admin.hset(RECORD, "h", struct.pack("<21d", *values))
+    packed = struct.pack("<21d", *values)
+    return lambda admin: [admin.hset(KEYS.shard(one), "h", packed) for one in SHARDS]
 
 
 def with_field(key: bytes, field: str | bytes, value: str | bytes) -> Poison:
@@ -116,6 +117,7 @@ WRONG_VALUES: dict[str, Poison] = {
     "a short record": with_field(RECORD, "h", b"short"),
     "no status": record_of(n13=17),
     "a status that is no number": record_of(n13=float("nan")),
+    "more waiting than there is memory": record_of(n8=9e18),
     "counts without end": record_of(n0=float("inf"), n5=1e308, n8=-1e308),
     "an owner that is no text": with_field(RECORD, "x", b"\xff\xfe"),
     "a version that is no number": with_field(KEYS.schedule(OPERATOR), "version", "x"),
@@ -149,7 +151,7 @@ def test_others_are_served_and_nothing_is_left_of_who_wrote(node: SharedNode, wh
     node.rounds(20)  # all records are looked at again after 15 s
     assert node.published(WELL) == 2
     assert node.reports[f"{WELL}-mid"] == 2
-    assert node.facts(WELL, "b") == {b"mid/0", b"mid/1"}
+    assert node.facts(WELL, "b") == {shard.encode() for shard in SHARDS}
     assert WELL in node.turns.held_bytes
 
     node.versions = {HOSTILE: 3, WELL: 3}

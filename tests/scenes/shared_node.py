@@ -56,7 +56,7 @@ from penstock_simulation.twins.no_thread import NoThread
 
 HOSTILE, WELL = "aa-hostile", "zz-well"
 OPERATOR = "mid"
-SHARDS = ("mid/0", "mid/1")
+SHARDS = ("mid/0", "mid/1", "mid/2")
 NODES = ("a", "b")
 BOUNDS = Bounds()
 

@@ -39,6 +39,9 @@ _CHUNKS_AT_ONCE = 16
 _CHUNKS_AHEAD_BETWEEN_RESTS = 2
 """So many once it rests, or is about to, so that no rest is long. A shard that stands still is copied without
 any."""
+_AT_ONE_S = 10.0
+"""After so long a mover leaves a shard for later while another topology has one that nobody is at: what a
+topology's workers write decides how long its shards take."""
 _AGAIN_S = 0.2
 _AGAIN_WHEN_FULL_S = 15.0
 """A store that had no room for a shard is not asked at once again: each try copies, and notes changes."""
@@ -191,6 +194,16 @@ class MoveDriver:
                 self._under_way.add((found.topology_uid, found.shard))
             return found
 
+    def others_wait(self, move: DueMove, now_s: float) -> bool:
+        """Whether there is a shard of another topology that nobody is at, and whose time has come."""
+        with self._condition:
+            return any(
+                key[0] != move.topology_uid
+                and key not in self._under_way
+                and self._not_before_s.get(key, 0.0) <= now_s
+                for key in self._wanted
+            )
+
     def topologies(self) -> set[str]:
         """Those that anything is wanted of."""
         with self._condition:
@@ -250,13 +263,14 @@ class Mover:
         self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
         self._stores: dict[tuple[str, str], NodeStore] = {}
         self._move: DueMove | None = None
+        self._taken_at_s = 0.0
         self.chunks_max = _CHUNKS_AT_ONCE
         """So many chunks are copied, or dropped, in one step at the most."""
 
     def take(self, now_s: float) -> bool:
         """Begin with the next shard, if there is one; else close connections of topologies that nothing is
         wanted of."""
-        self._move = self._driver.take(now_s)
+        self._move, self._taken_at_s = self._driver.take(now_s), now_s
         if self._move is None:
             topologies = self._driver.topologies()
             for line in [line for line in self._stores if line[1] not in topologies]:
@@ -315,6 +329,8 @@ class Mover:
         if progress.is_over:
             self._driver.count.finished += 1
             return None, None
+        if ended_s - self._taken_at_s > _AT_ONE_S and self._driver.others_wait(move, ended_s):
+            return None, 0.0
         if move.kind is MoveKind.BACK and progress.step is MoveStep.ACTIVATE:
             # It departed meanwhile: whoever says what is to be done has to look again.
             return None, None

@@ -46,6 +46,8 @@ _ANY = "agent"
 _CALLS_AT_ONCE = 256
 _MEASURED_AT_ONCE = 512
 _RETRACTS_PER_TURN = 50
+_CLEARS_PER_TURN = 50
+"""So often what an earlier stay left is cleared for a topology: its workers might add to it for ever."""
 LOOK_S = 15.0
 """How often the records are looked through when nothing has changed."""
 UNREADABLE_S = 15.0
@@ -270,9 +272,13 @@ class StoreSide:
                 to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
                 to_publish_now.append(seen)
+        calls_left = len(to_create) // _CALLS_AT_ONCE + _CLEARS_PER_TURN
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
             part = [birth for _, birth in to_create[first : first + _CALLS_AT_ONCE]]
             while part:
+                if not calls_left:
+                    return None
+                calls_left -= 1
                 answers = store.pipeline(part)
                 if Answer.UNKNOWN in answers:
                     self._refuse(uid)

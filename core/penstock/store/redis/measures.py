@@ -33,6 +33,7 @@ _METRICS_MAX = 100_000
 """No more rows are read: each costs its reader some 300 bytes."""
 _NUMBER_MAX = 2.0**63
 _COUNTS_BYTES_MAX = 64 << 10
+_WEIGHT_MAX = 1 << 50
 
 
 class RedisMeasures(RedisRole):
@@ -120,6 +121,8 @@ def _shard_counters(
 
 
 def _weights(_: Weigh, reply: list[int]) -> list[int | None]:
+    if max(reply, default=0) > _WEIGHT_MAX:
+        raise ValueError("a record says that more waits than any store can hold")
     return [None if weight < 0 else weight for weight in reply]
 
 

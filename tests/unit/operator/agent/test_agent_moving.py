@@ -463,3 +463,32 @@ def test_a_shard_that_cannot_be_read_is_left_alone_for_longer_than_one_that_has_
     assert mover.go_on() is None
     assert driver.take(now_s + 14) is None
     assert driver.take(now_s + 15) is not None
+
+
+def test_a_shard_that_takes_long_is_left_for_later_while_another_topology_waits() -> None:
+    moving = MoveScene(MemoryBackend())
+    moving.send_home(X, "s2")
+    for number in range(400):
+        moving.a.commit(X, state=[StateWrite(b"", b"k%d" % number, b"v")])
+    clock = SteppingClock(0.0)
+    driver = MoveDriver(
+        "s1",
+        lambda store_id, _: moving.at[store_id].store,
+        lambda *_: None,
+        lambda: None,
+        clock.look,
+        thread=NoThread,
+    )
+    large = DueMove(*KEY, MoveKind.MOVE, "s2", moving.version)
+    other = DueMove("t2", X, MoveKind.MOVE, "s2", 1)
+    driver.want([large])
+    mover = driver.mover()
+    mover.chunks_max = 1
+    assert mover.take(clock.look())
+    clock.rest(11.0)
+    assert mover.go_on() is not None, "nobody else waits"
+    driver.want([large, other])
+    clock.rest(11.0)
+    assert mover.go_on() is None
+    assert driver.take(clock.look()) == large
+    assert driver.take(clock.look()) == other

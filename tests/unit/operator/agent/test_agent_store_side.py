@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,16 @@ from penstock.store.lives import LIFE
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
-from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus, Topologies, UnreadableState
+from penstock.store.port import (
+    Answer,
+    Bounds,
+    Create,
+    OpenStore,
+    Request,
+    ShardStatus,
+    Topologies,
+    UnreadableState,
+)
 from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
@@ -37,11 +46,19 @@ class Asked(Between):
     """Keeps the calls of each round trip, by name."""
 
     def __init__(
-        self, store: MemoryStore, sent: list[list[str]], name: str, lines: list[str], *, is_readable: bool
+        self,
+        store: MemoryStore,
+        sent: list[list[str]],
+        name: str,
+        lines: list[str],
+        *,
+        is_readable: bool,
+        is_busy: Callable[[], bool],
     ) -> None:
         super().__init__(store)
         self._sent = sent
         self._is_readable = is_readable
+        self._is_busy = is_busy
         self._name, self._lines = name, lines
         self._lines.append(name)
 
@@ -53,6 +70,9 @@ class Asked(Between):
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         self._sent.append([type(call).__name__ for call in calls])
+        assert len(self._sent) < 1000, "a turn has an end"
+        if self._is_busy() and isinstance(calls[0], Create):
+            return [Answer.BUSY] * len(calls)
         if not self._is_readable:
             raise UnreadableState("its workers wrote over it")
         return super().pipeline(calls)
@@ -73,6 +93,8 @@ class Side:
         """Stores to which there is a connection, each as often as there is one."""
         self.remembered = {UID, "state-2"}
         """Topologies whose Schedules the store remembers."""
+        self.never_cleared: set[str] = set()
+        """Topologies of whose shards something from before is left, however much of it is cleared."""
         self.unreadable: set[str] = set()
         """Topologies of which no store can read anything."""
         self.cache = ScheduleCache()
@@ -80,7 +102,14 @@ class Side:
 
     def _open_store(self, store: str, uid: str) -> Asked:
         twin = MemoryStore(self.nodes[store], uid, Bounds())
-        return Asked(twin, self.sent, store, self.open, is_readable=uid not in self.unreadable)
+        return Asked(
+            twin,
+            self.sent,
+            store,
+            self.open,
+            is_readable=uid not in self.unreadable,
+            is_busy=lambda: uid in self.never_cleared,
+        )
 
     def confirm(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
         self._side.confirmed(seen, applied, self.cache.snapshot().listing)
@@ -317,3 +346,13 @@ def test_who_is_gone_has_no_user_any_more_before_anything_of_it_is_removed(side:
         side.cache.listed([], ())
         side.turn()
     assert side.sent[-2:] == [["end user", UID], ["Retract"]]
+
+
+def test_what_is_never_cleared_of_one_topology_keeps_no_other_one_back(side: Side) -> None:
+    side.never_cleared = {"state-2"}
+    side.cache.listed([other(2, homes={"7": "a"}, fresh_since=2), item(2)])
+    turn = side.turn()
+    assert turn.reports.keys() == {NAME}
+    assert side.sent.count(["Create"]) == 50
+    side.never_cleared = set()
+    assert "other-mid" in side.turn().reports
