@@ -4,7 +4,7 @@ another's, by whatever it calls; and each has what its tasks need."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -256,6 +256,25 @@ def test_who_asks_for_more_than_a_server_can_hold_is_put_out_and_the_others_are_
     theirs.close()
     assert node.agent().config_get("maxmemory-clients") == {"maxmemory-clients": "20%"}
     assert None not in node.openings
+
+
+def test_who_has_most_of_the_connections_that_a_server_takes_is_put_out(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    theirs = node.client(THEIRS)
+    theirs.call(ReadMetrics())
+    node.agent().config_set("maxclients", 60)
+    crowd = [node.plain(MINE) for _ in range(60)]
+    with ExitStack() as opened:
+        for client in crowd:
+            opened.enter_context(client)
+            with suppress(redis.exceptions.ConnectionError):
+                client.ping()
+        eventually(lambda: f"of {topology_user(MINE)} are ended" in caplog.text, "the agent saw it")
+        assert node.lets_in(THEIRS)
+    theirs.call(ReadMetrics())
+    assert None not in node.openings
+    theirs.close()
 
 
 @pytest.mark.parametrize("version", [PROTOCOL_VERSION, PREVIOUS_VERSION])

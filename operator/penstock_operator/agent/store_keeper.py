@@ -129,6 +129,8 @@ class StoreKeeper:
         self._changed(opened)
         while not self._stopped.is_set():
             self._look_at_memory()
+            if crowd := self._server.put_out_a_crowd():
+                _LOG.error("the store takes no connections any more: those of %s are ended", crowd)
             self._keep_users()
             self._server.listen(_LISTEN_S)
             if self._server.run_id() != run_id:
