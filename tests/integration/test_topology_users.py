@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from backends.guarded_store import made_store, running
 from clocks.eventually import eventually
@@ -91,7 +93,11 @@ class Node:
 
     def plain(self, uid: str) -> Any:
         return redis.Redis(
-            port=self.port, username=topology_user(uid), password=worker_password(KEY, ROOT, uid), protocol=3
+            port=self.port,
+            username=topology_user(uid),
+            password=worker_password(KEY, ROOT, uid),
+            protocol=3,
+            retry=Retry(NoBackoff(), 0),
         )
 
     def agent(self) -> Any:
@@ -246,9 +252,9 @@ def test_who_asks_for_more_than_a_server_can_hold_is_put_out_and_the_others_are_
     theirs.call(ReadMetrics())
     key = Keys(MINE).metrics
     with node.plain(MINE) as client:
-        client.hset(key, "row", b"x" * (16 << 20))
+        client.hset(key, "row", b"x" * (4 << 20))
         with pytest.raises(redis.exceptions.ConnectionError):
-            client.execute_command("HMGET", key, *["row"] * 8)
+            client.execute_command("HMGET", key, *["row"] * 20)
         with pytest.raises(redis.exceptions.RedisError):
             client.hset(key, "other", b"x" * (33 << 20))
     assert node.agent().hkeys(key) == [b"row"]
