@@ -201,9 +201,11 @@ class TopologyTurns:
                 homes.setdefault(place.home, []).append(shard)
         wanted |= {pod.node for pod in self._own.workers_of(topology.name)} | homes.keys()
         addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
-        readings = await self._reader.read(_state_uid(topology, schedules), addresses, homes)
+        uid = _state_uid(topology, schedules)
+        readings = await self._reader.read(uid, addresses, homes)
+        unreadable = self._reader.unreadable(uid, addresses)
         for store, reading in readings.items():
-            if reading is None:
+            if reading is None and store not in unreadable:  # which is nothing about the store
                 self._metrics.unread(store)
         return readings
 
