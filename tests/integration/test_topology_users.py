@@ -407,6 +407,7 @@ def test_who_is_gone_is_out_before_the_operator_tells_and_does_not_come_back(nod
     eventually(lambda: node.lets_in("cccc-3"), "the agent looked at what was told")
     assert not node.lets_in(THEIRS)
     assert node.lets_in(MINE)
+    assert set(node.keeper.users()) == {MINE, THEIRS, "cccc-3"}, "as the operator has told"
     theirs.close()
     server.close()
 

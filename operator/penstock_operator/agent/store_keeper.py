@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +87,10 @@ class StoreKeeper:
     def stop(self) -> None:
         """Let the thread end by itself; does not wait."""
         self._stopped.set()
+
+    def users(self) -> Collection[str]:
+        """The topologies that the operator has told users of, as far as that was read."""
+        return self._of_topologies.keys() - {PROBE}
 
     def end_user(self, topology_uid: str, server: StoreServer) -> None:
         """A topology is gone: its workers write nothing from here on, whenever the operator tells of it.

@@ -114,10 +114,12 @@ class StoreSide:
         store_id: str,
         open_store: OpenStore,
         end_user: Callable[[str], None] = lambda _: None,
+        users: Callable[[], Collection[str]] = tuple,
     ) -> None:
-        """`end_user`: from here on no worker of this topology writes into the store."""
+        """`end_user`: from here on no worker of this topology writes into the store. `users`: topologies
+        whose workers have a user, as the operator has told: also of namespaces that are not listed here."""
         self._node = node
-        self._end_user = end_user
+        self._end_user, self._users = end_user, users
         self._store_id = store_id
         self._open_store = open_store
         self._stores: dict[tuple[str, str], NodeStore] = {}
@@ -349,7 +351,7 @@ class StoreSide:
         there = snapshot.topology_uids or frozenset()
         if now_s - self._strangers_at_s >= STRANGERS_S:
             self._strangers_at_s = now_s
-            self._stranger = self._meet_stranger(there | remembered)
+            self._stranger = self._meet_stranger(there | remembered | {*self._users()})
         asked = tuple(sorted((remembered | self._stranger) - there))
         return {*self._any_store().call(TopologiesAmong(asked))} if asked else set()
 

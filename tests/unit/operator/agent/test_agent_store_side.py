@@ -98,7 +98,14 @@ class Side:
         self.unreadable: set[str] = set()
         """Topologies of which no store can read anything."""
         self.cache = ScheduleCache()
-        self._side = StoreSide("a", "a", self._open_store, lambda uid: self.sent.append(["end user", uid]))
+        self.users: set[str] = set()
+        self._side = StoreSide(
+            "a",
+            "a",
+            self._open_store,
+            lambda uid: self.sent.append(["end user", uid]),
+            lambda: self.users,
+        )
 
     def _open_store(self, store: str, uid: str) -> Asked:
         twin = MemoryStore(self.nodes[store], uid, Bounds())
@@ -356,3 +363,20 @@ def test_what_is_never_cleared_of_one_topology_keeps_no_other_one_back(side: Sid
     assert side.sent.count(["Create"]) == 50
     side.never_cleared = set()
     assert "other-mid" in side.turn().reports
+
+
+def test_what_another_store_brought_of_a_namespace_that_is_not_listed_here_yet_stays(side: Side) -> None:
+    """The list of namespaces comes to agents in minutes; the operator has told the topology's user before."""
+    MemoryStore(side.node, "brought", Bounds()).call(Create("mid/0"))
+    side.users = {"brought"}
+    for _ in range(8):
+        side.now_s += STRANGERS_S / 2
+        side.cache.listed([item(1)], ())
+        assert side.turn().retracted == ()
+    side.users = set()
+    gone: list[str] = []
+    for _ in range(8):
+        side.now_s += STRANGERS_S / 2
+        side.cache.listed([item(1)], ())
+        gone += side.turn().retracted
+    assert gone == ["brought"]
