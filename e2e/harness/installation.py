@@ -148,12 +148,10 @@ class Installation:
         }
 
     def wait_without(self, topology_uid: str) -> None:
-        """Wait until the stores hold nothing of the topology with this state but the mark that it is gone,
-        which keeps late calls out."""
-        tombstone = f"penstock:{topology_uid}:tombstone"
+        """Wait until the stores hold nothing of the topology with this state."""
         wait_until(
             f"no store holds keys of {topology_uid}",
-            lambda: all(set(keys) <= {tombstone} for keys in self.store_keys(topology_uid).values()),
+            lambda: not any(self.store_keys(topology_uid).values()),
             EMPTY_S,
             every_s=1,
         )

@@ -16,6 +16,7 @@ from penstock.store.port import (
     ClearFailure,
     Enroll,
     Failures,
+    KeepTopologies,
     Measure,
     MintStart,
     OpenStore,
@@ -26,10 +27,12 @@ from penstock.store.port import (
     ReportFailure,
     Retract,
     SetTasks,
+    SomeTopologies,
     StateWrite,
     TaskMap,
     Tasks,
     Topologies,
+    TopologiesAmong,
     WaitControl,
     WaitReady,
     Wake,
@@ -296,6 +299,29 @@ def test_a_retracted_topology_is_not_listed_any_more(backend: Backend) -> None:
     assert topologies(backend) == ["t2"]
     retract(two)
     assert topologies(backend) == []
+
+
+def test_of_some_topologies_it_is_told_which_are_there(backend: Backend) -> None:
+    for name in ("t1", "t2"):
+        Scene(backend.open_store(topology=name)).set_up("mid/0")
+    store = backend.open_store(topology="any")
+    assert store.call(TopologiesAmong(("t3", "t2", "t1"))) == ["t1", "t2"]
+    assert store.call(TopologiesAmong(())) == []
+    assert store.call(SomeTopologies(9)) == (2, ["t1", "t2"])
+    count, some = store.call(SomeTopologies(1))
+    assert (count, len(some)) == (2, 1)
+
+
+def test_of_topologies_that_are_not_kept_it_is_forgotten_that_they_were_named(backend: Backend) -> None:
+    for name in ("t1", "t2"):
+        Scene(backend.open_store(topology=name)).set_up("mid/0")
+    store = backend.open_store(topology="any")
+    store.call(KeepTopologies(("t2", "t3")))
+    assert topologies(backend) == ["t2"]
+    store.call(KeepTopologies(()))
+    assert topologies(backend) == []
+    Scene(backend.open_store(topology="t1")).publish("mid", version=2)
+    assert topologies(backend) == ["t1"], "its next Schedule names it again"
 
 
 # --- retraction

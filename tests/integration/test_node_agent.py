@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from clocks.eventually import eventually
+from penstock.api.schedule_object import to_spec
 from penstock.dataflow.routing import Router
 from penstock.errors import PenstockError
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
@@ -340,6 +341,32 @@ def test_a_schedule_that_cannot_be_read_keeps_its_topology(scene: AgentScene) ->
     store = scene.store("a")
     assert store.call(Topologies()) == [UID]
     assert scene.counters("src/0") is not None
+
+
+# --- topologies whose workers write what Penstock never writes
+
+
+def test_a_topology_that_writes_over_its_own_keys_disturbs_no_other_one(scene: AgentScene) -> None:
+    begin(scene, pace_s=0.01)
+    scene.api.put("hostile-mid", to_spec(scene.schedule("mid"), "hostile", "hostile-1"))
+    with redis.Redis(port=scene.servers["a"].port) as admin:
+
+        def keys() -> list[bytes]:
+            return list(admin.scan_iter("penstock:hostile-1:*"))
+
+        eventually(lambda: any(b":schedule:" in key for key in keys()), "it is published")
+        for key in keys():
+            admin.delete(key)
+            admin.sadd(key, b"\xff")
+        admin.sadd("penstock:hostile-1:telling", b"\xff")
+        scene.version = 2
+        scene.publish()
+        scene.wait_applied()
+        finish(scene)
+        for node in "ab":
+            assert "penstock_agent_thread_faults_total{" not in scene.agents[node].get("/metrics")
+        scene.api.remove("hostile-mid")
+        eventually(lambda: not keys(), "nothing is left of it")
 
 
 # --- the process

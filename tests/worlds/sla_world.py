@@ -73,6 +73,9 @@ class SlaWorld(World):
         self.hot: dict[str, float] = {}
         self.flows: dict[str, Flow] = {}
         self.silent: set[str] = set()
+        self.written_over: set[str] = set()
+        """Silent stores that have of the topology what is none."""
+        self.counted_unread: set[str] = set()
         self.sla_metrics = SlaMetrics()
         """Stores that do not answer the keeper."""
         self.at_write: Callable[[], None] = lambda: None
@@ -117,7 +120,7 @@ class SlaWorld(World):
         self.sla_metrics.show(TopologyKey("streams", "words"), sla, line, cores, self.at_s)
 
     def unread(self, store: str) -> None:
-        """Nobody counts."""
+        self.counted_unread.add(store)
 
     # --- objects ----------------------------------------------------------------------------------
 
@@ -175,6 +178,10 @@ class SlaWorld(World):
         """As the reader of samples does."""
         assert uid == self.document["metadata"]["uid"]
         return {name: self._samples(name, tuple(shards.get(name, ()))) for name in addresses}
+
+    def unreadable(self, uid: str, addresses: Mapping[str, str]) -> dict[str, str]:
+        """As the reader of samples does."""
+        return {name: "its workers wrote over it" for name in self.written_over if name in addresses}
 
     def _samples(self, name: str, shards: Sequence[str]) -> StoreReading | None:
         plain = self._reading(name)

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 _GROWTH = 1.02
 _LOG_GROWTH = math.log(_GROWTH)
+_BUCKET_MAX = 2300
+"""Of what takes as long as a 64-bit number of microseconds."""
 
 
 def bucket_of(microseconds: float) -> int:
@@ -22,8 +24,8 @@ def bucket_of(microseconds: float) -> int:
 
 
 def value_of(bucket: int) -> float:
-    """Middle of a bucket in microseconds."""
-    return 1.0 if bucket == 0 else float(_GROWTH ** (bucket - 0.5))
+    """Middle of a bucket in microseconds; of one that nothing can be in, that of the last one."""
+    return 1.0 if bucket == 0 else float(_GROWTH ** (min(bucket, _BUCKET_MAX) - 0.5))
 
 
 class LatencyHistogram:

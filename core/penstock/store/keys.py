@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 
 STORE = b"penstock:store"
-"""Hash: id, generation, run (the server's run id at the last opening)."""
+"""Hash: id, generation, run (the server's run id at the last opening); and prefix -> how far a topology that
+is gone has been dropped: a cursor, or "end"."""
 
 TOPOLOGIES = b"penstock:topologies"
 """Set: uids of the topologies that have something in this store."""
@@ -54,11 +55,6 @@ class Keys:
                 f"topology uid {topology_uid!r}: letters, digits, '.', '_' and '-' only, at most 64"
             )
         self.prefix = b"penstock:" + topology_uid.encode() + b":"
-
-    @property
-    def tombstone(self) -> bytes:
-        """Hash: cursor. There when the topology is retracted."""
-        return self.prefix + b"tombstone"
 
     # --- a shard
 

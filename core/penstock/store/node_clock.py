@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.metrics.rows import ClockRow, WorkerRow, clock_row_name, pack, unpack
+from penstock.metrics.rows import ClockRow, MetricRow, WorkerRow, clock_row_name, pack, unpack
 from penstock.store.port import NodeStore, PutMetrics, ReadMetrics
 
 KEPT_US = 60_000_000
@@ -102,8 +102,7 @@ class SteadyClock:
         store.call(PutMetrics(((name, pack(ClockRow(self._anchor.offset_us))),)))
 
     def _laid(self, rows: dict[str, bytes]) -> ClockAnchor | None:
-        name = clock_row_name(self._anchor.boot)
-        row = unpack(name, rows[name]) if name in rows else None
+        row = _row(clock_row_name(self._anchor.boot), rows)
         return ClockAnchor(self._anchor.boot, row.offset_us) if isinstance(row, ClockRow) else None
 
 
@@ -126,5 +125,13 @@ class HeardClock:
 
 
 def _workers(rows: dict[str, bytes]) -> list[WorkerRow]:
-    found = (unpack(name, data) for name, data in rows.items() if name.startswith("worker:"))
+    found = (_row(name, rows) for name in rows if name.startswith("worker:"))
     return [row for row in found if isinstance(row, WorkerRow)]
+
+
+def _row(name: str, rows: dict[str, bytes]) -> MetricRow | None:
+    """None also for one that is none: user code may have written it."""
+    try:
+        return unpack(name, rows[name]) if name in rows else None
+    except ValueError:
+        return None

@@ -16,7 +16,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.errors import PenstockError
-from penstock.store.port import NodeStore, ReadFacts, TakeFacts, ToldOperators, WatermarkFact
+from penstock.store.port import (
+    NodeStore,
+    ReadFacts,
+    TakeFacts,
+    ToldOperators,
+    UnreadableState,
+    WatermarkFact,
+)
 from penstock_operator.agent import decisions
 from penstock_operator.agent.kept_thread import Kept, KeptThread, MakeThread, ThreadFaults
 from penstock_operator.agent.peers import Peers
@@ -130,12 +137,17 @@ class Courier:
             self._offered.clear()
         try:
             for operator in list(offered):
-                self._bring(operator, offered[operator], now_s)
+                try:
+                    self._bring(operator, offered[operator], now_s)
+                except UnreadableState as error:
+                    # that store has of this topology what is none: the others' facts go on
+                    self._told(error)
+                    self._taken.pop(operator, None)
                 del offered[operator]
         except PenstockError as error:
             self._give_up(error, offered)
             return self._pause_s
-        self._pause_s, self._said = _AWAY_S_MIN, ""
+        self._pause_s = _AWAY_S_MIN
         return None
 
     def _bring(self, operator: _Operator, known: _Known, now_s: float) -> None:
@@ -150,15 +162,18 @@ class Courier:
 
     def _give_up(self, error: PenstockError, left: Mapping[_Operator, _Known]) -> None:
         """The store is away: what was left is brought later, or what is newer by then."""
-        if str(error) != self._said:
-            self._said = str(error)
-            _LOG.warning("facts for store %s have to wait: %s", self.peer, error)
+        self._told(error)
         for taken in self._taken.values():
             taken.forget()
         with self._condition:
             self._offered = {**left, **self._offered}
         self._pause_s = min(2 * self._pause_s, _AWAY_S_MAX)
         self._not_before_s = self._clock_s() + self._pause_s
+
+    def _told(self, error: PenstockError) -> None:
+        if str(error) != self._said:
+            self._said = str(error)
+            _LOG.warning("facts for store %s have to wait: %s", self.peer, error)
 
     def _store(self, uid: str) -> NodeStore:
         """A connection to where the store is now. Raises StoreUnreachable."""

@@ -24,6 +24,7 @@ from penstock.store.port import (
     Outgoing,
     OutgoingTargets,
     StoreUnreachable,
+    UnreadableState,
     WaitOutgoing,
 )
 from penstock.store.sender import PAIRS_A_LOOK, Pair
@@ -35,6 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 _BELL_MS = 500
 _OWN_STORE_AWAY_S = 0.02
+_UNREADABLE_S = 5.0
 
 AddressOf = Callable[[str], str | None]
 """Store id -> the URL to reach it by, None while nobody knows."""
@@ -67,6 +69,9 @@ class TopologyDelivery:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._look_now = False
+        self._said = ""
+        self.rest_s = _OWN_STORE_AWAY_S
+        """How long to rest after a turn that found the store away, or what it has unreadable."""
         self._thread = thread("outgoing", self._run, self._faults, self._stopped)
 
     def start(self) -> None:
@@ -98,7 +103,7 @@ class TopologyDelivery:
         try:
             while not self._stopped.is_set():
                 if not self.turn(store):
-                    self._stopped.wait(_OWN_STORE_AWAY_S)
+                    self._stopped.wait(self.rest_s)
         finally:
             store.close()
 
@@ -114,9 +119,12 @@ class TopologyDelivery:
             if store.call(WaitOutgoing(_BELL_MS)) or self._look_now:
                 self._look(store)
         except PenstockError as error:
-            if not isinstance(error, StoreUnreachable):
+            self.rest_s = _UNREADABLE_S if isinstance(error, UnreadableState) else _OWN_STORE_AWAY_S
+            if not isinstance(error, StoreUnreachable) and str(error) != self._said:
+                self._said = str(error)
                 _LOG.warning("cannot look for outgoing entries: %s", error)
             return False
+        self._said = ""
         return True
 
     def _look(self, store: NodeStore) -> None:

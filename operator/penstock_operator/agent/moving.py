@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 from penstock.errors import PenstockError
 from penstock.store.moving.mover import MoveKind, StoreOf, go_back_once, let_go_once, move_once, tidy_once
 from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
-from penstock.store.port import NodeStore, StoreUnreachable
+from penstock.store.port import NodeStore, StoreUnreachable, UnreadableState
 from penstock_operator.agent.copy_pace import CopyPace
 from penstock_operator.agent.kept_thread import KeptThread, MakeThread, ThreadFaults
 from penstock_operator.agent.store_side import DueMove, OpenStore
@@ -38,9 +39,13 @@ _CHUNKS_AT_ONCE = 16
 _CHUNKS_AHEAD_BETWEEN_RESTS = 2
 """So many once it rests, or is about to, so that no rest is long. A shard that stands still is copied without
 any."""
+_AT_ONE_S = 10.0
+"""After so long a mover leaves a shard for later while another topology has one that nobody is at: what a
+topology's workers write decides how long its shards take."""
 _AGAIN_S = 0.2
 _AGAIN_WHEN_FULL_S = 15.0
 """A store that had no room for a shard is not asked at once again: each try copies, and notes changes."""
+_AGAIN_WHEN_UNREADABLE_S = 15.0
 _AGAIN_AFTER_BUG_S = 5.0
 """What ends one thread is not to end them all, one after the other."""
 LET_GO_S = 3.0
@@ -87,6 +92,8 @@ class MoveDriver:
         self._rest_s = rest_s or self._stopping.wait
         self._condition = threading.Condition()
         self._wanted: dict[_Key, DueMove] = {}
+        self._of_one = False
+        """Whether all that is wanted is of one topology."""
         self._under_way: set[_Key] = set()
         self._not_before_s: dict[_Key, float] = {}
         self._stuck_since_s: dict[_Key, float] = {}
@@ -106,6 +113,7 @@ class MoveDriver:
         with self._condition:
             topologies = {uid for uid, _ in self._wanted}
             self._wanted = {(move.topology_uid, move.shard): move for move in moves}
+            self._of_one = len({uid for uid, _ in self._wanted}) == 1
             remembered: tuple[dict[_Key, Any], ...] = (
                 self._not_before_s, self._stuck_since_s, self._progress,
             )  # fmt: skip
@@ -170,13 +178,31 @@ class MoveDriver:
         return self._store_id
 
     def take(self, now_s: float) -> DueMove | None:
-        """A shard that nobody is at, and whose time has come: it is the caller's until `end`."""
+        """A shard that nobody is at, and whose time has come: it is the caller's until `end`. However many a
+        topology has, another one's is taken before a second mover is at one of them."""
         with self._condition:
+            movers_at = Counter(uid for uid, _ in self._under_way)
+            found, fewest = None, 0
             for key, move in self._wanted.items():
-                if key not in self._under_way and self._not_before_s.get(key, 0.0) <= now_s:
-                    self._under_way.add(key)
-                    return move
-            return None
+                if key in self._under_way or self._not_before_s.get(key, 0.0) > now_s:
+                    continue
+                if found is None or movers_at[key[0]] < fewest:
+                    found, fewest = move, movers_at[key[0]]
+                    if not fewest or self._of_one:
+                        break
+            if found is not None:
+                self._under_way.add((found.topology_uid, found.shard))
+            return found
+
+    def others_wait(self, move: DueMove, now_s: float) -> bool:
+        """Whether there is a shard of another topology that nobody is at, and whose time has come."""
+        with self._condition:
+            return any(
+                key[0] != move.topology_uid
+                and key not in self._under_way
+                and self._not_before_s.get(key, 0.0) <= now_s
+                for key in self._wanted
+            )
 
     def topologies(self) -> set[str]:
         """Those that anything is wanted of."""
@@ -237,13 +263,14 @@ class Mover:
         self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
         self._stores: dict[tuple[str, str], NodeStore] = {}
         self._move: DueMove | None = None
+        self._taken_at_s = 0.0
         self.chunks_max = _CHUNKS_AT_ONCE
         """So many chunks are copied, or dropped, in one step at the most."""
 
     def take(self, now_s: float) -> bool:
         """Begin with the next shard, if there is one; else close connections of topologies that nothing is
         wanted of."""
-        self._move = self._driver.take(now_s)
+        self._move, self._taken_at_s = self._driver.take(now_s), now_s
         if self._move is None:
             topologies = self._driver.topologies()
             for line in [line for line in self._stores if line[1] not in topologies]:
@@ -260,7 +287,8 @@ class Mover:
         try:
             rest_s, again_s = self._go_on(move)
         except PenstockError as error:
-            rest_s, again_s = None, _AGAIN_S
+            is_its_own = isinstance(error, UnreadableState)
+            rest_s, again_s = None, _AGAIN_WHEN_UNREADABLE_S if is_its_own else _AGAIN_S
             _LOG.warning("the move of %s has to wait: %s", move.shard, error)
         except BaseException:
             self._end(move, again_s)
@@ -301,6 +329,8 @@ class Mover:
         if progress.is_over:
             self._driver.count.finished += 1
             return None, None
+        if ended_s - self._taken_at_s > _AT_ONE_S and self._driver.others_wait(move, ended_s):
+            return None, 0.0
         if move.kind is MoveKind.BACK and progress.step is MoveStep.ACTIVATE:
             # It departed meanwhile: whoever says what is to be done has to look again.
             return None, None

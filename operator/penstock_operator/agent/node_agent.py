@@ -21,7 +21,7 @@ from penstock.errors import PenstockError
 from penstock.schedule.record import AppliedPlace
 from penstock.store.port import StoreMemory
 from penstock.store.redis.connection import Wire
-from penstock.store.redis.store import RedisStore
+from penstock.store.redis.wary_store import WaryStore
 from penstock_operator.agent.couriers import Couriers
 from penstock_operator.agent.deliveries import Deliveries
 from penstock_operator.agent.kept_thread import KeptThread, ThreadFaults
@@ -99,13 +99,13 @@ class NodeAgent:
             server, settings.memory_bytes, self._store_changed, self._faults, settings.users_file
         )
         self._server = StoreServer(settings.store_url, settings.store_id)
-        peers = Peers(settings.store_id, settings.store_url, settings.peer_url, RedisStore)
+        peers = Peers(settings.store_id, settings.store_url, settings.peer_url, WaryStore)
         self._deliveries = Deliveries(settings.store_id, peers, self._faults, clock_s)
         self._couriers = Couriers(settings.store_id, peers, self._faults, clock_s)
         self._movers = MoveDriver(
             settings.store_id, peers.open, self._deliveries.arrived, self._wake, faults=self._faults
         )
-        side = StoreSide(settings.node, settings.store_id, peers.open)
+        side = StoreSide(settings.node, settings.store_id, peers.open, self._end_user, self._keeper.users)
         self._turns = StoreTurns(
             side,
             ScheduleMemory(Wire(settings.store_url, _MEMORY_TIMEOUT_S)),
@@ -233,6 +233,9 @@ class NodeAgent:
 
     def _set_fsync(self, wanted: bool) -> None:
         self._server.set(appendfsync="always" if wanted else "no")
+
+    def _end_user(self, topology_uid: str) -> None:
+        self._keeper.end_user(topology_uid, self._server)
 
     def _stop_threads(self) -> None:
         deadline_s = time.monotonic() + _STOP_S

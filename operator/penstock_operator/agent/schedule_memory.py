@@ -18,6 +18,9 @@ from penstock.store.port import StoreUnreachable
 from penstock.store.redis.connection import Command, ServerError, translate
 from penstock_operator.agent.schedule_feed import Object
 
+_READ_AT_ONCE = b"32"
+"""A Schedule has up to 1.5 MB, and a server keeps no more than 64 MiB for a connection."""
+
 
 class Wire(Protocol):
     """What is asked of the connection to the store's server: `redis.connection.Wire` is one."""
@@ -38,22 +41,30 @@ class ScheduleMemory:
         """Of the objects that were last to be kept: most are the same ones the next time."""
 
         self._uids: dict[bytes, tuple[bytes, str]] = {}
-        """Schedule of a further namespace -> (text, uid of its state)."""
+        """Schedule -> (text, uid of its state)."""
 
     def recall(self) -> list[Object]:
         """All objects that are kept."""
         return [json.loads(text) for text in self._known().values()]
 
+    def uids(self) -> frozenset[str]:
+        """Whose states are kept Schedules of. No worker can write here, so each of them is, or was, one."""
+        return frozenset(uid for _, uid in self._states().values())
+
     def uids_but_of(self, namespaces: Collection[str]) -> frozenset[str]:
         """Whose states are kept Schedules of further namespaces than these."""
-        there = {name: text for name, text in self._known().items() if b"/" in name}
-        self._uids = {
-            name: known if (known := self._uids.get(name)) is not None and known[0] is text else _uid(text)
-            for name, text in there.items()
-        }
         return frozenset(
-            uid for name, (_, uid) in self._uids.items() if name.split(b"/")[0].decode() not in namespaces
+            uid
+            for name, (_, uid) in self._states().items()
+            if b"/" in name and name.split(b"/")[0].decode() not in namespaces
         )
+
+    def _states(self) -> Mapping[bytes, tuple[bytes, str]]:
+        self._uids = {
+            name: known if (known := self._uids.get(name)) is not None and known[0] == text else _uid(text)
+            for name, text in self._known().items()
+        }
+        return self._uids
 
     def keep(self, objects: Mapping[str, Object], alive: Collection[str] | None = None) -> None:
         """Keep these, and what is kept of other names while its state's uid is in `alive` (None: all)."""
@@ -93,7 +104,11 @@ class ScheduleMemory:
 
     def _known(self) -> dict[bytes, bytes]:
         if self._kept is None:
-            self._kept = dict(self._ask(b"HGETALL", SCHEDULES))
+            found, cursor = dict[bytes, bytes](), b""
+            while cursor != b"0":
+                cursor, flat = self._ask(b"HSCAN", SCHEDULES, cursor or b"0", b"COUNT", _READ_AT_ONCE)
+                found.update(zip(flat[::2], flat[1::2], strict=True))
+            self._kept = found
         return self._kept
 
     def _ask(self, *command: bytes) -> Any:

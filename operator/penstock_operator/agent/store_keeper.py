@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,14 @@ _LOG = logging.getLogger(__name__)
 _LOOK_S = 0.02
 _LISTEN_S = 0.25
 _PERMANENT_S = 1.0
+_CLIENTS = {
+    # values, and so what one write may put above the memory limit
+    "proto_max_bulk_len": str(32 << 20),
+    # of one connection that asks and does not read, and of all together
+    "client_output_buffer_limit": f"normal {64 << 20} 0 0",
+    "maxmemory_clients": "20%",
+}
+"""What users can make the server hold beside what it stores: without bounds, that is all of its pod."""
 _FULL_SHARE, _ROOM_SHARE = 0.98, 0.9
 """Of the limit: a store whose sources wait goes up and down a little below it."""
 
@@ -56,6 +64,9 @@ class StoreKeeper:
         self._good_file = ""
         """The newest that said who the users are."""
         self._of_topologies: Hashes = {}
+        self._users_lock = threading.Lock()
+        self._ended: set[str] = set()
+        """Topologies that are gone, of which the operator has not told it yet."""
         self._memory_bytes = memory_bytes
         self._changed = changed
         self._stopped = threading.Event()
@@ -76,6 +87,18 @@ class StoreKeeper:
     def stop(self) -> None:
         """Let the thread end by itself; does not wait."""
         self._stopped.set()
+
+    def users(self) -> Collection[str]:
+        """The topologies that the operator has told users of, as far as that was read."""
+        return self._of_topologies.keys() - {PROBE}
+
+    def end_user(self, topology_uid: str, server: StoreServer) -> None:
+        """A topology is gone: its workers write nothing from here on, whenever the operator tells of it.
+        `server` is the calling thread's. Raises what calls to the store raise."""
+        if self._users_file is not None:
+            with self._users_lock:
+                self._ended.add(topology_uid)
+                server.end_user(topology_uid)
 
     def _run(self) -> None:
         try:
@@ -101,7 +124,7 @@ class StoreKeeper:
         self._keep_users()
         if self._server.load_library():
             _LOG.info("loaded the function library into the store")
-        self._server.set(maxmemory_policy="noeviction")
+        self._server.set(maxmemory_policy="noeviction", **_CLIENTS)
         if self._memory_bytes:
             self._server.set(maxmemory=str(self._memory_bytes))
         opened = OpenedStore(run_id, self._server.open(run_id))
@@ -110,6 +133,8 @@ class StoreKeeper:
         self._changed(opened)
         while not self._stopped.is_set():
             self._look_at_memory()
+            if crowd := self._server.put_out_a_crowd():
+                _LOG.error("the store takes no connections any more: those of %s are ended", crowd)
             self._keep_users()
             self._server.listen(_LISTEN_S)
             if self._server.run_id() != run_id:
@@ -135,12 +160,15 @@ class StoreKeeper:
             _LOG.error("the store keeps the users that it has: %s", error)
         try:
             self._of_topologies = self._server.worker_users()
+            self._ended &= self._of_topologies.keys()
         except PermanentError as error:
             _LOG.error("the store keeps the topologies' users that it has: %s", error)
         if not self._good_file:
             return
         try:
-            lost = self._server.set_users(self._good_file, self._of_topologies)
+            with self._users_lock:
+                living = {uid: one for uid, one in self._of_topologies.items() if uid not in self._ended}
+                lost = self._server.set_users(self._good_file, living)
         except PermanentError as error:
             _LOG.error("the store may not know all of its users: %s", error)
         else:

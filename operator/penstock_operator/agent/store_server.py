@@ -6,6 +6,8 @@ Works on one connection of the keeper's thread. Neighbours: `store_keeper` decid
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from typing import Any
 
 from penstock.errors import PermanentError
@@ -17,6 +19,7 @@ from penstock.store.redis.users import read_users, topology_rules, topology_user
 from penstock.store.redis.worker_users import Hashes, read_worker_users, worker_users_digest
 
 _TIMEOUT_S = 5.0
+_CROWDED_SHARE = 0.9
 _NOBODY = b"penstock:nobody"
 """A channel that nothing is ever sent to: who listens to it learns at once when the server is gone."""
 
@@ -93,6 +96,25 @@ class StoreServer:
         if lost:
             self._listening.close()
         return lost
+
+    def end_user(self, topology_uid: str) -> None:
+        """Have no user for this topology's workers any more, nor a connection of theirs."""
+        self._ask(b"ACL", b"DELUSER", topology_user(topology_uid))
+
+    def put_out_a_crowd(self) -> str:
+        """Where the server takes hardly any connection more, and one topology's user has more than half of
+        all, end those; answers whose they were, "" for nobody's."""
+        info: bytes = self._ask(b"INFO", b"clients")
+        fields = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+        connected = int(fields["connected_clients"])
+        if connected < _CROWDED_SHARE * int(fields["maxclients"]):
+            return ""
+        users = Counter(re.findall(rb" user=(\S+)", self._ask(b"CLIENT", b"LIST")))
+        ((user, count),) = users.most_common(1)
+        if not user.startswith(topology_user("").encode()) or 2 * count <= connected:
+            return ""
+        self._ask(b"CLIENT", b"KILL", b"USER", user)
+        return str(user.decode())
 
     def memory(self) -> StoreMemory:
         """What it uses, and its limit as it is now."""

@@ -12,6 +12,8 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 from penstock.dataflow.source import ADDED
 from penstock.errors import PenstockError
@@ -20,13 +22,16 @@ from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
     Answer,
     Create,
+    KeepTopologies,
     Measure,
     NodeStore,
     Retract,
     ShardCounters,
     ShardStatus,
+    SomeTopologies,
     StoreUnreachable,
-    Topologies,
+    TopologiesAmong,
+    UnreadableState,
 )
 from penstock.store.publishing import to_publish
 from penstock_operator.agent import decisions
@@ -41,10 +46,21 @@ _ANY = "agent"
 _CALLS_AT_ONCE = 256
 _MEASURED_AT_ONCE = 512
 _RETRACTS_PER_TURN = 50
+_CLEARS_PER_TURN = 50
+"""So often what an earlier stay left is cleared for a topology: its workers might add to it for ever."""
 LOOK_S = 15.0
 """How often the records are looked through when nothing has changed."""
+UNREADABLE_S = 15.0
+"""For how long a topology is left alone of which something cannot be read."""
+STRANGERS_S = 180.0
+"""How often one is met that the store's set names and nobody knows: longer than two lists take, after which
+it may go. Each costs a look at all keys of the store."""
+_STRANGERS_LOOKED_AT = 64
+_STRANGERS_MAX = 1000
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
+
+T = TypeVar("T")
 
 OpenStore = Callable[[str, str], NodeStore]
 """(store id, topology uid) -> a connection; StoreUnreachable when nobody knows its address."""
@@ -92,8 +108,18 @@ class _Topology:
 class StoreSide:
     """Belongs to one thread."""
 
-    def __init__(self, node: str, store_id: str, open_store: OpenStore) -> None:
+    def __init__(
+        self,
+        node: str,
+        store_id: str,
+        open_store: OpenStore,
+        end_user: Callable[[str], None] = lambda _: None,
+        users: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """`end_user`: from here on no worker of this topology writes into the store. `users`: topologies
+        whose workers have a user, as the operator has told: also of namespaces that are not listed here."""
         self._node = node
+        self._end_user, self._users = end_user, users
         self._store_id = store_id
         self._open_store = open_store
         self._stores: dict[tuple[str, str], NodeStore] = {}
@@ -102,6 +128,10 @@ class StoreSide:
         self._topologies: dict[str, _Topology] = {}
         self._missed: Mapping[str, int] = {}
         self._refused: set[str] = set()
+        self._stranger: frozenset[str] = frozenset()
+        self._strangers_at_s = float("-inf")
+        self._unreadable: dict[str, float] = {}
+        """Until when a topology is left alone."""
 
     def confirmed(self, seen: SeenSchedule, applied: AppliedPlace, listing: int) -> None:
         """The API server has a report; `listing` is the newest one that was had."""
@@ -110,9 +140,15 @@ class StoreSide:
         self._standing[key] = replace(standing, reported=applied, reported_at=listing, is_told=False)
 
     def turn(
-        self, snapshot: Snapshot, opened: OpenedStore, now_s: float, unlisted: frozenset[str] = frozenset()
+        self,
+        snapshot: Snapshot,
+        opened: OpenedStore,
+        now_s: float,
+        remembered: frozenset[str],
+        unlisted: frozenset[str] = frozenset(),
     ) -> Turn:
-        """Bring the store up to `snapshot`; `unlisted` are uids of states that nobody may take for gone.
+        """Bring the store up to `snapshot`. `remembered` are uids of states whose Schedules were there once,
+        `unlisted` those that nobody may take for gone. What cannot be read is its own topology's trouble.
         Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
         if opened != self._opened:
             self._begin(opened)
@@ -121,16 +157,18 @@ class StoreSide:
         topologies = decisions.by_topology(snapshot)
         # what an earlier agent remembered does not say what has been confirmed
         may_create = snapshot.listing > 0
-        statuses = {
-            uid: self._bring_up(uid, schedules, may_create=may_create)
-            for uid, schedules in topologies.items()
-        }
+        statuses: dict[str, dict[str, ShardStatus] | None] = {}
         for uid, schedules in topologies.items():
-            self._look(uid, schedules, snapshot, now_s, statuses[uid])
+            self._topologies.setdefault(uid, _Topology())
+            bring_up = partial(self._bring_up, uid, schedules, may_create=may_create)
+            statuses[uid] = self._of_one(uid, now_s, bring_up)
+        for uid, schedules in topologies.items():
+            look = partial(self._look, uid, schedules, snapshot, now_s, statuses[uid])
+            self._of_one(uid, now_s, look)
         farewell, alive = NOBODY_GOES, None
         if all(one is None for one in statuses.values()):
             # else shards may have to move, which does not wait for this; the next turn does it
-            in_store = {*self._any_store().call(Topologies())} - unlisted
+            in_store = self._left_here(snapshot, now_s, remembered) - unlisted
             farewell = decisions.farewell(snapshot, in_store, self._missed)
             self._missed = farewell.missed
             if snapshot.listing and snapshot.topology_uids is not None:
@@ -138,7 +176,8 @@ class StoreSide:
                     {*topologies, *snapshot.topology_uids, *farewell.missed, *farewell.spared, *unlisted}
                 )
                 self._keep_connections(alive)
-        gone = tuple(uid for uid in farewell.retract if self._retract(uid))
+        self._unreadable = {uid: at_s for uid, at_s in self._unreadable.items() if uid in topologies}
+        gone = tuple(uid for uid in farewell.retract if self._of_one(uid, now_s, partial(self._retract, uid)))
         for uid in self._topologies.keys() - topologies.keys():
             del self._topologies[uid]
         there = {(seen.name, seen.uid) for seen in snapshot.schedules.values()}
@@ -204,6 +243,18 @@ class StoreSide:
     def _any_store(self) -> NodeStore:
         return self._store(_ANY)
 
+    def _of_one(self, uid: str, now_s: float, do: Callable[[], T]) -> T | None:
+        """What the workers of one topology have written keeps back no other one. That one is left alone for a
+        while, and answers None."""
+        if now_s < self._unreadable.get(uid, now_s):
+            return None
+        try:
+            return do()
+        except UnreadableState as error:
+            _LOG.error("%s", error)
+            self._unreadable[uid] = now_s + UNREADABLE_S
+            return None
+
     # --- records and maps
 
     def _bring_up(
@@ -223,9 +274,13 @@ class StoreSide:
                 to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
                 to_publish_now.append(seen)
+        calls_left = len(to_create) // _CALLS_AT_ONCE + _CLEARS_PER_TURN
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
             part = [birth for _, birth in to_create[first : first + _CALLS_AT_ONCE]]
             while part:
+                if not calls_left:
+                    return None
+                calls_left -= 1
                 answers = store.pipeline(part)
                 if Answer.UNKNOWN in answers:
                     self._refuse(uid)
@@ -286,8 +341,38 @@ class StoreSide:
                     reports[seen.name] = (seen, applied)
         return reports
 
+    def _left_here(self, snapshot: Snapshot, now_s: float, remembered: frozenset[str]) -> set[str]:
+        """Uids of what is in the store and in no Schedule.
+
+        The store's own set of them says too little to go by: workers of every topology may add to it. So it
+        is asked about those that the store remembers Schedules of; others, as another store may have brought,
+        are taken up one after the other.
+        """
+        there = snapshot.topology_uids or frozenset()
+        if now_s - self._strangers_at_s >= STRANGERS_S:
+            self._strangers_at_s = now_s
+            self._stranger = self._meet_stranger(there | remembered | {*self._users()})
+        asked = tuple(sorted((remembered | self._stranger) - there))
+        return {*self._any_store().call(TopologiesAmong(asked))} if asked else set()
+
+    def _meet_stranger(self, known: frozenset[str]) -> frozenset[str]:
+        """One that is in the store's set and not known, if there is any. Of many, or of what is too long for
+        a uid, all are forgotten: what was brought in earnest is named again once its Schedule is seen."""
+        store = self._any_store()
+        try:
+            named, some = store.call(SomeTopologies(_STRANGERS_LOOKED_AT))
+            strangers = named - len(store.call(TopologiesAmong(tuple(sorted(known)))))
+        except UnreadableState:
+            some, strangers = [], _STRANGERS_MAX + 1
+        if strangers > _STRANGERS_MAX:
+            _LOG.warning("workers have named more topologies than there are: that is forgotten")
+            store.call(KeepTopologies(tuple(sorted(known))))
+            return frozenset()
+        return frozenset([uid for uid in some if uid not in known][:1])
+
     def _retract(self, uid: str) -> bool:
-        """A part of a farewell; True when it is complete."""
+        """A part of a farewell; True when it is complete. What a worker wrote behind it would stay."""
+        self._end_user(uid)
         store = self._store(uid)
         for _ in range(_RETRACTS_PER_TURN):
             if store.call(Retract()) == 0:
@@ -311,7 +396,7 @@ class StoreSide:
         All records after a change and now and then, else only those that were not as they should be.
         `statuses`: of all records, where they have been asked for since the change.
         """
-        known = self._topologies.setdefault(uid, _Topology())
+        known = self._topologies[uid]
         versions = tuple(
             (seen.name, seen.schedule.version, self._standing_of(seen).published) for seen in schedules
         )

@@ -86,7 +86,7 @@ class StoreTurns:
             self._side.confirmed(*self._confirmed.popleft(), snapshot.listing)
         # nobody says of these that they are gone, as long as nobody lists their namespace
         unlisted = self._memory.uids_but_of(snapshot.namespaces)
-        turn = self._side.turn(snapshot, opened, self._clock_s(), unlisted)
+        turn = self._side.turn(snapshot, opened, self._clock_s(), self._memory.uids(), unlisted)
         self._couriers.route(snapshot, self._side.shards_here())
         self.moves_due = len(turn.moves)
         self._movers.want(turn.moves)

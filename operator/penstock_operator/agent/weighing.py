@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, pack
-from penstock.store.port import NodeStore, PutMetrics, Weigh
+from penstock.store.port import NodeStore, PutMetrics, UnreadableState, Weigh
 
 STEP_S = 1.0
 SHARDS_PER_STEP = 192
@@ -80,7 +81,8 @@ class Weighing:
                     len(scale.weights),
                     self._full_of_bytes(),
                 )
-                self._open_store(uid).call(PutMetrics(((HELD_ROW_NAME, pack(row)),)))
+                with suppress(UnreadableState):  # its own trouble, which the turns tell
+                    self._open_store(uid).call(PutMetrics(((HELD_ROW_NAME, pack(row)),)))
 
     def _weigh_some(self, shards: Mapping[str, frozenset[str]]) -> None:
         left = SHARDS_PER_STEP
@@ -106,7 +108,10 @@ class Weighing:
 
     def _take(self, uid: str, names: Sequence[str]) -> None:
         if names:
-            weights = self._open_store(uid).call(Weigh(tuple(names)))
+            try:
+                weights = self._open_store(uid).call(Weigh(tuple(names)))
+            except UnreadableState:
+                return
             self._scales[uid].weights.update(
                 {name: held or 0 for name, held in zip(names, weights, strict=True)}
             )

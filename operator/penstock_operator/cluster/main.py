@@ -31,7 +31,7 @@ from penstock.errors import PenstockError, PermanentError, RetryError
 from penstock.store.node_clock import SteadyClock
 from penstock.store.port import NodeStore
 from penstock.store.redis.connection import Wire
-from penstock.store.redis.store import RedisStore
+from penstock.store.redis.wary_store import WaryStore
 from penstock_operator.cluster.carrying_out.health import Health, serve
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.collector import ShortCollections
@@ -153,7 +153,7 @@ async def _operate(config: OperatorConfig, environment: Mapping[str, str]) -> in
 
 
 def _open_store(login: StoreLogin, address: str, topology_uid: str) -> NodeStore:
-    return RedisStore(f"redis://{_STORE_USER}@{address}", topology_uid, password=login)
+    return WaryStore(f"redis://{_STORE_USER}@{address}", topology_uid, password=login)
 
 
 def _open_wire(login: StoreLogin, address: str) -> Wire:

@@ -9,7 +9,7 @@ from penstock.store.redis.connection import Command
 
 
 class MemoryWire:
-    """Keeps the port `Wire` of `schedule_memory`: HGETALL, HSET and HDEL of one hash, `fields`."""
+    """Keeps the port `Wire` of `schedule_memory`: HSCAN, HSET and HDEL of one hash, `fields`."""
 
     def __init__(self) -> None:
         self.fields: dict[bytes, bytes] = {}
@@ -21,9 +21,9 @@ class MemoryWire:
 
     def _carry_out(self, name: Any, _: Any, *parts: Any) -> Any:
         match name:
-            case b"HGETALL":
+            case b"HSCAN":
                 self.reads += 1
-                return dict(self.fields)
+                return [b"0", [part for field in self.fields.items() for part in field]]
             case b"HSET":
                 self.fields.update(zip(parts[::2], parts[1::2], strict=True))
             case b"HDEL":

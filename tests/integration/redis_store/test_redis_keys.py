@@ -75,7 +75,7 @@ def test_a_uid_that_would_blur_keys_is_refused() -> None:
             Keys(uid)
 
 
-def test_nothing_but_the_tombstone_is_left_of_a_retracted_topology(scene: Scene, admin: redis.Redis) -> None:
+def test_nothing_is_left_of_a_retracted_topology_but_word_of_it(scene: Scene, admin: redis.Redis) -> None:
     fill(scene)
     admin.mset({f"other:{n}": "x" for n in range(10_000)})
     calls = 0
@@ -83,8 +83,10 @@ def test_nothing_but_the_tombstone_is_left_of_a_retracted_topology(scene: Scene,
         calls += 1
         assert calls < 100
     assert calls > 1
-    assert set(admin.keys("penstock:*")) == {b"penstock:store", Keys("t1").tombstone}
+    assert set(admin.keys("penstock:*")) == {STORE}
+    admin.sadd(TOPOLOGIES, "t1")
     assert scene.store.call(Retract()) == 0
+    assert set(admin.keys("penstock:*")) == {STORE}, "who names it again changes nothing"
 
 
 def test_a_ready_list_of_an_old_snapshot_hands_a_shard_out_once(scene: Scene, admin: redis.Redis) -> None:
@@ -159,3 +161,15 @@ def test_metric_rows_do_not_reach_the_append_only_file(scene: Scene, admin: redi
     scene.store.call(PutMetrics((("row", b"x" * 1000),)))
     assert admin.info("persistence")["aof_current_size"] == before
     assert scene.store.call(ReadMetrics()) == {"row": b"x" * 1000}
+
+
+@pytest.mark.parametrize("key", [Keys("t1").workers, Keys("t1").control("w1")])
+def test_a_retraction_begins_and_ends_whatever_workers_wrote_in_the_place_of_their_keys(
+    scene: Scene, admin: redis.Redis, key: bytes
+) -> None:
+    fill(scene)
+    admin.delete(key)
+    admin.sadd(key, "x")
+    while scene.store.call(Retract()):
+        pass
+    assert set(admin.keys("penstock:*")) == {STORE}

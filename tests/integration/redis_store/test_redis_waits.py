@@ -21,7 +21,7 @@ from penstock.store.port import (
     WaitReady,
     Wake,
 )
-from penstock.store.redis.connection import ServerError
+from penstock.store.redis.connection import ServerError, Wire
 from scenes.store_scenario import Scene, incarnation, out
 
 pytestmark = pytest.mark.integration
@@ -172,3 +172,24 @@ def test_ready_lists_of_an_executor_that_is_named_no_more_expire(scene: Scene, a
     assert scene.store.call(Tasks("mid@w2", "mid")).mapping == {}
     assert not admin.exists(Keys("t1").tasks("mid@w2"))
     assert scene.store.call(Tasks("mid@w1", "mid")).mapping == {"mid/0": "of-w1"}
+
+
+def test_a_message_of_more_than_anybody_reads_ends_the_connection_and_is_not_gathered(
+    scene: Scene, backend: RedisBackend, admin: redis.Redis
+) -> None:
+    """Who has a topology's user may publish what he likes where agents listen."""
+    scene.open()
+    wire = Wire(backend.open_wire().url, 5.0, reply_bytes_max=100_000)
+    wire.exchange([(b"SUBSCRIBE", b"bell")])
+    for _ in range(10):
+        admin.publish("bell", b"x" * 50_000)
+        assert wire.pushed(5.0)
+    admin.publish("bell", b"x" * 200_000)
+
+    def listen() -> None:
+        for _ in range(20):
+            wire.pushed(1.0)
+
+    with pytest.raises(StoreUnreachable, match="more than 100000 bytes"):
+        listen()
+    assert not wire.is_open

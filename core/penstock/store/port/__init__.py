@@ -24,7 +24,15 @@ and `Wake`; what a lost `Fetch` took off the ready list comes back by `Claim`).
 
 from __future__ import annotations
 
-from penstock.store.port.administration import OpenStore, Retract, Topologies
+from penstock.store.port.administration import (
+    KeepTopologies,
+    OpenStore,
+    ReadGeneration,
+    Retract,
+    SomeTopologies,
+    Topologies,
+    TopologiesAmong,
+)
 from penstock.store.port.answers import Answer, Moved, ShardStatus, Watermark
 from penstock.store.port.bounds import Bounds
 from penstock.store.port.claims import Claim, Claimed, Create, ExternalCursor, Owner, Reopen
@@ -38,7 +46,13 @@ from penstock.store.port.deliveries import (
     ReadOutbox,
     WaitOutgoing,
 )
-from penstock.store.port.errors import ProtocolMismatch, StoreDiskFull, StoreFull, StoreUnreachable
+from penstock.store.port.errors import (
+    ProtocolMismatch,
+    StoreDiskFull,
+    StoreFull,
+    StoreUnreachable,
+    UnreadableState,
+)
 from penstock.store.port.failures import ClearFailure, Failures, ReportFailure
 from penstock.store.port.measures import (
     Measure,
@@ -103,6 +117,7 @@ __all__ = [
     "Fetched",
     "FetchedShard",
     "Intend",
+    "KeepTopologies",
     "Load",
     "Measure",
     "MintStart",
@@ -117,6 +132,7 @@ __all__ = [
     "Publish",
     "PutMetrics",
     "ReadFacts",
+    "ReadGeneration",
     "ReadMemory",
     "ReadMetrics",
     "ReadOutbox",
@@ -129,6 +145,7 @@ __all__ = [
     "SetTasks",
     "ShardCounters",
     "ShardStatus",
+    "SomeTopologies",
     "StateSnapshot",
     "StateWrite",
     "StoreDiskFull",
@@ -141,6 +158,8 @@ __all__ = [
     "TimerWrite",
     "ToldOperators",
     "Topologies",
+    "TopologiesAmong",
+    "UnreadableState",
     "WaitControl",
     "WaitOutgoing",
     "WaitReady",

@@ -20,3 +20,8 @@ class StoreFull(PermanentError):
 
 class ProtocolMismatch(PermanentError):
     """The store holds a function library of another version than this code speaks."""
+
+
+class UnreadableState(PermanentError):
+    """What the store has of a topology is none that Penstock wrote, or more than anybody reads at once.
+    Whoever looks after several topologies passes over this one, and says so."""

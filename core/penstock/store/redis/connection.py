@@ -28,7 +28,13 @@ from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
 from penstock.errors import PenstockError, PermanentError
-from penstock.store.port import ProtocolMismatch, StoreDiskFull, StoreFull, StoreUnreachable
+from penstock.store.port import (
+    ProtocolMismatch,
+    StoreDiskFull,
+    StoreFull,
+    StoreUnreachable,
+    UnreadableState,
+)
 from penstock.store.redis.library import with_parts
 
 Command = tuple[bytes | str | int, ...]
@@ -59,10 +65,18 @@ class Wire:
     `timeout_s` bounds the wait for a reply; a blocking command needs more than it blocks for.
     """
 
-    def __init__(self, url: str, timeout_s: float, password: Password | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_s: float,
+        password: Password | None = None,
+        reply_bytes_max: int | None = None,
+    ) -> None:
         """`url` is unix:///path or redis://host:port, with user@ before path or host where one logs in;
-        redis-py's forms are all taken. Without `password` it is in the file that the environment names."""
+        redis-py's forms are all taken. Without `password` it is in the file that the environment names.
+        Replies that are larger together than `reply_bytes_max` are not read."""
         self.url = _without_password(url)
+        self._reply_bytes_max = reply_bytes_max
         self._password_is_in = "who calls" if password is not None else f"the file that {PASSWORD_FILE} names"
         address, login = _address_and_login(url, password)
         self._pool = redis.ConnectionPool.from_url(
@@ -78,6 +92,8 @@ class Wire:
         )
         self._connection: Any = None
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
+        self._pushed_bytes = 0
+        """Of a message that has not come as a whole."""
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one write and read a reply for each.
@@ -94,13 +110,33 @@ class Wire:
             server, _ = self._line or self._connect()
             server.sendall(b"".join([_pack(command) for command in commands]))
 
-    def receive(self, count: int) -> list[Any]:
-        """The second half: the next `count` replies."""
+    def receive(self, count: int, more_bytes: int = 0) -> list[Any]:
+        """The second half: the next `count` replies, which may be so much larger than others. Raises
+        UnreadableState for more bytes than are read."""
         with self._guarded():
             if self._line is None:
                 raise ConnectionResetError("the connection broke before the reply")
             server, reader = self._line
-            return _read(server, reader, count)
+            return self._read(server, reader, count, more_bytes)
+
+    def _read(self, server: socket.socket, reader: hiredis.Reader, count: int, more_bytes: int) -> list[Any]:
+        replies: list[Any] = []
+        size_bytes, most_bytes = 0, self._reply_bytes_max
+        if most_bytes is not None:
+            most_bytes += more_bytes
+        while len(replies) < count:
+            reply = reader.gets()
+            if reply is _NOT_YET:
+                data = server.recv(_READ_BYTES)
+                if not data:
+                    raise ConnectionResetError("connection closed by the server")
+                size_bytes += len(data)
+                if most_bytes is not None and size_bytes > most_bytes:
+                    raise UnreadableState(f"a reply of more than {most_bytes} bytes")
+                reader.feed(data)
+            else:
+                replies.append(reply)
+        return replies
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -140,6 +176,9 @@ class Wire:
             data = server.recv(_READ_BYTES)
             if not data:
                 raise ConnectionResetError("connection closed by the server")
+            self._pushed_bytes += len(data)
+            if self._reply_bytes_max is not None and self._pushed_bytes > self._reply_bytes_max:
+                raise ConnectionResetError(f"a message of more than {self._reply_bytes_max} bytes")
             reader.feed(data)
         except (TimeoutError, BlockingIOError):
             return False
@@ -147,7 +186,7 @@ class Wire:
             self.close()
             raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
         while reader.gets() is not _NOT_YET:
-            pass
+            self._pushed_bytes = 0
         return True
 
     def close(self) -> None:
@@ -155,6 +194,7 @@ class Wire:
         if self._connection is not None:
             self._connection.disconnect()
         self._line = None
+        self._pushed_bytes = 0
 
     def _connect(self) -> tuple[socket.socket, hiredis.Reader]:
         if self._connection is None:
@@ -211,20 +251,6 @@ def _address_and_login(url: str, password: Password | None) -> tuple[str, Login 
 
 def _without_password(url: str) -> str:
     return re.sub(r"(?<=://)([^/@]*):[^/@]*@", r"\1@", url)
-
-
-def _read(server: socket.socket, reader: hiredis.Reader, count: int) -> list[Any]:
-    replies: list[Any] = []
-    while len(replies) < count:
-        reply = reader.gets()
-        if reply is _NOT_YET:
-            data = server.recv(_READ_BYTES)
-            if not data:
-                raise ConnectionResetError("connection closed by the server")
-            reader.feed(data)
-        else:
-            replies.append(reply)
-    return replies
 
 
 def is_out_of_memory(error: ServerError) -> bool:

@@ -9,6 +9,10 @@ from penstock.store.port import Acknowledge, Append, Intend, Outgoing, OutgoingT
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer, answer_or_moved, names, paired
 
+_FIELD_LENGTH_MAX = 64
+_TARGETS_MAX = 65_536
+"""No more are told at once; the next look tells others."""
+
 
 class RedisDeliveries(RedisRole):
     """A part of `redis.calls`."""
@@ -43,7 +47,7 @@ class RedisDeliveries(RedisRole):
         return (*self._heads["outgoing"], call.count, call.skip, *call.targets)
 
     def _outgoing_targets(self, _: OutgoingTargets) -> Command:
-        return (b"SMEMBERS", self._keys.outgoing)
+        return (b"SRANDMEMBER", self._keys.outgoing, _TARGETS_MAX)
 
     def _read_outbox(self, call: ReadOutbox) -> Command:
         return (*self._heads["read_outbox"], call.producer, call.target, call.bytes_max, call.after)
@@ -64,6 +68,8 @@ def _pairs(_: Outgoing, reply: list[bytes]) -> list[tuple[str, str]]:
 def _waiting(_: ReadOutbox, reply: list[Any]) -> list[tuple[int, int, int, bytes]]:
     answer = []
     for id_, (field, payload) in reply:
+        if len(field) > _FIELD_LENGTH_MAX:
+            raise ValueError("an entry says more than when it was placed, and of how many rows")
         placed_us, rows, _ = field.split(b":")
         answer.append((int(id_[:-2]), int(placed_us), int(rows), payload))
     return answer

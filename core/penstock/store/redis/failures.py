@@ -8,6 +8,9 @@ from penstock.store.port import ClearFailure, Failures, ReportFailure
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole, answer
 
+_FAILURES_MAX = 1000
+"""No more are read: some tens of operators, under the templates that failed lately."""
+
 
 class RedisFailures(RedisRole):
     """A part of `redis.calls`."""
@@ -30,8 +33,8 @@ class RedisFailures(RedisRole):
         return (*self._heads["clear_failure"], call.operator)
 
     def _failures(self, _: Failures) -> Command:
-        return (b"HGETALL", self._keys.failures)
+        return (b"HRANDFIELD", self._keys.failures, _FAILURES_MAX, b"WITHVALUES")
 
 
-def _texts(_: Failures, reply: dict[bytes, bytes]) -> dict[str, str]:
-    return {name.decode(): message.decode() for name, message in reply.items()}
+def _texts(_: Failures, reply: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode(errors="replace"): message.decode(errors="replace") for name, message in reply}

@@ -5,7 +5,7 @@ Nothing here talks to a server. Neighbours: the modules of the roles, which `red
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -103,7 +103,7 @@ def unpacked_watermark(value: int) -> Watermark:
     return Watermark(value // 2 or None, value % 2 == 1)
 
 
-def names(_: Any, reply: set[bytes]) -> list[str]:
+def names(_: Any, reply: Iterable[bytes]) -> list[str]:
     return sorted(name.decode() for name in reply)
 
 

@@ -29,6 +29,11 @@ _RECORD = struct.Struct("<21d")
 
 _MEASURED_PER_COMMAND = 256
 """At about 4 microseconds each."""
+_METRICS_MAX = 100_000
+"""No more rows are read: each costs its reader some 300 bytes."""
+_NUMBER_MAX = 2.0**63
+_COUNTS_BYTES_MAX = 64 << 10
+_WEIGHT_MAX = 1 << 50
 
 
 class RedisMeasures(RedisRole):
@@ -50,7 +55,7 @@ class RedisMeasures(RedisRole):
         return (*self._heads["put_metrics"], *[part for row in call.rows for part in row])
 
     def _read_metrics(self, _: ReadMetrics) -> Command:
-        return (b"HGETALL", self._keys.metrics)
+        return (b"HRANDFIELD", self._keys.metrics, _METRICS_MAX, b"WITHVALUES")
 
     def _measures(self, call: Measure) -> list[Command]:
         shards = call.shards
@@ -66,8 +71,8 @@ class RedisMeasures(RedisRole):
         return (b"INFO", b"memory")
 
 
-def _rows(_: ReadMetrics, reply: dict[bytes, bytes]) -> dict[str, bytes]:
-    return {name.decode(): row for name, row in reply.items()}
+def _rows(_: ReadMetrics, reply: list[tuple[bytes, bytes]]) -> dict[str, bytes]:
+    return {name.decode(errors="replace"): row for name, row in reply}
 
 
 def _counters(_: Measure, replies: list[Any]) -> list[ShardCounters | None]:
@@ -86,11 +91,14 @@ def _shard_counters(
 ) -> ShardCounters | None:
     if record is None:
         return None
+    numbers = _RECORD.unpack(record)
+    if max(numbers) > _NUMBER_MAX or min(numbers) < -_NUMBER_MAX or len(counts or b"") > _COUNTS_BYTES_MAX:
+        raise ValueError("a record counts what nobody can count")
     (
         epoch, commit, offset, placed, inbox_bytes, arrived_rows, completed_rows,
         outbox_entries, outbox_bytes, _table_version, _ready, _source, finished, status,
         _pending, _waiters, watermark_ms, _reached, told, *_
-    ) = map(int, _RECORD.unpack(record))  # fmt: skip
+    ) = map(int, numbers)  # fmt: skip
     return ShardCounters(
         epoch=epoch,
         generation=generation,
@@ -113,6 +121,8 @@ def _shard_counters(
 
 
 def _weights(_: Weigh, reply: list[int]) -> list[int | None]:
+    if max(reply, default=0) > _WEIGHT_MAX:
+        raise ValueError("a record says that more waits than any store can hold")
     return [None if weight < 0 else weight for weight in reply]
 
 

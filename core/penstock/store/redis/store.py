@@ -19,6 +19,7 @@ from penstock.store.keys import TOPOLOGIES, Keys
 from penstock.store.limits import check_limits
 from penstock.store.port import (
     Bounds,
+    Measure,
     ProtocolMismatch,
     Request,
     StoreUnreachable,
@@ -54,6 +55,8 @@ _TIMEOUT_S = 10.0
 """For a reply. A call takes at most 5 ms; a server that loads or rewrites may keep it longer."""
 _BLOCK_MS_MAX = 2000
 _VERSIONS_MIN = {"redis": (7, 0), "valkey": (7, 2)}
+_SHARD_BYTES = 1024
+"""About what counters and metric rows of a shard take in replies, several times over."""
 _LIBRARY_BYTES = 8 << 20
 """Many times what the function library takes."""
 
@@ -64,6 +67,7 @@ class _Posted:
 
     calls: Sequence[Request[Any]]
     counts: Sequence[int]
+    more_bytes: int
     replies: list[Any] | None = None
     is_lost: bool = False
 
@@ -79,16 +83,18 @@ class RedisStore:
         *,
         timeout_s: float = _TIMEOUT_S,
         password: Password | None = None,
+        reply_bytes_max: int | None = None,
     ) -> None:
         """`url` is unix:///path or redis://host:port; `timeout_s` is how long a reply is waited for,
-        `password` that of the URL's user where it is in no file."""
+        `password` that of the URL's user where it is in no file. What answers calls that are sent together
+        is read up to `reply_bytes_max`."""
         self._keys = Keys(topology_uid)
         self._bounds = bounds
         self._version = PROTOCOL_VERSION
         self._calls = RedisCalls(self._keys, bounds, self._version)
-        self._wire = Wire(url, timeout_s, password)
-        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000, password)
-        self._bell = Wire(url, timeout_s, password)
+        self._wire = Wire(url, timeout_s, password, reply_bytes_max)
+        self._blocking = Wire(url, timeout_s + _BLOCK_MS_MAX / 1000, password, reply_bytes_max)
+        self._bell = Wire(url, timeout_s, password, reply_bytes_max)
         self._rung = b""
         self._posted: deque[_Posted] = deque()
 
@@ -118,7 +124,8 @@ class RedisStore:
         if not self._wire.is_open:
             self._agree()
         commands = self._calls.encode(calls, sizes_bytes)
-        posted = _Posted(calls, [count for _, count in commands])
+        more_bytes = sum(_SHARD_BYTES * len(call.shards) for call in calls if isinstance(call, Measure))
+        posted = _Posted(calls, [count for _, count in commands], more_bytes)
         try:
             self._wire.send([command for command, _ in commands])
         except BaseException:
@@ -133,7 +140,7 @@ class RedisStore:
                 raise StoreUnreachable("the connection broke before the reply")
             first = self._posted[0]
             try:
-                first.replies = self._wire.receive(len(first.counts))
+                first.replies = self._wire.receive(len(first.counts), first.more_bytes)
             except BaseException:
                 self._give_up_posted()
                 raise

@@ -12,9 +12,10 @@ the file says since (`read_users`). User by user:
   agent     everything: it loads the functions, writes the maps, moves shards
 
 The workers of each topology have a user of their own, which no file lists: the agent makes it of what the
-operator has written into the store (`worker_users`). It does what `worker` does, with the keys and channels
-below its topology's prefix; of what is common it reads the store's id and generation, and may add to the set
-of topologies. A server checks the calls of a function against who calls it, so no argument leads further.
+operator has written into the store (`worker_users`). It does what tasks do, and no more, with the keys and
+channels below its topology's prefix; of what is common it reads the store's id and generation, and may add to
+the set of topologies. A server checks the calls of a function against who calls it, so no argument leads
+further.
 """
 
 from __future__ import annotations
@@ -37,6 +38,17 @@ _OF_TASKS = (
     "-@all +@hash +@list +@set +@sortedset +@stream +fcall +fcall_ro +exists +expire +persist +unlink"
     " +publish +subscribe +hello +ping -@admin -@dangerous"
 )
+_OF_A_TOPOLOGY = (
+    "-@all +fcall +fcall_ro +exists +expire +persist +unlink +publish +subscribe +hello +ping"
+    " +hdel +hexists +hget +hgetall +hincrby +hkeys +hlen +hmget +hrandfield +hscan +hset +hsetnx +hstrlen"
+    " +lindex +llen +lpop +lpush +lrem +rpush"
+    " +sadd +scard +smembers +smismember +spop +srandmember +srem +sscan"
+    " +xadd +xlen +xrange +xread +xrevrange +xtrim"
+    " +zadd +zcard +zrange +zrangebyscore +zrem +zremrangebyscore +zrevrange +zscan +zscore"
+)
+"""What the functions of both libraries do with topologies' keys, and what is asked beside them. Each takes as
+long as what it touches is large; a union of one set with itself, ten thousand times, keeps a server for
+minutes."""
 _RULES = {
     SHARED: f"resetkeys ~penstock:* resetchannels &penstock:* {_OF_TASKS}",
     "operator": (
@@ -64,7 +76,7 @@ def topology_rules(topology_uid: str, hashes: Iterable[str]) -> tuple[str, ...]:
     what is no uid: a pattern must not match what is others'."""
     prefix = Keys(topology_uid).prefix.decode()
     known = (f"#{one}" for one in dict.fromkeys(hashes))
-    own = f"resetkeys ~{prefix}* %R~{STORE.decode()} resetchannels &{prefix}* {_OF_TASKS}"
+    own = f"resetkeys ~{prefix}* %R~{STORE.decode()} resetchannels &{prefix}* {_OF_A_TOPOLOGY}"
     return ("on", *known, *own.split(), f"(%W~{TOPOLOGIES.decode()} +sadd)")
 
 

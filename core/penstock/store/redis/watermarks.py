@@ -33,6 +33,8 @@ _FACT = struct.Struct("<dd")
 
 _FACTS_PER_COMMAND = 256
 """At about 8 microseconds each."""
+_OPERATORS_MAX, _FACTS_MAX = 4096, 65_536
+"""No more are read: a topology has 64 operators, and some thousand shards of each."""
 
 
 class RedisWatermarks(RedisRole):
@@ -59,10 +61,10 @@ class RedisWatermarks(RedisRole):
         return (*self._heads["advance"], len(producers), *producers, *shards)
 
     def _told_operators(self, _: ToldOperators) -> Command:
-        return (b"SMEMBERS", self._keys.telling)
+        return (b"SRANDMEMBER", self._keys.telling, _OPERATORS_MAX)
 
     def _read_facts(self, call: ReadFacts) -> Command:
-        return (b"HGETALL", self._keys.facts(call.operator))
+        return (b"HRANDFIELD", self._keys.facts(call.operator), _FACTS_MAX, b"WITHVALUES")
 
     def _take_facts(self, call: TakeFacts) -> list[Command]:
         packed = [(fact.shard, _FACT.pack(fact.version, _value(fact.watermark))) for fact in call.facts]
@@ -86,9 +88,9 @@ def _advanced(_: Advance, reply: list[Any]) -> Advanced:
     return Advanced(watermark(*reply[:2]), tuple(ANSWERS[one] for one in reply[2:]))
 
 
-def _facts(_: ReadFacts, reply: dict[bytes, bytes]) -> list[WatermarkFact]:
+def _facts(_: ReadFacts, reply: list[tuple[bytes, bytes]]) -> list[WatermarkFact]:
     facts = []
-    for shard, packed in sorted(reply.items()):
+    for shard, packed in sorted(map(tuple, reply)):
         version, value = _FACT.unpack(packed)
         facts.append(WatermarkFact(shard.decode(), int(version), unpacked_watermark(int(value))))
     return facts

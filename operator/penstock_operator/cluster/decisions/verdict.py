@@ -225,6 +225,9 @@ def _metrics_finding(turn: Turn) -> Finding:
     there = {store.id for store in turn.observed.stores if store.ready}
     homes = {place.home for s in turn.schedules.values() for place in s.shards.values()}
     silent = sorted(home for home in homes & there if turn.observed.readings.get(home) is None)
+    unreadable = [why for home, why in sorted(turn.observed.unreadable.items()) if home in silent]
+    if unreadable:
+        return Finding(True, "StateUnreadable", unreadable[0])
     if silent:
         return Finding(True, "StoreUnanswered", f"no answer from the stores of {', '.join(silent)}")
     return Finding(False, "MetricsRead")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from penstock.api.schedule_object import from_object, owner_of
 from penstock.errors import PenstockError
@@ -21,11 +22,14 @@ from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.keys import SCHEDULES, Keys
+from penstock.store.port import UnreadableState
 from penstock.store.redis.connection import Command, ServerError
 from penstock_operator.cluster.observing.asked_store import OpenWire, Wire, asked_within
 from penstock_operator.cluster.observing.observed import KeptThere
 
 _LOG = logging.getLogger(__name__)
+
+_VERSION_LENGTH_MAX = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +60,34 @@ class KeptSchedules:
 
 def _ask(wire: Wire, uid: str, names: Mapping[str, str]) -> KeptThere:
     operators, keys = list(names), Keys(uid)
-    commands: list[Command] = [(b"HMGET", SCHEDULES, *(names[operator].encode() for operator in operators))]
-    commands += [(b"HGET", keys.schedule(operator), b"version") for operator in operators]
+    asked: Command = (b"HMGET", SCHEDULES, *(names[operator].encode() for operator in operators))
+    versions_at = [(keys.schedule(operator), b"version") for operator in operators]
     try:
-        texts, *versions = wire.exchange(commands)
+        texts, *lengths = _answers(wire, [asked, *((b"HSTRLEN", *at) for at in versions_at)])
+        if max(lengths, default=0) > _VERSION_LENGTH_MAX:
+            raise UnreadableState("a map's version is no number")
+        versions = _answers(wire, [(b"HGET", *at) for at in versions_at])
     finally:
         wire.close()
-    for answer in (texts, *versions):
-        if isinstance(answer, ServerError):
-            raise PenstockError(str(answer))
     return {
-        operator: Kept(_schedule(text, uid), int(version or 0))
+        operator: Kept(_schedule(text, uid), _version(version))
         for operator, text, version in zip(operators, texts, versions, strict=True)
     }
+
+
+def _answers(wire: Wire, commands: list[Command]) -> list[Any]:
+    answers = wire.exchange(commands)
+    for answer in answers:
+        if isinstance(answer, ServerError):
+            raise PenstockError(str(answer))
+    return answers
+
+
+def _version(told: bytes | None) -> int:
+    """The maps are the topology's own, and its workers may have written there."""
+    if told is not None and not told.isdigit():
+        raise UnreadableState(f"a map's version is {told!r}")
+    return int(told or 0)
 
 
 def _schedule(text: bytes | None, uid: str) -> OperatorSchedule | None:

@@ -337,6 +337,8 @@ class Observed:
     None for a store that did not answer."""
     strays: Mapping[str, str] = field(default_factory=dict)
     """Shard -> the store that has it, of those that are not at home. Looked for while a store is lost."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """Store id -> why what it has of this topology cannot be read, among those without a reading."""
     own_users: bool = True
     """Whether the stores know a user for the workers of each topology; else all share one."""
 

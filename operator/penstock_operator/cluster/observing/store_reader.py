@@ -1,9 +1,10 @@
 """Reads what the stores know of a topology: one round trip to each store and turn, in threads.
 
 A store that does not answer in time has no reading (None) in this turn and is left alone for a while, so
-that one that hangs holds up no other. That this process is busy is nothing against a store. Nothing is
-written: the operator's Redis user cannot. Neighbours: `observe` puts the readings into the picture,
-`penstock.store` speaks with Redis.
+that one that hangs holds up no other. That this process is busy is nothing against a store; nor is what one
+topology has there, which its own workers write: where others are answered, who is not is left alone itself,
+and waits for the store beside them. Nothing is written: the operator's Redis user cannot. Neighbours:
+`observe` puts the readings into the picture, `penstock.store` speaks with Redis.
 """
 
 from __future__ import annotations
@@ -29,30 +30,46 @@ from penstock.metrics.rows import (
     unpack,
 )
 from penstock.store.port import (
-    Assignment,
     Call,
     Failures,
     Measure,
     NodeStore,
+    ReadGeneration,
     ReadMetrics,
-    WorkerAssignment,
+    UnreadableState,
     told_here,
 )
 from penstock_operator.cluster.observing.observed import StoreReading
 
 _LOG = logging.getLogger(__name__)
 
-_NOBODY = "-"
-"""Of no worker: the answer says the store's generation."""
 _PAUSE_S_MIN = 0.5
 _PAUSE_S_MAX = 5.0
 """How long a store is left alone after it did not answer, growing with each time."""
 _LOOKS_MAX = 2
 """Threads that may wait for one store."""
+_UNREADABLE_S = 30.0
+"""How long a topology is left alone at a store that has something of it which cannot be read."""
+_DOUBTED_LOOKS = 20
+"""So many looks in a row have to be answered until a topology that was not waits among the others again."""
 _SHARD_ROWS = "shard:"
+_ROWS_BYTES_MAX = 4 << 20
+"""Of the rows that are unpacked in one look; in memory they take ten times as much."""
 
 OpenStoreClient = Callable[[str, str], NodeStore]
 """(address, topology uid) -> a client; it connects at its first call."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    """For how long somebody is left alone, growing with each time."""
+
+    last_s: float = 0.0
+    not_before_s: float = 0.0
+
+    def begin(self, now_s: float) -> None:
+        self.last_s = min(max(2 * self.last_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
+        self.not_before_s = now_s + self.last_s
 
 
 @dataclass(slots=True)
@@ -65,6 +82,11 @@ class _Line:
     is_answered: bool = False
     """Whether the store has answered what was asked last, or refused to: told by the thread that asked."""
     asked: tuple[str, ...] = ()
+    pause: _Pause = field(default_factory=_Pause)
+    doubts: int = 0
+    """Looks that have to be answered until it waits among the others again."""
+    unreadable: str = ""
+    """Why what the store has of the topology cannot be read; "" where it can."""
 
 
 @dataclass(slots=True)
@@ -72,8 +94,10 @@ class _Manners:
     """How a store is treated, whatever topology asks."""
 
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_LOOKS_MAX))
-    pause_s: float = 0.0
-    not_before_s: float = 0.0
+    gate_of_doubted: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+    pause: _Pause = field(default_factory=_Pause)
+    unanswered: set[str] = field(default_factory=set)
+    """Topologies that were not answered since anybody was."""
 
 
 @dataclass
@@ -111,27 +135,60 @@ class StoreReader:
                 del self._lines[key]
                 line.store.close()
 
+    def unreadable(self, topology_uid: str, addresses: Mapping[str, str]) -> dict[str, str]:
+        """Store id -> why what it has of the topology cannot be read, where that is so."""
+        found = {}
+        for id_, address in addresses.items():
+            line = self._lines.get((address, topology_uid))
+            if line is not None and line.unreadable:
+                found[id_] = line.unreadable
+        return found
+
     async def _read(self, uid: str, address: str, shards: tuple[str, ...]) -> StoreReading | None:
         line = self._lines.get((address, uid))
         if line is None:
             line = self._lines[address, uid] = _Line(self.open_client(address, uid))
         manners = self._manners.setdefault(address, _Manners())
         if line.reading is None or line.reading.done():
-            if self.clock_s() < manners.not_before_s:
+            if self.clock_s() < max(manners.pause.not_before_s, line.pause.not_before_s):
                 return None
             line.asked, line.is_answered = shards, False
-            line.reading = asyncio.ensure_future(self._look(line, shards, manners.gate))
+            gate = manners.gate_of_doubted if line.doubts else manners.gate
+            line.reading = asyncio.ensure_future(self._look(line, shards, gate))
             line.reading.add_done_callback(_seen)
         try:
             reading = await self._in_time(line, line.reading)
+        except UnreadableState as error:
+            self._cannot_read(line, error)
+            return None
         except (PenstockError, TimeoutError) as error:
-            manners.pause_s = min(max(2 * manners.pause_s, _PAUSE_S_MIN), _PAUSE_S_MAX)
-            manners.not_before_s = self.clock_s() + manners.pause_s
+            self._not_answered(uid, address, line, manners)
             _LOG.debug("store %s gives no reading: %s", address, error or "it takes too long")
             return None
-        manners.pause_s = 0.0
+        manners.unanswered.clear()
+        manners.pause.last_s = line.pause.last_s = 0.0
+        line.doubts, line.unreadable = max(0, line.doubts - 1), ""
         # One that was begun in an earlier turn may have looked at other shards.
         return reading if line.asked == shards else None
+
+    def _cannot_read(self, line: _Line, error: UnreadableState) -> None:
+        if line.unreadable != str(error):
+            _LOG.warning("%s", error)
+        line.unreadable, line.doubts = str(error), _DOUBTED_LOOKS
+        line.pause.not_before_s = self.clock_s() + _UNREADABLE_S
+
+    def _not_answered(self, uid: str, address: str, line: _Line, manners: _Manners) -> None:
+        """One of several that ask a store says nothing about it; the second in a row does, and the only one.
+        Who was not answered lately says nothing while there are others."""
+        others = [one for (of, whose), one in self._lines.items() if of == address and whose != uid]
+        is_witness = not line.doubts or sum(not one.doubts for one in others) < _LOOKS_MAX
+        line.doubts = _DOUBTED_LOOKS
+        if is_witness:
+            manners.unanswered.add(uid)
+        if is_witness and len(manners.unanswered) >= min(2, 1 + len(others)):
+            manners.pause.begin(self.clock_s())
+        else:
+            line.pause.begin(self.clock_s())
 
     async def _in_time(self, line: _Line, asked: asyncio.Future[StoreReading]) -> StoreReading:
         """The time is the store's: an answer that is there is taken, however late this loop comes to it."""
@@ -164,14 +221,14 @@ def _look(
     with_shard_rows: bool,
 ) -> StoreReading:
     # Rows before counters: what tasks have told is never ahead of what the store has counted.
-    calls: tuple[Call, ...] = (Assignment(_NOBODY), ReadMetrics(), Failures(), Measure(shards))
-    told: WorkerAssignment
+    calls: tuple[Call, ...] = (ReadGeneration(), ReadMetrics(), Failures(), Measure(shards))
+    generation: int
     try:
-        told, rows, failures, counters = line.store.pipeline(calls)
+        generation, rows, failures, counters = line.store.pipeline(calls)
     finally:
         line.is_answered = True
     figures = zip(shards, told_here(counters), strict=True)
-    reading = reading_of(told.generation, now_us(), rows, failures, figures, line.heard)
+    reading = reading_of(generation, now_us(), rows, failures, figures, line.heard)
     return replace(reading, shard_rows=shard_rows(rows, shards)) if with_shard_rows else reading
 
 
@@ -180,7 +237,11 @@ def shard_rows(rows: Mapping[str, bytes], shards: Iterable[str]) -> dict[str, Sh
     found = {}
     for shard in shards:
         packed = rows.get(name := shard_row_name(shard))
-        row = unpack(name, packed) if packed is not None else None
+        try:
+            row = unpack(name, packed) if packed is not None else None
+        except ValueError as error:
+            _LOG.debug("metric row %s is left out: %s", name, error)
+            continue
         if isinstance(row, ShardRow):
             found[shard] = row
     return found
@@ -194,7 +255,11 @@ def reading_of(
     counters: Iterable[tuple[str, Any]],
     heard: HeardRows,
 ) -> StoreReading:
-    """A reading from a store's answers. Shards' own rows are left out: see `shard_rows`."""
+    """A reading from a store's answers. Shards' own rows are left out: see `shard_rows`. Raises
+    UnreadableState where there is more than anybody unpacks."""
+    size_bytes = sum(len(data) for name, data in rows.items() if not name.startswith(_SHARD_ROWS))
+    if size_bytes > _ROWS_BYTES_MAX:
+        raise UnreadableState(f"metric rows of {size_bytes} bytes; at most {_ROWS_BYTES_MAX} are read")
     workers: dict[str, WorkerRow] = {}
     tasks: dict[str, TaskRow] = {}
     partitions: dict[str, tuple[str, ...]] = {}

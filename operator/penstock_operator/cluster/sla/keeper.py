@@ -242,8 +242,9 @@ class SlaKeeper:
         addresses = {store.id: store.address for store in stores.values() if store.id in wanted}
         uid = _state_uid(topology, schedules)
         readings = await self._reader.read(uid, addresses, homes)
+        unreadable = self._reader.unreadable(uid, addresses)
         for store, reading in readings.items():
-            if reading is None:
+            if reading is None and store not in unreadable:  # which is nothing about the store
                 self._topology.unread(store)
         return readings
 

@@ -95,6 +95,7 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.sla,
         observed.kept,
         observed.strays,
+        observed.unreadable,
         observed.own_users,
     )
 

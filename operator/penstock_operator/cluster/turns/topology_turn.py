@@ -52,6 +52,7 @@ from penstock_operator.cluster.turns.rest import looks_every_s, rest_after, rest
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
+_SOME = object()
 _STOPS_AT_ONCE = 5
 """So many turns in a row may end early and be followed by another one at once."""
 
@@ -200,9 +201,11 @@ class TopologyTurns:
                 homes.setdefault(place.home, []).append(shard)
         wanted |= {pod.node for pod in self._own.workers_of(topology.name)} | homes.keys()
         addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
-        readings = await self._reader.read(_state_uid(topology, schedules), addresses, homes)
+        uid = _state_uid(topology, schedules)
+        readings = await self._reader.read(uid, addresses, homes)
+        unreadable = self._reader.unreadable(uid, addresses)
         for store, reading in readings.items():
-            if reading is None:
+            if reading is None and store not in unreadable:  # which is nothing about the store
                 self._metrics.unread(store)
         return readings
 
@@ -306,6 +309,7 @@ class TopologyTurns:
             nodes=self._nodes_for(name),
             stores=self._stores(),
             readings=readings,
+            unreadable=self._unreadable(topology, readings),
             config_maps=tuple(name_of(one) for one in self._mirror.of(CONFIG_MAPS, name)),
             disruption_budget_min=disruption_budget_min(budget),
             code=code,
@@ -315,6 +319,17 @@ class TopologyTurns:
             spark_workers=self._own.spark_workers_of(name),
             own_users=self._logins.own_users_in(self._namespace),
         )
+
+    def _unreadable(
+        self, topology: ObservedTopology, readings: Mapping[str, StoreReading | None]
+    ) -> Mapping[str, str]:
+        silent = {
+            one.id: one.address for one in self._picture.stores() if readings.get(one.id, _SOME) is None
+        }
+        if not silent:
+            return {}
+        uid = _state_uid(topology, self._own.schedules_of(topology.name))
+        return self._reader.unreadable(uid, silent)
 
     def _nodes_for(self, topology: str) -> tuple[ObservedNode, ...]:
         """As topologies are to see them."""

@@ -47,3 +47,8 @@ def test_merged_counts_add_up():
     first, second = LatencyHistogram({1: 2}), LatencyHistogram({1: 1, 3: 4})
     assert merged([first, second]).counts == {1: 3, 3: 4}
     assert first.counts == {1: 2}
+
+
+def test_a_bucket_that_nothing_can_be_in_has_a_middle_all_the_same():
+    assert 2.0**63 < value_of(2**63) < 1e20
+    assert LatencyHistogram({2**64 - 1: 1, -(2**63): 1}).quantile_us(0.99) is not None

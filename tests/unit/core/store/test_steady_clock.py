@@ -9,7 +9,7 @@ import pytest
 
 from clocks.turned_wall import HOUR_US, TurnedWall
 from penstock.metrics.heard_rows import SKEW_US_MAX, HeardRows
-from penstock.metrics.rows import WorkerRow, pack, worker_row_name
+from penstock.metrics.rows import WorkerRow, clock_row_name, pack, worker_row_name
 from penstock.store.codec import encode_batch
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
@@ -152,3 +152,15 @@ def test_a_row_is_as_old_as_its_last_change_by_the_readers_clock() -> None:
     assert heard.at_us("task:a", b"1", said_us=90, now_us=200) == 90
     assert heard.at_us("task:b", b"2", said_us=200 + HOUR_US, now_us=200) == 200
     assert heard.at_us("task:c", b"1", said_us=5, now_us=200) == 200
+
+
+def test_a_row_of_the_clock_that_is_none_is_no_anchor() -> None:
+    """User code may have written it; who reads it delivers for the topology."""
+    store = MemoryStore(MemoryNode(), "t1", Bounds())
+    store.call(OpenStore("s1"))
+    store.call(PutMetrics(((clock_row_name("boot"), b"\xc1"), ("worker:w1", b"\xc1"))))
+    clock = SteadyClock(boot="boot", monotonic_ns=lambda: 0, wall_ns=lambda: 5_000)
+    clock.hear(store)
+    assert clock.now_us() == 5
+    clock.share(store)
+    assert clock.now_us() == 5

@@ -36,6 +36,7 @@ from penstock.store.port import (
     PutMetrics,
     Request,
     StoreUnreachable,
+    UnreadableState,
     WaitOutgoing,
 )
 from penstock.store.redis.connection import ServerError
@@ -44,6 +45,7 @@ from penstock_operator.agent.delivery import TopologyDelivery
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.routes import Routes
 from penstock_simulation.twins.no_thread import NoThread
+from scenes.task_scene import Between
 
 UID = "t"
 WAIT_S = 20.0
@@ -382,3 +384,20 @@ def test_what_waits_behind_a_producer_that_went_to_another_store_is_delivered(sc
     assert scene.entries("b", "q/0") == 1
     link.end()
     bell.close()
+
+
+class Unreadable(Between):
+    """A store that has of its topology what is none."""
+
+    def call(self, _: Request[Any]) -> Any:
+        raise UnreadableState("its workers wrote over it")
+
+
+def test_outboxes_that_cannot_be_read_are_told_of_once_and_looked_at_now_and_then(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = Scene()
+    for _ in range(5):
+        assert not scene.delivery.turn(Unreadable(scene.at["c"]))
+    assert caplog.text.count("its workers wrote over it") == 1
+    assert scene.delivery.rest_s >= 1

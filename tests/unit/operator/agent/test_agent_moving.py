@@ -23,6 +23,7 @@ from penstock.store.port import (
     StateWrite,
     StoreFull,
     StoreUnreachable,
+    UnreadableState,
 )
 from penstock.store.port.moves import Chunk, Depart, Freeze, Install, ReadMove, Thaw
 from penstock_operator.agent.kept_thread import ThreadFaults
@@ -422,3 +423,72 @@ def test_a_move_that_has_departed_is_not_taken_back_for_ever_but_looked_at_anew(
     assert not mover.take(60.0), "until then nothing is"
     assert driver.count.finished == 0
     mover.close()
+
+
+class Unreadable(Between):
+    """A store that has of its topology what is none."""
+
+    def pipeline(self, calls: Any) -> list[Any]:
+        raise UnreadableState("its workers wrote over it")
+
+
+def never_opened(*_: str) -> NodeStore:
+    raise AssertionError
+
+
+def test_a_topology_with_many_shards_to_move_does_not_take_all_movers() -> None:
+    first, second, other = (
+        DueMove(uid, shard, MoveKind.MOVE, "s2", 1)
+        for uid, shard in (("t1", "mid/0"), ("t1", "mid/1"), ("t2", "mid/0"))
+    )
+    driver = MoveDriver("s1", never_opened, lambda *_: None, lambda: None, lambda: 1.0, thread=NoThread)
+    driver.want([first, second, other])
+    assert [driver.take(1.0) for _ in range(4)] == [first, other, second, None]
+    driver.want([first, second])
+    driver.end(first, 0.0)
+    assert driver.take(1.0) == first
+
+
+def test_a_shard_that_cannot_be_read_is_left_alone_for_longer_than_one_that_has_to_wait() -> None:
+    moving = MoveScene(MemoryBackend())
+    now_s = 100.0
+
+    def unreadable(*_: str) -> NodeStore:
+        return Unreadable(moving.a.store)  # type: ignore[arg-type]
+
+    driver = MoveDriver("s1", unreadable, lambda *_: None, lambda: None, lambda: now_s, thread=NoThread)
+    driver.want([DueMove(*KEY, MoveKind.MOVE, "s2", 1)])
+    mover = driver.mover()
+    assert mover.take(now_s)
+    assert mover.go_on() is None
+    assert driver.take(now_s + 14) is None
+    assert driver.take(now_s + 15) is not None
+
+
+def test_a_shard_that_takes_long_is_left_for_later_while_another_topology_waits() -> None:
+    moving = MoveScene(MemoryBackend())
+    moving.send_home(X, "s2")
+    for number in range(400):
+        moving.a.commit(X, state=[StateWrite(b"", b"k%d" % number, b"v")])
+    clock = SteppingClock(0.0)
+    driver = MoveDriver(
+        "s1",
+        lambda store_id, _: moving.at[store_id].store,
+        lambda *_: None,
+        lambda: None,
+        clock.look,
+        thread=NoThread,
+    )
+    large = DueMove(*KEY, MoveKind.MOVE, "s2", moving.version)
+    other = DueMove("t2", X, MoveKind.MOVE, "s2", 1)
+    driver.want([large])
+    mover = driver.mover()
+    mover.chunks_max = 1
+    assert mover.take(clock.look())
+    clock.rest(11.0)
+    assert mover.go_on() is not None, "nobody else waits"
+    driver.want([large, other])
+    clock.rest(11.0)
+    assert mover.go_on() is None
+    assert driver.take(clock.look()) == large
+    assert driver.take(clock.look()) == other

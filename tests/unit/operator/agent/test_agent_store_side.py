@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +13,27 @@ from penstock.store.lives import LIFE
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import MoveKind
-from penstock.store.port import Bounds, Create, OpenStore, Request, ShardStatus
+from penstock.store.port import (
+    Answer,
+    Bounds,
+    Create,
+    OpenStore,
+    Request,
+    ShardStatus,
+    Topologies,
+    UnreadableState,
+)
 from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
-from penstock_operator.agent.store_side import LOST_AFTER_S, DueMove, StoreSide, Turn
+from penstock_operator.agent.store_side import (
+    LOST_AFTER_S,
+    STRANGERS_S,
+    UNREADABLE_S,
+    DueMove,
+    StoreSide,
+    Turn,
+)
 from scenes.task_scene import Between
 from worlds.schedule_objects import UID, item
 
@@ -29,9 +45,20 @@ EARLIER = applied_entry(AppliedPlace("a", 1, 1))
 class Asked(Between):
     """Keeps the calls of each round trip, by name."""
 
-    def __init__(self, store: MemoryStore, sent: list[list[str]], name: str, lines: list[str]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        sent: list[list[str]],
+        name: str,
+        lines: list[str],
+        *,
+        is_readable: bool,
+        is_busy: Callable[[], bool],
+    ) -> None:
         super().__init__(store)
         self._sent = sent
+        self._is_readable = is_readable
+        self._is_busy = is_busy
         self._name, self._lines = name, lines
         self._lines.append(name)
 
@@ -43,6 +70,11 @@ class Asked(Between):
 
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         self._sent.append([type(call).__name__ for call in calls])
+        assert len(self._sent) < 1000, "a turn has an end"
+        if self._is_busy() and isinstance(calls[0], Create):
+            return [Answer.BUSY] * len(calls)
+        if not self._is_readable:
+            raise UnreadableState("its workers wrote over it")
         return super().pipeline(calls)
 
 
@@ -59,15 +91,32 @@ class Side:
         self.sent: list[list[str]] = []
         self.open: list[str] = []
         """Stores to which there is a connection, each as often as there is one."""
+        self.remembered = {UID, "state-2"}
+        """Topologies whose Schedules the store remembers."""
+        self.never_cleared: set[str] = set()
+        """Topologies of whose shards something from before is left, however much of it is cleared."""
+        self.unreadable: set[str] = set()
+        """Topologies of which no store can read anything."""
         self.cache = ScheduleCache()
+        self.users: set[str] = set()
         self._side = StoreSide(
             "a",
             "a",
             self._open_store,
+            lambda uid: self.sent.append(["end user", uid]),
+            lambda: self.users,
         )
 
     def _open_store(self, store: str, uid: str) -> Asked:
-        return Asked(MemoryStore(self.nodes[store], uid, Bounds()), self.sent, store, self.open)
+        twin = MemoryStore(self.nodes[store], uid, Bounds())
+        return Asked(
+            twin,
+            self.sent,
+            store,
+            self.open,
+            is_readable=uid not in self.unreadable,
+            is_busy=lambda: uid in self.never_cleared,
+        )
 
     def confirm(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
         self._side.confirmed(seen, applied, self.cache.snapshot().listing)
@@ -76,7 +125,7 @@ class Side:
         self.sent.clear()
         for one in items:
             self.cache.changed(one)
-        return self._side.turn(self.cache.snapshot(), OPENED, self.now_s)
+        return self._side.turn(self.cache.snapshot(), OPENED, self.now_s, frozenset(self.remembered))
 
 
 @pytest.fixture
@@ -129,9 +178,9 @@ def test_a_shard_that_lives_once_more_is_made_over_what_an_earlier_stay_left(sid
 
 def test_who_is_gone_is_looked_for_in_the_turn_after(side: Side) -> None:
     side.turn(item(2))
-    assert ["Topologies"] not in side.sent
+    assert ["TopologiesAmong"] not in side.sent
     assert not side.turn().must_list
-    assert ["Topologies"] in side.sent
+    assert ["TopologiesAmong"] in side.sent
     assert side.turn().retracted == ()
     side.cache.listed([], ())
     assert side.turn().must_list
@@ -216,3 +265,118 @@ def test_a_shard_that_was_elsewhere_at_the_look_before_is_not_lost_because_it_is
     assert side.turn().reports[NAME][1].lost_shards == 0
     side.now_s += LOST_AFTER_S
     assert side.turn().reports[NAME][1].lost_shards == 1
+
+
+def other(version: int, **fields: Any) -> dict[str, Any]:
+    """A Schedule of another topology."""
+    one = item(version, name="other-mid", uid="object-2", **fields)
+    one["spec"]["topologyUid"] = one["metadata"]["labels"]["penstock.dev/topology-uid"] = "state-2"
+    return one
+
+
+def test_a_topology_that_cannot_be_read_keeps_no_other_one_back(side: Side) -> None:
+    side.unreadable = {"state-2"}
+    side.cache.listed([other(2), item(2, homes={"0": "b", "1": "b"})])
+    turn = side.turn()
+    assert turn.reports.keys() == {NAME}
+    assert turn.moves == (DueMove(UID, "mid/0", MoveKind.MOVE, "b", 2),)
+
+
+def test_a_topology_that_cannot_be_read_is_tried_again_after_a_while_and_not_before(side: Side) -> None:
+    side.unreadable = {"state-2"}
+    side.turn(other(2))
+    assert ["Publish", "Measure"] in side.sent
+    side.now_s += UNREADABLE_S - 1
+    side.turn()
+    assert ["Publish", "Measure"] not in side.sent
+    side.now_s += 1
+    side.turn()
+    assert ["Publish", "Measure"] in side.sent
+
+
+def test_one_that_cannot_be_read_does_not_keep_another_one_from_being_removed(side: Side) -> None:
+    MemoryStore(side.node, "aa-first", Bounds()).call(Create("mid/0"))
+    side.remembered.add("aa-first")
+    side.unreadable = {"aa-first"}
+    side.cache.listed([], ())
+    side.turn()
+    side.cache.listed([], ())
+    assert side.turn().retracted == (UID,)
+
+
+def named(side: Side, *uids: str) -> None:
+    """Workers add these to the store's set of topologies, or another store has brought something of them."""
+    for uid in uids:
+        side.node.topology(uid).listed = True
+
+
+def test_made_up_topologies_are_met_one_at_a_time_and_no_turn_is_longer_for_them(side: Side) -> None:
+    named(side, *(f"made-up-{number}" for number in range(900)))
+    gone: list[str] = []
+    for _ in range(10):
+        side.now_s += STRANGERS_S / 4
+        side.cache.listed([item(1)], ())
+        gone += side.turn().retracted
+        assert len(side.sent) <= 8
+    assert 0 < len(gone) <= 3
+    assert all(uid.startswith("made-up-") for uid in gone)
+
+
+def test_where_more_topologies_are_named_than_there_can_be_all_but_the_known_ones_are_forgotten(
+    side: Side,
+) -> None:
+    named(side, *(f"made-up-{number}" for number in range(1001)))
+    side.now_s += STRANGERS_S
+    assert side.turn().retracted == ()
+    assert side.store.call(Topologies()) == [UID]
+
+
+def test_what_another_store_brought_of_a_topology_that_was_never_seen_here_is_removed_too(side: Side) -> None:
+    MemoryStore(side.node, "brought", Bounds()).call(Create("mid/0"))
+    side.now_s += STRANGERS_S
+    side.cache.listed([item(1)], ())
+    assert side.turn().must_list
+    side.cache.listed([item(1)], ())
+    assert side.turn().retracted == ("brought",)
+
+
+def test_who_names_a_topology_that_lives_takes_nothing_away(side: Side) -> None:
+    named(side, "living")
+    for _ in range(8):
+        side.now_s += STRANGERS_S / 2
+        side.cache.listed([item(1)], [{"metadata": {"uid": "living"}}])
+        assert side.turn().retracted == ()
+
+
+def test_who_is_gone_has_no_user_any_more_before_anything_of_it_is_removed(side: Side) -> None:
+    for _ in range(2):
+        side.cache.listed([], ())
+        side.turn()
+    assert side.sent[-2:] == [["end user", UID], ["Retract"]]
+
+
+def test_what_is_never_cleared_of_one_topology_keeps_no_other_one_back(side: Side) -> None:
+    side.never_cleared = {"state-2"}
+    side.cache.listed([other(2, homes={"7": "a"}, fresh_since=2), item(2)])
+    turn = side.turn()
+    assert turn.reports.keys() == {NAME}
+    assert side.sent.count(["Create"]) == 50
+    side.never_cleared = set()
+    assert "other-mid" in side.turn().reports
+
+
+def test_what_another_store_brought_of_a_namespace_that_is_not_listed_here_yet_stays(side: Side) -> None:
+    """The list of namespaces comes to agents in minutes; the operator has told the topology's user before."""
+    MemoryStore(side.node, "brought", Bounds()).call(Create("mid/0"))
+    side.users = {"brought"}
+    for _ in range(8):
+        side.now_s += STRANGERS_S / 2
+        side.cache.listed([item(1)], ())
+        assert side.turn().retracted == ()
+    side.users = set()
+    gone: list[str] = []
+    for _ in range(8):
+        side.now_s += STRANGERS_S / 2
+        side.cache.listed([item(1)], ())
+        gone += side.turn().retracted
+    assert gone == ["brought"]

@@ -21,10 +21,11 @@ from penstock.store.port import (
     StoreUnreachable,
     TakeFacts,
     ToldOperators,
+    UnreadableState,
     Watermark,
     WatermarkFact,
 )
-from penstock_operator.agent.couriers import LOOK_S, Couriers
+from penstock_operator.agent.couriers import LOOK_S, Courier, Couriers
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.peers import Peers
 from penstock_operator.agent.schedule_feed import ScheduleCache, Snapshot
@@ -43,13 +44,15 @@ def fact(shard: str, version: int) -> WatermarkFact:
 class Heard(PassingOn):
     """A connection whose calls are counted; to a store that is away there is none."""
 
-    def __init__(self, store: NodeStore, name: str, scene: Scene) -> None:
+    def __init__(self, store: NodeStore, name: str, uid: str, scene: Scene) -> None:
         super().__init__(store)
-        self._name, self._scene = name, scene
+        self._name, self._uid, self._scene = name, uid, scene
 
     def call(self, call: Request[Any]) -> Any:
         if self._name in self._scene.away:
             raise StoreUnreachable
+        if isinstance(call, TakeFacts) and self._uid in self._scene.unreadable:
+            raise UnreadableState("its workers wrote over it")
         self._scene.calls[self._name, type(call)] += 1
         if isinstance(call, TakeFacts):
             self._scene.carried[self._name] += len(call.facts)
@@ -65,6 +68,8 @@ class Scene:
         for name in self.nodes:
             MemoryStore(self.nodes[name], "", Bounds()).call(OpenStore(name))
         self.away: set[str] = set()
+        self.unreadable: set[str] = set()
+        """Topologies whose facts no other store can take."""
         self.calls: Counter[tuple[str, type]] = Counter()
         self.carried: Counter[str] = Counter()
         self.peers = Peers("a", "a", lambda address: address[len("store-")], self._connect)
@@ -72,7 +77,7 @@ class Scene:
         self._next_s: dict[object, float] = {}
 
     def _connect(self, url: str, uid: str) -> NodeStore:
-        return Heard(MemoryStore(self.nodes[url], uid, Bounds()), url, self)
+        return Heard(MemoryStore(self.nodes[url], uid, Bounds()), url, uid, self)
 
     def store(self, name: str) -> MemoryStore:
         return MemoryStore(self.nodes[name], UID, Bounds())
@@ -246,3 +251,14 @@ def test_a_topology_that_is_gone_is_left_alone(scene: Scene) -> None:
     scene.run(2 * LOOK_S)
     assert scene.known("b") == {"mid/0": 1}
     assert scene.couriers.all() == []
+
+
+def test_a_topology_whose_facts_a_store_cannot_take_keeps_no_other_ones_back(scene: Scene) -> None:
+    scene.unreadable = {"state-2"}
+    courier = Courier("b", scene.peers, lambda: scene.now_s)
+    courier.keep(frozenset({"state-2", UID}))
+    for uid in ("state-2", UID):
+        courier.offer(uid, "mid", [fact("mid/0", 1)], frozenset({"mid/0"}))
+    assert courier.turn() is None
+    assert scene.known("b") == {"mid/0": 1}
+    assert not courier.has_news

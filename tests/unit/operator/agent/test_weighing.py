@@ -6,7 +6,7 @@ from typing import Any
 from penstock.metrics.rows import HELD_ROW_NAME, HeldRow, unpack
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
-from penstock.store.port import Bounds, Create, NodeStore, OpenStore, ReadMetrics, Weigh
+from penstock.store.port import Bounds, Create, NodeStore, OpenStore, ReadMetrics, UnreadableState, Weigh
 from penstock_operator.agent.weighing import SHARDS_PER_STEP, Weighing
 
 
@@ -18,6 +18,7 @@ class Scene:
         self.here: dict[str, list[str]] = {}
         self.weighed: list[tuple[str, int]] = []
         self.now_s = 0.0
+        self.unreadable: set[str] = set()
         self.store("nobody").call(OpenStore("a"))
         for uid, count in shards.items():
             self.here[uid] = [f"mid/{number}" for number in range(count)]
@@ -30,6 +31,8 @@ class Scene:
 
         class Counted(MemoryStore):
             def call(self, call: Any) -> Any:
+                if uid in scene.unreadable:
+                    raise UnreadableState("its workers wrote over it")
                 if isinstance(call, Weigh):
                     scene.weighed.append((uid, len(call.shards)))
                 return super().call(call)
@@ -126,3 +129,10 @@ def test_a_row_tells_that_the_store_is_at_its_limit() -> None:
     full_of[0] = 0
     scene.step()
     assert scene.known("t").limit_bytes == 0
+
+
+def test_a_topology_that_cannot_be_read_keeps_no_other_one_from_being_weighed() -> None:
+    scene = Scene(t1=20, t2=3)
+    scene.unreadable = {"t1"}
+    scene.step()
+    assert scene.known("t2").shards == 3

@@ -73,7 +73,7 @@ def test_every_function_is_registered_once_and_called_by_its_name() -> None:
     registered = re.findall(r"^register\('(\w+)'", function_library().decode(), re.MULTILINE)
     assert len(registered) == len(set(registered))
     called = RedisCalls(Keys("t1"), Bounds()).functions
-    assert sorted(registered) == sorted({*called, "open_store"})
+    assert sorted(registered) == sorted({*called, "open_store", "keep_topologies"})
 
 
 def test_a_line_of_the_library_is_told_as_the_line_of_its_part() -> None:

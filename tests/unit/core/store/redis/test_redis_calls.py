@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from penstock.store.keys import Keys
 from penstock.store.limits import check_limits
-from penstock.store.port import Bounds, Commit, Fetch, Output, Request, StateWrite
+from penstock.store.port import Bounds, Commit, Fetch, Output, ReadOutbox, Request, StateWrite
 from penstock.store.redis.calls import RedisCalls
 
 BOUNDS = Bounds()
@@ -40,3 +42,15 @@ def test_large_commits_travel_alone() -> None:
 def test_commits_with_many_outputs_are_not_gathered_without_bound() -> None:
     assert counts([commit(f"a/{at}", outputs=100) for at in range(4)]) == [1, 1, 1, 1]
     assert max(counts([commit(f"a/{at}") for at in range(500)])) < 100
+
+
+def test_an_entry_that_was_placed_at_no_time_that_anybody_can_count_is_not_read() -> None:
+    """Agents tell Prometheus how old it is."""
+    calls, asked = RedisCalls(Keys("uid"), BOUNDS), [ReadOutbox("a/0", "b/0", 100)]
+
+    def waiting(placed: bytes) -> list[Any]:
+        return calls.decode(asked, [[b"1-0", [placed + b":1:7", b"payload"]]], [])
+
+    assert waiting(b"5") == [[(1, 5, 1, b"payload")]]
+    with pytest.raises(ValueError, match="when it was placed"):
+        waiting(b"-1" + b"0" * 400)

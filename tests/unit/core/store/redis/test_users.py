@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from penstock.errors import PermanentError
+from penstock.store.redis.library import function_library, previous_library
 from penstock.store.redis.users import (
     USERS,
     hash_of,
@@ -64,3 +67,19 @@ def test_the_user_of_a_topology_has_the_keys_and_channels_of_its_own_prefix() ->
 def test_what_is_no_uid_gets_no_user(uid: str) -> None:
     with pytest.raises(ValueError, match="topology uid"):
         topology_rules(uid, [hash_of("one")])
+
+
+def test_the_user_of_a_topology_has_the_commands_of_both_libraries_and_few_others() -> None:
+    """A command that is new in a function is given to it here."""
+    given = {rule[1:] for rule in topology_rules("uid", [hash_of("one")]) if rule[0] == "+"}
+    called = set[str]()
+    for library in (function_library(), previous_library()):
+        text = library.decode()
+        called |= {one.lower() for one in re.findall(r"redis\.p?call\(\s*(?:\w+ and )?'(\w+)'", text)}
+        called |= {one.lower() for one in re.findall(r"call_chunked\('(\w+)'", text)}
+    of_agents = {"info", "memory", "scan", "dbsize", "rename"}
+    assert called - given == of_agents
+    asked_beside = {
+        "fcall", "fcall_ro", "hello", "ping", "subscribe", "llen", "xread", "hrandfield",
+    }  # fmt: skip
+    assert given - called == asked_beside

@@ -139,6 +139,20 @@ def test_the_status_has_a_rate_as_soon_as_it_runs() -> None:
     assert None not in [rate for _, rate in looks[begun + 1 :]], looks
 
 
+def test_what_a_store_has_and_nobody_can_read_is_told_as_that() -> None:
+    world = World()
+    world.run(20)
+    silent = {"node-a": None}
+    world.step(
+        look=lambda seen: replace(
+            seen, readings={**seen.readings, **silent}, unreadable={"node-a": "its workers wrote over it"}
+        )
+    )
+    assert world.condition("MetricsUnavailable") == ("True", "StateUnreadable")
+    told = next(one for one in world.status["conditions"] if one["type"] == "MetricsUnavailable")
+    assert told["message"] == "its workers wrote over it"
+
+
 def test_a_store_that_does_not_answer_leaves_no_figure_and_is_told() -> None:
     world = World()
     world.run(20)

@@ -233,10 +233,19 @@ def test_a_store_that_does_not_answer_holds_and_is_told() -> None:
     world.run(6)
     assert world.sla_condition("MetricsUnavailable") == ("True", "MetricsMissing")
     assert world.schedules["words.count"].schedule.version == version
+    assert world.counted_unread
     world.silent = set()
     world.run(10)
     assert world.sla_condition("MetricsUnavailable")[0] == "False"
     assert tasks(world) > 1
+
+
+def test_what_a_store_has_and_nobody_can_read_does_not_count_as_the_stores_silence() -> None:
+    world = started()
+    world.silent = world.written_over = set(world.stores)
+    world.run(6)
+    assert world.sla_condition("MetricsUnavailable") == ("True", "MetricsMissing")
+    assert world.counted_unread == set()
 
 
 def test_a_dry_run_decides_and_shows_and_changes_nothing() -> None:
