@@ -79,6 +79,21 @@ def test_nothing_and_one_part_are_divided_too(partition: Partitioner) -> None:
 
 
 @PARTITIONERS
+@pytest.mark.parametrize(("vertices", "parts"), [(1, 4), (5, 32), (40, 256), (40, 11)])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+@pytest.mark.filterwarnings("error")
+def test_more_parts_than_there_is_to_divide_are_no_fault(
+    partition: Partitioner, vertices: int, parts: int, weight: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ends = np.arange(vertices // 2)
+    graph = WeightedGraph(np.full(vertices, weight), ends, vertices - 1 - ends, np.ones(len(ends)))
+    part = partition(graph, np.full(parts, 1 / parts), 1.03, 1)
+    assert ((part >= 0) & (part < parts)).all()
+    # What is started by hand writes its figures to the same place.
+    assert capfd.readouterr() == ("", "")
+
+
+@PARTITIONERS
 def test_weights_may_be_of_any_size(partition: Partitioner) -> None:
     graph = grown(4, 300, 900)
     for scale in (1e-9, 1e15):

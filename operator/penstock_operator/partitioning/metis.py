@@ -10,12 +10,15 @@ import numpy as np
 import pymetis
 
 from penstock.control.locality.adjacency import adjacency
+from penstock.control.locality.greedy_partitioner import greedy_partition
 from penstock.control.locality.key_graph import Floats
 from penstock.control.locality.pair_summary import Integers
 from penstock.control.locality.partitioner import WeightedGraph
 
 _TOTAL = 1 << 30
 """METIS adds weights up in 32 bits."""
+_VERTICES_MIN = 4
+"""For each part."""
 _CUTS = 4
 """Divisions that are tried, of which the best stays."""
 
@@ -23,8 +26,11 @@ _CUTS = 4
 def metis_partition(graph: WeightedGraph, shares: Floats, alpha: float, seed: int) -> Integers:
     """See `Partitioner`."""
     count = len(graph.vertex_weight)
-    if count == 0 or len(shares) == 1:
+    if len(shares) == 1:
         return np.zeros(count, np.int64)
+    if count < _VERTICES_MIN * len(shares) or graph.vertex_weight.sum() <= 0:
+        # METIS would print that it is asked for too many parts, and give most of them nothing.
+        return greedy_partition(graph, shares, alpha, seed)
     near = adjacency(count, graph.first, graph.second, graph.edge_weight)
     options = pymetis.Options(seed=seed, ufactor=max(1, round((alpha - 1) * 1000)), ncuts=_CUTS)
     found = pymetis.part_graph(

@@ -17,7 +17,7 @@ from penstock.control.locality.partitioner import WeightedGraph
 def greedy_partition(graph: WeightedGraph, shares: Floats, alpha: float, seed: int) -> Integers:  # noqa: ARG001
     """See `Partitioner`. A vertex that fits nowhere goes to the part that is filled least; draws nothing."""
     near = adjacency(len(graph.vertex_weight), graph.first, graph.second, graph.edge_weight)
-    room = shares * graph.vertex_weight.sum()
+    room = shares * (graph.vertex_weight.sum() or 1.0)
     load = np.zeros(len(shares))
     part = np.full(len(graph.vertex_weight), -1, np.int64)
     pull = np.zeros((len(graph.vertex_weight), len(shares)))

@@ -59,7 +59,9 @@ class KeyGraph:
         leads to it, those that it sends."""
         name = self.operators[operator]
         coming = [edge.records_per_s for edge in self.edges if edge.downstream == name]
-        return sum(coming) or max(edge.records_per_s for edge in self.edges if edge.upstream == name)
+        if coming:
+            return sum(coming)
+        return max(edge.records_per_s for edge in self.edges if edge.upstream == name)
 
 
 def key_graph(edges: Sequence[CountedEdge], keys_max: int) -> KeyGraph:

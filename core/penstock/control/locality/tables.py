@@ -48,7 +48,7 @@ class TableRules:
     alpha: float = 1.03
     horizon_s: float = 600.0
     key_bytes: float = 1024.0
-    keys_max: int = 1 << 17
+    keys_max: int = 1 << 16
     records_min: int = 10_000
     gain_min: float = 0.01
 
@@ -81,6 +81,9 @@ def decide_tables(
     if len(scene.nodes) == 1:
         why = f"all homes are on node {scene.nodes[0]}"
         return _decision(look, TableTreatment.NONE, "one-node", why, None, by_hash, before, before)
+    if not any(edge.bytes_per_s > 0 for edge in look.edges):
+        why = "nothing is sent"
+        return _decision(look, TableTreatment.NONE, "no-traffic", why, None, by_hash, before, before)
     if not graph.keys:
         why = "no pair of keys was met more often than any other may have been"
         return _decision(look, TableTreatment.NONE, "no-pairs", why, None, by_hash, before, before)
@@ -213,6 +216,14 @@ def _held(look: LocalityLook, rules: TableRules) -> LocalityDecision | None:
     if look.missing:
         why = f"counts are missing of {', '.join(look.missing)}"
         return _decision(look, TableTreatment.HOLD, "missing-counts", why)
+    homeless = [
+        each.operator
+        for each in look.homes.values()
+        if not any(look.capacity.get(node, 0.0) > 0 for node in each.shard_nodes)
+    ]
+    if homeless:
+        why = f"no node with capacity is home of a shard of {', '.join(homeless)}"
+        return _decision(look, TableTreatment.HOLD, "no-capacity", why)
     few = [edge for edge in look.edges if edge.summary.records < rules.records_min]
     if few or not look.edges:
         told = [f"{counted(edge.summary.records, 'record')} from {edge.name}" for edge in few]

@@ -107,20 +107,46 @@ def small_graphs(draw: st.DrawFn) -> dict[Pair, int]:
     return {((one,), (100 + other,)): weight for (one, other), weight in drawn.items()}
 
 
+@st.composite
+def looks(draw: st.DrawFn) -> LocalityLook:
+    """Nodes of any size, some without room, operators on some of them, tables that say anything."""
+    counts = draw(small_graphs())
+    names = [f"node-{i}" for i in range(draw(st.integers(2, 4)))]
+    capacity = {name: draw(st.sampled_from([0.0, 1.0, 4.0, 4.0])) for name in names}
+    homes = {}
+    for place, operator in enumerate(("tags", "lands")):
+        nodes = draw(st.lists(st.sampled_from(names), min_size=1, max_size=6))
+        keys = draw(st.lists(st.sampled_from([pair[place] for pair in counts]), max_size=4))
+        table = {key: draw(st.integers(0, 31)) for key in keys}
+        state = draw(st.sampled_from([0.0, 100.0, 1e6]))
+        homes[operator] = homes_of(operator, nodes, table, state)
+    more = draw(st.sampled_from([0, 10, 1000]))
+    return LocalityLook(0, (edge_of(counts, more),), homes, capacity)
+
+
 @PARTITIONERS
-@given(counts=small_graphs(), nodes=st.integers(2, 3), seed=st.integers(0, 9))
+@given(look=looks(), seed=st.integers(0, 9))
 @settings(max_examples=150, deadline=None)
-def test_bounds_are_always_kept(
-    partition: Partitioner, counts: dict[Pair, int], nodes: int, seed: int
+def test_bounds_are_always_kept_and_every_change_pays(
+    partition: Partitioner, look: LocalityLook, seed: int
 ) -> None:
-    look = look_of(counts, nodes)
     decision = decide_tables(look, partition, RULES, seed)
+    assert (decision.treatment is TableTreatment.CHANGE) == (decision.action is not None)
+    if decision.rule == "no-capacity":
+        return
     scene = scene_of_look(look)
-    tables = decision.action.tables if decision.action else {}
-    if decision.action is not None:
-        node = nodes_by(scene, tables)
-        assert (scene.loads(node) <= bounds(scene, RULES.alpha, packed(scene)) * (1 + 1e-6)).all()
-        assert predicted(scene, node) == decision.expected
+    assert decision.without == predicted(scene, scene.nodes_of(scene.now))
+    if decision.action is None or decision.expected is None or decision.without is None:
+        return
+    node = nodes_by(scene, decision.action.tables)
+    assert (scene.loads(node) <= bounds(scene, RULES.alpha, packed(scene)) * (1 + 1e-6)).all()
+    assert (scene.share[scene.graph.operator, node] > 0).all()
+    assert predicted(scene, node) == decision.expected
+    saved = decision.without.remote_bytes_per_s - decision.expected.remote_bytes_per_s
+    assert saved * RULES.horizon_s > decision.action.cost_bytes >= decision.action.state_bytes
+    moved = node != scene.nodes_of(scene.now)
+    assert decision.action.keys_over == moved.sum()
+    assert decision.action.state_bytes == pytest.approx(scene.state_bytes[moved].sum())
 
 
 def best_cut(scene: Scene) -> float:
@@ -293,6 +319,11 @@ def test_a_node_is_filled_by_what_goes_by_hash_before_keys_are_divided() -> None
             "missing-counts",
             "counts are missing of task 3",
         ),
+        (
+            replace(look_of(paired(9)), capacity={"node-7": 1.0}),
+            "no-capacity",
+            "no node with capacity is home",
+        ),
         (replace(look_of(paired(9)), edges=()), "few-records", "no edge counted"),
         (look_of(paired(9)), "few-records", "90 records from tags to lands counted, 1000 are asked for"),
     ],
@@ -309,6 +340,9 @@ def test_where_nothing_can_be_gained_nothing_is_done() -> None:
     assert (alone.treatment, alone.rule) == (TableTreatment.NONE, "one-node")
     assert alone.without is not None
     assert alone.without.local_share == 1.0
+    still = look_of(paired(9))
+    still = replace(still, edges=(replace(still.edges[0], records_per_s=0.0),))
+    assert decide_tables(still, metis_partition, RULES, 1).rule == "no-traffic"
     unknown = decide_tables(look_of({}, more=500), metis_partition, RULES, 1)
     assert (unknown.treatment, unknown.rule) == (TableTreatment.NONE, "no-pairs")
     assert unknown.without is not None
