@@ -60,6 +60,10 @@ bench-sla: setup-tests ## Bench: StreamSwitch's experiments in virtual time (SEE
 bench-scheduler: setup-tests ## Bench: time of one of Elasticutor's decisions at 8, 32 and 256 nodes
 	@$(BENCH) bench.scheduler
 
+.PHONY: bench-tables
+bench-tables: setup-tests ## Bench: what it costs to count pairs of keys, and to decide about routing tables
+	@$(BENCH) bench.tables
+
 .PHONY: bench-elasticity
 bench-elasticity: setup-tests ## Bench: Elasticutor's experiments in virtual time (SEED=N; BENCH_FULL=1 for 32 nodes and all values)
 	@$(BENCH) bench.elasticity --seed $(or $(SEED),1)

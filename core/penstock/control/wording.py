@@ -17,6 +17,15 @@ def of_rate(per_s: float) -> str:
     return f"{per_s:.0f}/s" if per_s >= 9.95 or per_s == 0 else f"{per_s:.1f}/s"
 
 
+def of_bytes(size: float) -> str:
+    """ "950 B", "3.2 MB", "12 GB": by thousands."""
+    for unit in ("B", "kB", "MB"):
+        if abs(size) < 999.5:
+            return f"{size:.0f} {unit}" if unit == "B" or abs(size) >= 9.95 else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.0f} GB" if abs(size) >= 9.95 else f"{size:.1f} GB"
+
+
 def counted(count: int, what: str) -> str:
     """ "1 shard", "6 shards"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
