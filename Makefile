@@ -64,6 +64,10 @@ test-integration: setup-tests ## Run the tests on real Redis, real Spark and rea
 $(TIER_TESTS):
 	@tools/tier.sh $(@:test-%=%) $(PYTEST_ARGS)
 
+.PHONY: spark-classes
+spark-classes: setup-tests ## Make the archive of Spark's classes that the integration tests start Spark with
+	@tools/tier.sh --spark-classes
+
 .PHONY: test-slow
 test-slow: setup-tests ## Run the slow lane, before a change is called done: tests whose promise a quicker one holds too
 	@tools/tier.sh slow $(PYTEST_ARGS)
