@@ -99,14 +99,16 @@ class LearnsNothing(_Planted):
 class MakesMissingShards(StoreSide):
     """A shard whose home this store is, and that it lacks, is made: also one that is on its way."""
 
-    def turn(self, snapshot: Snapshot, opened: OpenedStore, now_s: float) -> Turn:
+    def turn(
+        self, snapshot: Snapshot, opened: OpenedStore, now_s: float, unlisted: frozenset[str] = frozenset()
+    ) -> Turn:
         for seen in snapshot.schedules.values():
             homes = seen.schedule.shards.items()
             here = [shard for shard, place in homes if place.home == self._store_id]
             store = self._store(seen.topology_uid)
             if snapshot.listing and seen.schedule.version > 1:
                 store.pipeline([Create(shard, source=seen.schedule.is_source) for shard in here])
-        return super().turn(snapshot, opened, now_s)
+        return super().turn(snapshot, opened, now_s, unlisted)
 
 
 class PublishesUnconfirmed(StoreSide):
