@@ -78,7 +78,7 @@ test-kills: setup-tests ## Kill and stop every component at every step of a move
 
 # A seed takes about two minutes; `python -m faults --help` has more to choose.
 .PHONY: faults
-faults: setup-tests ## Strike random topologies with random faults (SEEDS=1-20, MINUTES=60); test-integration does a little
+faults: setup-tests ## Strike random topologies with random faults (SEEDS=1-20, MINUTES=60); test-slow does a little
 	@PYTHONPATH=tests $(BIN)/python -m faults --seeds $(or $(SEEDS),1-5) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: search-policies
