@@ -64,6 +64,10 @@ test-integration: setup-tests ## Run the tests on real Redis, real Spark and rea
 $(TIER_TESTS):
 	@tools/tier.sh $(@:test-%=%) $(PYTEST_ARGS)
 
+.PHONY: spark-classes
+spark-classes: setup-tests ## Make the archive of Spark's classes that the integration tests start Spark with
+	@tools/tier.sh --spark-classes
+
 .PHONY: test-slow
 test-slow: setup-tests ## Run the slow lane, before a change is called done: tests whose promise a quicker one holds too
 	@tools/tier.sh slow $(PYTEST_ARGS)
@@ -74,7 +78,7 @@ test-kills: setup-tests ## Kill and stop every component at every step of a move
 
 # A seed takes about two minutes; `python -m faults --help` has more to choose.
 .PHONY: faults
-faults: setup-tests ## Strike random topologies with random faults (SEEDS=1-20, MINUTES=60); test-integration does a little
+faults: setup-tests ## Strike random topologies with random faults (SEEDS=1-20, MINUTES=60); test-slow does a little
 	@PYTHONPATH=tests $(BIN)/python -m faults --seeds $(or $(SEEDS),1-5) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: search-policies

@@ -21,7 +21,7 @@ PARTITIONS = 2
 """Of both topics: as many as there are cores."""
 LOOK_S = 0.002
 LINGER_MS = 5.0
-"""The default of this client, and of Kafka's own since 4.0: producers have it. It is in the ages, on both sides."""
+"""The default of this client, and of Kafka's own since 4.0. It is in the ages, on both sides."""
 PLAN_S = 0.02
 """So often the plan is read again."""
 FLUSH_S = 60.0

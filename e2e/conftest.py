@@ -26,6 +26,7 @@ ARTIFACTS = ROOT / "artifacts/e2e"
 TEST_TIMEOUT_S = 420
 ORDER = (
     "latency_sla",
+    "kafka",
     "zipf_calculator",
     "edits",
     "word_count",
@@ -34,7 +35,6 @@ ORDER = (
     "process_faults",
     "moves",
     "remote_tasks",
-    "kafka",
     "passwords",
     "volumes",
     "namespaces",

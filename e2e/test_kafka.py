@@ -36,8 +36,6 @@ FOUND_S = 10.0
 """A partition that is added is read within this time."""
 TOLD_S = 30.0
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def broker(cluster: Cluster, tmp_path: Path) -> Iterator[KafkaBroker]:
@@ -101,6 +99,7 @@ def test_payments_between_two_topics_are_decided_once_while_workers_are_killed_a
     assert faults_in_decisions(payments, running.decisions()) == []
 
 
+@pytest.mark.alone
 @pytest.mark.slow(held_by="test_a_topic_is_read_again_by_a_rewind_once_while_a_task_is_killed")
 @pytest.mark.usefixtures("login_and_code")
 def test_a_partition_that_is_added_is_read_and_a_rewind_in_a_pause_has_all_read_again(

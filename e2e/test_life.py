@@ -27,6 +27,7 @@ def are_newer(before: Mapping[str, Object], names: Collection[str], found: list[
     )
 
 
+@pytest.mark.slow(held_by="test_a_retained_topology_that_is_applied_again_goes_on_where_it_was")
 def test_a_deleted_topology_leaves_nothing_in_kubernetes_and_nothing_in_the_stores(
     installation: Installation, word_count: Callable[..., WordCount]
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_retained_topology_that_is_applied_again_goes_on_where_it_was(
     counting.assert_exact()
     assert counting.state_uid() == uid
 
+    assert all(installation.store_keys(uid).values())
     counting.delete()
     counting.wait_gone()
     installation.wait_without(uid)

@@ -17,6 +17,9 @@ BACK_S = 90
 LEASE_S = 15
 
 
+@pytest.mark.slow(
+    held_by="test_payments_between_two_topics_are_decided_once_while_workers_are_killed_and_shards_move"
+)
 def test_a_worker_pod_is_deleted_and_then_the_others_processes_are_killed(
     cluster: Cluster, word_count: Callable[..., WordCount]
 ) -> None:

@@ -21,6 +21,7 @@ def paced(records: int) -> dict[str, object]:
     return {"records": records, "ratePerSecond": PER_SECOND, "serviceTime": "500us"}
 
 
+@pytest.mark.slow(held_by="test_an_sla_makes_tasks_in_the_pod_that_stands_and_explains_them")
 def test_the_zipf_calculator_counts_every_record_once_with_code_from_a_config_map(
     cluster: Cluster,
     shared: SharedFolder,

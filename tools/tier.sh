@@ -4,6 +4,7 @@
 #
 #   tools/tier.sh unit [pytest's arguments]
 #   tools/tier.sh --summary unit contract ...
+#   tools/tier.sh --spark-classes    makes what the tests that start Spark would make first
 #
 # `slow` is the slow lane: those tests of all tiers that are marked so, and that no other tier takes.
 # The end-to-end tests need a cluster, and are two tiers: e2e-together, which run side by side, then e2e-alone;
@@ -32,21 +33,28 @@ archive_spark_classes() {
     export SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=$spark_classes -Xlog:cds=off ${SPARK_SUBMIT_OPTS:-}"
 }
 
+mkdir -p "$kept"
+if [[ $1 == --spark-classes ]]; then
+    archive_spark_classes
+    exit
+fi
 readonly tier=$1
 shift
-mkdir -p "$kept"
 rm -f "${kept:?}/$tier"
 colour=()
 if [[ -t 1 ]]; then colour=(--color=yes); fi
 # Where this is set, each of the hundreds of processes that tests start would compile its modules anew.
 unset PYTHONDONTWRITEBYTECODE
+# A third of an integration test is waiting, for a JVM that starts or for what a kill does.
+processes=$(nproc)
+if [[ $tier == integration ]]; then processes=$((processes + 1)); fi
 # Neighbours in a file share what they start, so each process gets a run of them.
-side_by_side=(--numprocesses=logical --maxprocesses=4 --dist=worksteal)
+side_by_side=(--numprocesses="$processes" --maxprocesses=4 --dist=worksteal)
 case $tier in
     e2e-together) choice=(e2e -m 'not alone and not slow' --numprocesses="$e2e_processes" --maxschedchunk=1) ;;
     e2e-alone) choice=(e2e -m 'alone and not slow') ;;
     e2e-slow) choice=(e2e -m slow) ;;
-    slow) choice=(tests/simulation tests/integration -m slow "${side_by_side[@]}") ;;
+    slow) choice=(tests/unit tests/simulation tests/integration -m slow "${side_by_side[@]}") ;;
     *) choice=("tests/$tier" -m 'not slow' "${side_by_side[@]}") ;;
 esac
 if [[ $tier == integration || $tier == slow ]]; then

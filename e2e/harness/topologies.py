@@ -203,9 +203,13 @@ class Running:
 
     def wait_gone(self, seconds: float = GONE_S) -> None:
         """Wait until Kubernetes holds nothing that belongs to it."""
-        for kind in ("pods", "schedules", "configmaps", "poddisruptionbudgets", "networkpolicies"):
+        others = ("schedules", "configmaps", "poddisruptionbudgets", "networkpolicies")
+        for kind in ("pods", *others):
             what = f"no {kind} of {self.name} are left"
             self.cluster.wait_all(kind, self.selector, what, lambda found: not found, seconds)
+            # Pods are the last to go, as a rule: one look at all others, where each watch is a program.
+            if not self.cluster.all(",".join(("pods", *others)), self.selector):
+                return
 
 
 @dataclass(frozen=True)

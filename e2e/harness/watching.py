@@ -25,7 +25,7 @@ class NotReached(AssertionError):
     """The state did not come in time."""
 
 
-def wait_until(what: str, found: Callable[[], bool], seconds: float, *, every_s: float = 0.25) -> None:
+def wait_until(what: str, found: Callable[[], bool], seconds: float, *, every_s: float = 0.5) -> None:
     """Look again and again, for what no watch can show. Raises NotReached with its name."""
     deadline = time.monotonic() + seconds
     while not found():

@@ -24,16 +24,8 @@ SLACK = 8.0
 LIMIT_S = 270.0
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [
-        1,
-        pytest.param(
-            2,
-            marks=pytest.mark.slow(held_by="test_killed_workers_lose_and_repeat_no_row"),
-        ),
-    ],
-)
+@pytest.mark.slow(held_by="test_windows_and_windows_of_windows_are_whole_whatever_is_killed")
+@pytest.mark.parametrize("workers", ROUNDS)
 def test_a_drawn_topology_under_drawn_faults_loses_doubles_and_leaves_nothing(
     tmp_path: Path, workers: int
 ) -> None:

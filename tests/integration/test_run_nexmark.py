@@ -83,7 +83,7 @@ def answers(
     return {name: spark.sql(text) for name, text in batch_queries().items()}
 
 
-@pytest.mark.slow(held_by="test_windows_are_those_of_a_plain_count_while_tasks_are_killed")
+@pytest.mark.slow(held_by="test_windows_and_windows_of_windows_are_whole_whatever_is_killed")
 def test_queries_1_and_2_give_what_sparks_batch_gives_while_tasks_are_killed(
     tmp_path: Path, runs: list[Run], spark: SparkSession, answers: dict[str, DataFrame]
 ) -> None:
@@ -111,7 +111,7 @@ def test_queries_1_and_2_give_what_sparks_batch_gives_while_tasks_are_killed(
     assert answers["q1"].count() == BIDS
 
 
-@pytest.mark.slow(held_by="test_windows_are_those_of_a_plain_count_while_tasks_are_killed")
+@pytest.mark.slow(held_by="test_windows_and_windows_of_windows_are_whole_whatever_is_killed")
 def test_queries_by_event_time_give_what_sparks_batch_gives_while_tasks_are_killed(
     tmp_path: Path, runs: list[Run], spark: SparkSession, answers: dict[str, DataFrame]
 ) -> None:

@@ -83,6 +83,8 @@ def floor(at: datetime, size: timedelta) -> datetime:
     return at - (at - START) % size
 
 
+# What the windows are is held by `test_windows_are_sparks_in_batch`.
+@pytest.mark.slow(held_by="test_windows_and_windows_of_windows_are_whole_whatever_is_killed")
 def test_windows_are_those_of_a_plain_count_while_tasks_are_killed(tmp_path: Path, runs: list[Run]) -> None:
     rows = bids(tmp_path / "bids")
     (tmp_path / "topology.yaml").write_text(MANIFEST)

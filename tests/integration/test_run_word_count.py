@@ -77,7 +77,7 @@ def test_killed_workers_lose_nothing_and_count_nothing_twice(folder: Path, runs:
     assert run.summary["restarts"] == {"w0": 1, "w1": 2}
 
 
-@pytest.mark.slow(held_by="test_windows_are_those_of_a_plain_count_while_tasks_are_killed")
+@pytest.mark.slow(held_by="test_windows_and_windows_of_windows_are_whole_whatever_is_killed")
 def test_killed_task_processes_lose_nothing_and_count_nothing_twice(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=2, files=3, lines=3_000)
     run = start(runs, folder, "--workers", "1", *paced(600))
@@ -168,28 +168,6 @@ def test_a_stopped_run_is_resumed_and_fresh_starts_anew(folder: Path, runs: list
     assert_figures_are_right(folder, third.summary, expected)
 
 
-def test_a_file_that_grew_is_read_on_and_the_output_is_no_other_states(folder: Path, runs: list[Run]):
-    expected = write_texts(folder / "texts", seed=5, files=2, lines=50)
-    first = start(runs, folder, "--workers", "1")
-    assert first.finish() == 0, first.output
-    assert_figures_are_right(folder, first.summary, expected)
-
-    other = Run(folder / "topology.yaml", folder / "other", ("--fresh",), {})
-    runs.append(other)
-    other.start()
-    assert other.finish() != 0
-    assert "holds the output of topology word-count" in other.output
-    assert_counted_exactly_once(folder, expected)
-
-    with next((folder / "texts").glob("*.txt")).open("a") as text:
-        text.write("appended appended\nafterwards\n")
-    expected.update(["appended", "appended", "afterwards"])
-    appended = start(runs, folder, "--workers", "1")
-    assert appended.finish() == 0, appended.output
-    assert "changed after it was read to its end and is read on" in appended.output
-    assert_counted_exactly_once(folder, expected)
-
-
 def test_a_processor_that_raises_stops_the_run_and_nothing_is_lost(folder: Path, runs: list[Run]):
     expected = write_texts(folder / "texts", seed=5, files=2, lines=400)
     code = (folder / "word_count.py").read_text(encoding="utf-8")
@@ -210,4 +188,12 @@ def test_a_processor_that_raises_stops_the_run_and_nothing_is_lost(folder: Path,
     (folder / "word_count.py").write_text(code, encoding="utf-8")
     mended = start(runs, folder, "--workers", "1")
     assert mended.finish() == 0, mended.output
+    assert_counted_exactly_once(folder, expected)
+
+    # What stands there is no other state's.
+    other = Run(folder / "topology.yaml", folder / "other", ("--fresh",))
+    runs.append(other)
+    other.start()
+    assert other.finish() != 0
+    assert "holds the output of topology word-count" in other.output
     assert_counted_exactly_once(folder, expected)

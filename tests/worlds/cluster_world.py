@@ -9,8 +9,10 @@ canonical's scenario library.
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -20,6 +22,7 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import from_object
 from penstock.api.topology import Topology, TopologyStatus
 from penstock.connectors.files import FilesSource
+from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, WorkerRow
 from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace
@@ -87,7 +90,7 @@ CONFIG = OperatorConfig.model_validate(
     }
 )
 
-MANIFEST = """
+MANIFEST: dict[str, Any] = yaml.safe_load("""
 apiVersion: penstock.dev/v1alpha1
 kind: Topology
 metadata:
@@ -118,12 +121,12 @@ spec:
   - name: totals
     inputs: [count]
     sink: {files: {path: out}}
-"""
+""")
 
 
 def manifest(**changes: Any) -> dict[str, Any]:
     """The word count, with values set by path: `spec__workers__min=3`."""
-    return changed(yaml.safe_load(MANIFEST), changes)
+    return changed(MANIFEST, changes)
 
 
 def changed(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -140,13 +143,18 @@ def changed(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 def read_topology(document: Mapping[str, Any]) -> ObservedTopology:
     """A manifest as the operator's edge reads it."""
     metadata = document["metadata"]
-    plain = copy.deepcopy(dict(document))
-    plain.pop("status", None)
-    topology = Topology.model_validate(plain, by_alias=True, by_name=False)
-    plan = compile_topology(topology, "cluster")
+    plain = {name: value for name, value in document.items() if name != "status"}
+    topology, plan = _compiled(json.dumps(plain))
     return ObservedTopology(
         metadata["name"], metadata["uid"], metadata["generation"], document, topology, plan
     )
+
+
+@lru_cache(maxsize=64)
+def _compiled(manifest: str) -> tuple[Topology, Plan]:
+    """A world looks at its manifest every second, and seldom is there another one."""
+    topology = Topology.model_validate(json.loads(manifest), by_alias=True, by_name=False)
+    return topology, compile_topology(topology, "cluster")
 
 
 class BrokenPromise(AssertionError):

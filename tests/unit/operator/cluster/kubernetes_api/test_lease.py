@@ -303,7 +303,7 @@ def test_a_leader_whose_lease_was_deleted_and_made_anew_ends_at_its_next_try() -
     tell(story)
 
 
-FAST = LeaseTimes(duration_s=0.06, renew_deadline_s=0.04, retry_s=0.01)
+FAST = LeaseTimes(duration_s=0.3, renew_deadline_s=0.2, retry_s=0.01)
 
 
 def test_a_standby_outlasts_an_api_server_that_is_away() -> None:

@@ -112,8 +112,14 @@ def simulated(policy: Policy, seed: int, seconds: int, bytes_in: float) -> Run:
     return run(topology, arrivals, policy, TARGET, np.random.default_rng(seed))
 
 
+FURTHER_SEEDS = [
+    pytest.param(seed, marks=pytest.mark.slow(held_by="test_looks_at_once_lead_to_the_same_run"))
+    for seed in (1, 2)
+]
+
+
 @pytest.mark.parametrize("name", POLICIES)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *FURTHER_SEEDS])
 def test_looks_at_once_lead_to_the_same_run(name: str, seed: int) -> None:
     limits = TaskLimits(2, 12)
     bytes_in = 400.0 if name == "data-intensive" else 10.0
