@@ -123,9 +123,6 @@ def test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.slow(
-    held_by="test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_whom_it_is_about"
-)
 def test_the_bench_of_the_operator_prints_its_line_in_short_form_too(tmp_path: Path) -> None:
     """With the operator's process, kopf's watches and the twin over HTTP; these figures say nothing."""
     sizes = {"BENCH_TOPOLOGIES": "20", "BENCH_NODES": "10", "BENCH_SECONDS": "3"}
