@@ -29,7 +29,7 @@ from clocks.running import run
 from house import ROOT
 from penstock.store.port import StoreUnreachable
 from penstock.store.redis.store import load_functions
-from penstock_operator.cluster.kubernetes_api.port import NODES, TOPOLOGIES
+from penstock_operator.cluster.kubernetes_api.port import NODES, TOPOLOGIES, Object
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
 from worlds.operator_world import NAMESPACE
@@ -51,6 +51,14 @@ async def is_up(url: str) -> bool:
 
 def _writes(cluster: MemoryCluster) -> int:
     return sum(kind != "Lease" for _, kind, _ in cluster.calls)
+
+
+def _relabel(node: Object) -> None:
+    node["metadata"]["labels"]["zone"] = "a"
+
+
+def _shrink(node: Object) -> None:
+    node["status"]["allocatable"]["pods"] = "109"
 
 
 def test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_whom_it_is_about(
@@ -88,13 +96,14 @@ def test_resting_topologies_are_looked_at_without_a_decision_and_a_change_wakes_
             writes = len(cluster.calls)
 
             # Two of six are on each of the first four nodes.
-            held = cluster.held(NODES, node_name(0))
-            held["metadata"]["labels"]["zone"] = "a"
             taken_up = len(counted.of_topologies)
-            cluster.put(NODES, held)
-            looks = counted.turns["topology"] + TOPOLOGIES_HERE
-            await eventually_awaited(partial(looked_at, looks))
-            assert len(counted.of_topologies) == taken_up + 2
+            for alter, woken in ((_relabel, 0), (_shrink, 2)):
+                held = cluster.held(NODES, node_name(0))
+                alter(held)
+                cluster.put(NODES, held)
+                looks = counted.turns["topology"] + TOPOLOGIES_HERE
+                await eventually_awaited(partial(looked_at, looks))
+                assert len(counted.of_topologies) == taken_up + woken
 
             edited = cluster.held(TOPOLOGIES, many.names()[3])
             edited["spec"]["operators"][1]["tasks"]["initial"] = 3

@@ -39,7 +39,7 @@ from penstock_operator.cluster.observing.core_budget import CoreBudget
 from penstock_operator.cluster.observing.namespace_picture import NamespacePicture
 from penstock_operator.cluster.observing.observe import is_store, node_named
 from penstock_operator.cluster.observing.observed import TopologyKey
-from penstock_operator.cluster.observing.workers_seen import workers_seen
+from penstock_operator.cluster.observing.workers_seen import WorkersSeen, workers_seen
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.turns.namespace_loops import SLA, TOPOLOGY, NamespaceLoops, Shared
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogins
@@ -96,6 +96,8 @@ class Reconciler:
         self._topologies: dict[TopologyKey, Work] = {}
         self._slas: dict[TopologyKey, Work] = {}
         self._stores = Work(asyncio.Event(), clocks.monotonic_s())
+        self._nodes: dict[str, tuple[object, object]] = {}
+        """Name -> what was seen of it last, but for its labels: those mean nothing to who rests."""
         self._names_changed = asyncio.Event()
         self._slots = TurnSlots(_TOPOLOGY_TURNS_AT_ONCE)
         metrics.counts_topologies(self.phases, self.resting)
@@ -205,7 +207,8 @@ class Reconciler:
     async def _relist(self) -> None:
         for kind in WATCHED:
             keep = partial(self.mirror.kept, kind)
-            self.mirror.relisted(kind, await self._cluster.list(kind, keep=keep))
+            for _ in self.mirror.relisting(kind, await self._cluster.list(kind, keep=keep)):
+                await asyncio.sleep(0)
 
     async def _relist_forever(self) -> None:
         """What a watch lost is found here."""
@@ -298,7 +301,7 @@ class Reconciler:
         came_s = self._came_s(self._mirrors[namespace])
         if kind == NODES:
             self._stores.wake_up(came_s)
-            self._wake_on(name_of(thing), came_s)
+            self._wake_on(name_of(thing), came_s, who_rest=not self._is_relabelled(thing))
         elif kind == STATEFUL_SETS or (is_store(thing) and self._mirrors[namespace] is self.mirror):
             self._stores.wake_up(came_s)
             self._wake_on(node_named(thing), came_s)
@@ -308,11 +311,23 @@ class Reconciler:
             if self._loops[namespace].changed(kind, thing, came_s):
                 self._names_changed.set()
 
-    def _wake_on(self, node: str, came_s: float) -> None:
+    def _is_relabelled(self, node: Object) -> bool:
+        """Whether nothing else of the node has changed."""
+        name = name_of(node)
+        if self.mirror.get(NODES, name) is None:
+            self._nodes.pop(name, None)
+            return False
+        known, seen = self._nodes.get(name), (node.get("spec"), node.get("status"))
+        self._nodes[name] = seen
+        return known == seen
+
+    def _wake_on(self, node: str, came_s: float, *, who_rest: bool = True) -> None:
         """Who is on the node, and who wants anything: others have nothing to do with it. `node` may be a
         label's value."""
         for work in self._topologies.values():
-            if work.rest is None or any(node in (one, label_value(one)) for one in work.rest.nodes):
+            if work.rest is None or (
+                who_rest and any(node in (one, label_value(one)) for one in work.rest.nodes)
+            ):
                 work.wake_up(came_s)
 
     def _wake_all(self) -> None:
@@ -325,9 +340,12 @@ class Reconciler:
 
 
 def _workers_place(served: ServedNamespace, config: OperatorConfig) -> WorkersPlace:
-    return WorkersPlace(
-        served.name,
-        served.cluster,
-        lambda: workers_seen(served.mirror, config.store.auth_secret),
-        lambda: served.is_open,
-    )
+    known: tuple[int, WorkersSeen | None] = (-1, None)
+
+    def seen() -> WorkersSeen | None:
+        nonlocal known
+        if known[0] != served.mirror.revision or known[1] is None:
+            known = (served.mirror.revision, workers_seen(served.mirror, config.store.auth_secret))
+        return known[1]
+
+    return WorkersPlace(served.name, served.cluster, seen, lambda: served.is_open)

@@ -27,7 +27,8 @@ from penstock_operator.cluster.kubernetes_api.port import (
 from penstock_operator.kubernetes_client.json_requests import APPLY, JSON, KubernetesJson
 from penstock_operator.kubernetes_client.login import api_client
 
-_PAGE = 500
+_PAGE = 100
+"""Of larger ones each is taken apart for so long that nothing else is done in time."""
 _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -72,7 +72,8 @@ class FollowedNamespace:
         try:
             for kind in self._mirror.kinds:
                 keep = partial(self._mirror.kept, kind)
-                self._mirror.relisted(kind, await self._cluster.list(kind, keep=keep))
+                for _ in self._mirror.relisting(kind, await self._cluster.list(kind, keep=keep)):
+                    await asyncio.sleep(0)
         except (RetryError, SkipTickError) as error:
             _LOG.warning("objects of namespace %s could not be listed: %s", self._cluster.namespace, error)
             return bool(self._is_open)

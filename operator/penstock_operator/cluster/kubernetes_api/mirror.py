@@ -47,6 +47,8 @@ WATCHED_ELSEWHERE = tuple(kind for kind in WATCHED if kind not in (NODES, STATEF
 Changed = Callable[[Kind, Object], None]
 """Called with the kind and the object (for a deletion: as it was last known)."""
 
+_STEP = 500
+"""Objects of a list that are put in at one go."""
 _DELETIONS_REMEMBERED_MAX = 10_000
 _CHANGES_REMEMBERED_MAX = 20_000
 _NODE_CONDITIONS = {"Ready"}
@@ -144,9 +146,16 @@ class Mirror:
 
     def relisted(self, kind: Kind, listing: Listing) -> None:
         """A complete list: what it lacks and is not newer than it is gone."""
+        for _ in self.relisting(kind, listing):
+            pass
+
+    def relisting(self, kind: Kind, listing: Listing) -> Iterator[None]:
+        """The same in short steps, between which others may go on: events that come meanwhile count."""
         at = int(listing.resource_version)
-        for thing in listing.items:
+        for number, thing in enumerate(listing.items, 1):
             self.put(kind, thing)
+            if number % _STEP == 0:
+                yield
         there = {name_of(thing) for thing in listing.items}
         for name, known in list(self._objects[kind].items()):
             if name not in there and _version(known) <= at:

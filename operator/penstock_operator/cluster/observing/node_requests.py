@@ -24,6 +24,7 @@ class NodeRequests:
         self._mirror = mirror
         self._nodes = nodes
         self._nodes_seen: tuple[Object, ...] = ()
+        self._node_names: list[str] = []
         self._revision = -1
         self._of_pod: dict[str, tuple[str, tuple[Request, ...]]] = {}
         """Pod -> (node, what it takes there), of those that are bound and not ended."""
@@ -50,12 +51,15 @@ class NodeRequests:
         return [self._pinned[name] for name in sorted(self._pinned)]
 
     def _refresh(self) -> None:
-        nodes = self._nodes.all(NODES)
-        are_nodes_new = nodes is not self._nodes_seen
+        nodes, are_nodes_new = self._nodes.all(NODES), False
+        if nodes is not self._nodes_seen:
+            names = [name_of(node) for node in nodes]
+            are_nodes_new = names != self._node_names
+            self._nodes_seen, self._node_names = nodes, names
         if self._revision == self._mirror.revision and not are_nodes_new:
             return
         changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
-        self._revision, self._nodes_seen = self._mirror.revision, nodes
+        self._revision = self._mirror.revision
         if changes is None or are_nodes_new:
             # which node a label means may be another
             changes = [(PODS, name) for name in {*self._of_pod, *self._pinned}]
@@ -81,4 +85,4 @@ class NodeRequests:
             self._on_node.setdefault(node, {})[name] = requests
             self._sums.pop(node, None)
         if not pod["spec"].get("nodeName") and (is_worker(pod) or is_spark_worker(pod)):
-            self._pinned[name] = bound_where_pinned(pod, [name_of(node) for node in self._nodes_seen])
+            self._pinned[name] = bound_where_pinned(pod, self._node_names)

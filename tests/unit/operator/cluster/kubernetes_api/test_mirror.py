@@ -50,6 +50,25 @@ def test_a_list_that_shows_what_is_known_changes_nothing() -> None:
     assert scene.mirror.revision == revision
 
 
+def test_what_comes_while_a_list_is_put_in_counts_for_more_than_the_list() -> None:
+    scene = Scene()
+    scene.mirror.put(PODS, pod("gone", 3))
+    listed = tuple(pod(f"p{number:04}", 5) for number in range(1_200))
+    steps = scene.mirror.relisting(PODS, Listing(listed, "9"))
+    next(steps)
+    first = len(scene.names())
+    assert 1 < first < len(listed), "in steps"
+    scene.mirror.remove(PODS, pod("p1199", 10))
+    scene.mirror.put(PODS, pod("p1198", 11, phase="Failed"))
+    scene.mirror.put(PODS, pod("new", 12))
+    for _ in steps:
+        pass
+    assert scene.names() == sorted([*(name_of(one) for one in listed[:-1]), "new"])
+    changed = scene.mirror.get(PODS, "p1198")
+    assert changed is not None
+    assert changed["status"] == {"phase": "Failed"}
+
+
 def test_who_lists_anew_is_given_what_is_held_of_the_same_state_and_else_what_would_be_kept() -> None:
     scene = Scene()
     scene.mirror.put(PODS, pod("a", 5))

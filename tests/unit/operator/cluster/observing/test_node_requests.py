@@ -95,6 +95,23 @@ def test_its_edition_is_another_when_what_is_taken_is_and_stays_when_a_pod_only_
     assert kept.edition > before
 
 
+def test_pods_are_not_reckoned_anew_for_a_node_that_says_something_else_of_itself() -> None:
+    mirror = Mirror(lambda kind, thing: None)
+    mirror.put(NODES, thing("a", 1, spec={}, status={}))
+    mirror.put(PODS, pod("p", 2, "a", is_bound=True, cpu=100, phase="Running", topology="one"))
+    kept = NodeRequests(mirror, mirror)
+    assert len(kept.on("a")) == 1
+    edition = kept.edition
+    relabelled = thing("a", 3, spec={}, status={})
+    relabelled["metadata"]["labels"] = {"team": "b"}
+    mirror.put(NODES, relabelled)
+    assert len(kept.on("a")) == 1
+    assert kept.edition == edition
+    mirror.put(NODES, thing("b", 4, spec={}, status={}))
+    kept.on("a")
+    assert kept.edition > edition, "a label may mean another node now"
+
+
 def test_objects_are_found_by_whose_they_are() -> None:
     rng = random.Random(1)
     mirror = Mirror(lambda kind, thing: None)
