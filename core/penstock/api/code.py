@@ -24,7 +24,8 @@ from penstock.manifest.faults import Fault, listed, nearest, path_text
 _PYTHON = ".py"
 _STAR = "*"
 _WANTED = {
-    "map": ("functions", ("def",)),
+    "map": ("functions and classes", ("def", "class")),
+    "processor": ("classes and functions", ("class", "def")),
     FOREACH: ("functions and classes", ("def", "class")),
     FOREACH_BATCH: ("functions", ("def",)),
 }
@@ -90,8 +91,6 @@ def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:
         what, wanted_kinds = _WANTED.get(role, ("classes", ("class",)))
         wanted = [name for name, kind in names.kinds.items() if kind in wanted_kinds]
         return f"{module} has no {attribute!r}{nearest(attribute, wanted)}; its {what} are {listed(wanted)}"
-    if role == "processor" and kind == "def":
-        return f"{attribute!r} is a function; a processor is a class, a StatefulProcessor"
     if role == "aggregate" and kind == "def":
         return f"{attribute!r} is a function; an aggregator is a class with zero, reduce, merge and finish"
     if role == DATA_SOURCE and kind == "def":

@@ -46,9 +46,9 @@ _NEEDS = {
 }
 _MAY_HAVE = {
     "source": frozenset({"eventTime", "tasks"}),
-    "map": frozenset({"inputs", "eventTime", "outputSchema"}),
+    "map": frozenset({"inputs", "args", "eventTime", "outputSchema"}),
     "processor": frozenset(
-        {"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}
+        {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
         | {"timeMode", "eventTime", "lateTo", "initialState"}
     ),
     "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "shards", "tasks"}),
@@ -59,6 +59,7 @@ _WHY_NOT = {
     "inputs": "a source reads from outside",
     "keyBy": "only a processor and a window have a key",
     "aggregate": "only a window computes without code",
+    "args": "only the code of a map or a processor is called with some",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",

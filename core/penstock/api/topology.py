@@ -25,6 +25,7 @@ from penstock.manifest.document import (
     NAME_LENGTH_MAX,
     SHARDS_MAX,
     ApiVersion,
+    Arguments,
     ColumnName,
     Cpu,
     Ddl,
@@ -128,6 +129,10 @@ class OperatorSpec(Document):
             ("!has(self.join) || self.inputs.size() == 2", "a join has two inputs, left and right"),
             (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
+            (
+                "!has(self.args) || has(self.map) || has(self.processor)",
+                "only a map and a processor have args",
+            ),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
@@ -225,11 +230,15 @@ class OperatorSpec(Document):
     of a join."""
     source: SourceSpec | None = None
     map: Target | None = None
-    """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop."""
+    """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop. One that takes no
+    row is called once in each task, and gives the function."""
     key_by: Annotated[tuple[ColumnName, ...], atomic_list(16, minimum=1)] | None = None
     """Columns of the input that make the key of a processor or a window; fixed for life."""
     processor: Target | None = None
-    """A pyspark.sql.streaming.StatefulProcessor."""
+    """A pyspark.sql.streaming.StatefulProcessor, an object of one, or a function that makes one."""
+    args: Arguments | None = None
+    """What the code of a map or a processor is called with by name, beside rows; checked against its
+    signature. They may change."""
     window: WindowSpec | None = None
     """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
     each, without code. Fixed for life."""

@@ -99,6 +99,8 @@ class Step:
     function: str
     """"module:attribute"."""
     out: Fanout
+    arguments: str = ""
+    """What it is called with beside rows, by name: an object as JSON, "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ class Processor:
     batches_to: Sink | None = None
     """Instead of all these, what its input is written to in numbered batches: it has no key then, and puts
     nothing out."""
+    arguments: str = ""
+    """What the target is called with, by name: an object as JSON, "" for none."""
 
     @property
     def by_event_time(self) -> bool:

@@ -23,8 +23,9 @@ from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
 from penstock_worker.stages.event_time import latest_us
+from penstock_worker.user_code.arguments import MAP, decoded, step_function
 from penstock_worker.user_code.forms import listed_rows
-from penstock_worker.user_code.running import UserCodeMissing, load_attribute, raised
+from penstock_worker.user_code.running import raised
 from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.values.wire_values import shown
@@ -252,9 +253,7 @@ class _StepRunner:
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
         self._name = step.name
         self._called = step.function
-        self._function = load_attribute(step.function, base_dir)
-        if not callable(self._function):
-            raise UserCodeMissing(f"{step.function!r} is no function; a map takes a row and returns rows")
+        self._function = step_function(MAP, step.function, decoded(step.arguments), base_dir)
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
         self._out = FanoutRunner(step.out, base_dir, step.name)
