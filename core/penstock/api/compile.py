@@ -20,6 +20,7 @@ from penstock.api.topology import (
     IDLE_AFTER_DEFAULT,
     LATE,
     SHARDS_DEFAULT,
+    STEPS,
     OperatorSpec,
     Topology,
 )
@@ -141,9 +142,9 @@ class _Fuser:
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
                 steps=tuple(
-                    Step(r.name, r.map, self._fanout(r.name), _arguments(r))
+                    Step(r.name, step[1], self._fanout(r.name), _arguments(r), STEPS[step[0]])
                     for r in readers
-                    if r.map is not None
+                    if (step := r.step) is not None
                 ),
                 sinks=tuple(
                     r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
@@ -213,8 +214,8 @@ class _Fuser:
             if name not in found:
                 found.add(name)
                 operator = self._operators[name]
-                waiting += (operator.inputs or ()) if operator.map is not None else ()
-        stages = {name for name in found if self._operators[name].map is None}
+                waiting += (operator.inputs or ()) if operator.step is not None else ()
+        stages = {name for name in found if self._operators[name].step is None}
         return tuple(name for name in self._graph.order if name in stages)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from penstock.dataflow.plan import ARROW, PANDAS, ROWS
 from penstock.manifest.faults import joined, nearest
 from penstock_worker.user_code.processor_code import class_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, users_traceback
@@ -45,7 +46,16 @@ class StepKind:
 
 
 MAP = StepKind("map", "row", "a map takes a row and returns rows")
-STEPS = {kind.role: kind for kind in (MAP,)}
+STEPS = {
+    ROWS: MAP,
+    PANDAS: StepKind(
+        "mapInPandas", "iterator", "mapInPandas takes an iterator of DataFrames and returns one"
+    ),
+    ARROW: StepKind(
+        "mapInArrow", "iterator", "mapInArrow takes an iterator of RecordBatches and returns one"
+    ),
+}
+"""By the form of a step."""
 
 
 def decoded(arguments: str) -> Arguments:
@@ -73,7 +83,7 @@ def step_function(kind: StepKind, target: str, arguments: Arguments, base_dir: P
         right = f"def {target.partition(':')[2]}({', '.join((kind.given, *arguments))})"
         raise UserCodeMissing(
             f"{target!r} takes no {kind.given}, was called once and returned {shown(made)}, no function; "
-            f"{kind.returns}: make it {right}, or return a function of a {kind.given}"
+            f"{kind.returns}: make it {right}, or return such a function"
         )
     function: Callable[[Any], Any] = made
     return function

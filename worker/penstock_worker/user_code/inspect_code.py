@@ -23,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
+from penstock.api.topology import STEPS as STEP_FORMS
 from penstock.api.topology import Topology
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH, NamedCode
 from penstock.connectors.registry import named_code
@@ -95,9 +96,9 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What an operator names: `target` is "module:attribute", `role` map, processor, aggregate or what a
-    source or a sink wants, `path` its place, `form` what the manifest says of a processor's, `code` what it
-    says of a source's or a sink's, `arguments` what it gives to the others."""
+    """What an operator names: `target` is "module:attribute", `role` a step's field, processor, aggregate or
+    what a source or a sink wants, `path` its place, `form` what the manifest says of a processor's, `code`
+    what it says of a source's or a sink's, `arguments` what it gives to the others."""
 
     operator: str
     role: str
@@ -135,7 +136,7 @@ def _topology_findings(topology: Topology, base_dir: Path) -> Iterator[tuple[str
 def _targets(topology: Topology) -> Iterator[_Target]:
     document = {"spec": {"operators": [{"name": operator.name} for operator in topology.spec.operators]}}
     for index, operator in enumerate(topology.spec.operators):
-        for role, target in (("map", operator.map), ("processor", operator.processor)):
+        for role, target in filter(None, (operator.step, ("processor", operator.processor))):
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
                 form, time_mode = operator.form or "", operator.time_mode or NO_TIME
@@ -186,7 +187,7 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
             _look_at_processor(named, code, found)
     else:
         try:
-            step_function(STEPS[named.role], target, named.arguments, base_dir)
+            step_function(STEPS[STEP_FORMS[named.role]], target, named.arguments, base_dir)
         except UserCodeMissing as missing:
             found.fault(str(missing))
     return found

@@ -86,7 +86,7 @@ def test_a_cluster_takes_them_beside_each_other_alone() -> None:
 def test_only_code_that_is_called_has_arguments() -> None:
     (fault,) = faults_of(changed(("sink: {", "args: {n: 1}\n    sink: {")))
     assert fault == (
-        "spec.operators[3] (totals).args: a sink has none: only the code of a map or a processor is called "
+        "spec.operators[3] (totals).args: a sink has none: only the code of a step or a processor is called "
         "with some; leave it out"
     )
 

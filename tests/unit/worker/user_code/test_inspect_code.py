@@ -320,6 +320,20 @@ def test_arguments_reach_the_class_and_the_step(tmp_path: Path) -> None:
     assert inspect_manifest(path).faults == []
 
 
+@pytest.mark.parametrize("field", ["mapInPandas", "mapInArrow"])
+def test_steps_on_columns_are_looked_at_as_others_are(tmp_path: Path, field: str) -> None:
+    path = write(tmp_path, f"inspected_{field.lower()}", map_="cut")
+    path.write_text(path.read_text().replace("map: ", f"{field}: "))
+    (fault,) = inspect_manifest(path).faults
+    assert fault.path == f"spec.operators[1] (words).{field}"
+    right = "give args: {length: ...}, or make it def cut(iterator)"
+    assert f"is called as cut(iterator): it lacks 'length'; {right}" in fault.message
+    path.write_text(
+        path.read_text().replace("\n    outputSchema", "\n    args: {length: 1}\n    outputSchema", 1)
+    )
+    assert inspect_manifest(path).faults == []
+
+
 @pytest.mark.parametrize("processor", ["Replacing", "Without", "AlsoOld"])
 def test_what_is_named_and_not_used_is_no_fault(tmp_path: Path, processor: str) -> None:
     assert faults(tmp_path, f"inspected_{processor.lower()}", processor=processor) == {}
