@@ -8,6 +8,7 @@ does not fit is told with the right call and the right signature beside it. Neig
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import types
@@ -22,7 +23,7 @@ import msgspec
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from penstock.dataflow.plan import ARROW, PANDAS, ROWS
-from penstock.manifest.faults import joined, nearest
+from penstock.manifest.faults import joined
 from penstock_worker.user_code.processor_code import class_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, users_traceback
 from penstock_worker.values.wire_values import shown
@@ -165,8 +166,10 @@ def _wrong_call(target: str, code: Any, given: Sequence[str], arguments: Argumen
     names = [p.name for p in rest]
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
     unknown = [] if takes_any else [name for name in arguments if name not in names]
-    lacks = [p.name for p in rest if p.default is inspect.Parameter.empty and p.name not in arguments]
-    wrong = [f"has no {name!r}{nearest(name, names)}" for name in unknown]
+    free = [name for name in names if name not in arguments]
+    meant = {name: difflib.get_close_matches(name, free, n=1) for name in unknown}
+    lacks = [p.name for p in rest if p.default is inspect.Parameter.empty and p.name in free]
+    wrong = [f"has no {n!r}{f' (did you mean {meant[n][0]}?)' if meant[n] else ''}" for n in unknown]
     if lacks:
         wrong.append(f"lacks {joined(map(repr, lacks))}")
     name = target.partition(":")[2]
@@ -174,9 +177,16 @@ def _wrong_call(target: str, code: Any, given: Sequence[str], arguments: Argumen
     own = "__init__" if isinstance(code, type) else name
     right = f"make it def {own}({', '.join((*(('self',) if own != name else ()), *given, *arguments))})"
     if _may_bind(signature, given, names):
-        right = f"give {_right(lacks, {a: v for a, v in arguments.items() if a not in unknown})}, or {right}"
+        kept = {
+            (meant[argument] or [""])[0] if argument in meant else argument: value
+            for argument, value in arguments.items()
+        }
+        right = f"give {_right(lacks, kept)}, or {right}"
     because = f": it {joined(wrong)}" if wrong else ""
-    return f"{target!r} takes {signature} and is called as {name}({', '.join(called)}){because}; {right}"
+    shown_signature = signature.replace(return_annotation=inspect.Signature.empty)
+    return (
+        f"{target!r} takes {shown_signature} and is called as {name}({', '.join(called)}){because}; {right}"
+    )
 
 
 def _may_bind(signature: inspect.Signature, given: Sequence[str], names: Sequence[str]) -> bool:
@@ -189,7 +199,8 @@ def _may_bind(signature: inspect.Signature, given: Sequence[str], names: Sequenc
 
 
 def _right(lacks: Sequence[str], kept: Arguments) -> str:
-    pairs = [*(f"{name}: {_short(value)}" for name, value in kept.items()), *(f"{n}: ..." for n in lacks)]
+    pairs = [f"{name}: {_short(value)}" for name, value in kept.items() if name]
+    pairs += [f"{name}: ..." for name in lacks if name not in kept]
     return f"args: {{{', '.join(pairs)}}}" if pairs else "no args"
 
 

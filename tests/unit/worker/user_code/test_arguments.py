@@ -88,7 +88,7 @@ def test_a_step_that_can_be_called_so_is_right(code: Any, arguments: dict[str, A
             plain,
             {"seb": ";"},
             "'m:code' takes (row, /, sep=',') and is called as code(row, seb=';'): it has no 'seb' (did you "
-            "mean sep?); give no args, or make it def code(row, seb)",
+            "mean sep?); give args: {sep: ';'}, or make it def code(row, seb)",
         ),
         (
             two,

@@ -314,7 +314,7 @@ def test_arguments_reach_the_class_and_the_step(tmp_path: Path) -> None:
     assert str(fault) == (
         "spec.operators[1] (words).map: 'inspected_args:cut' takes (row, length, upper=False) and is called "
         "as cut(row, lenght=3): it has no 'lenght' (did you mean length?) and lacks 'length'; "
-        "give args: {length: ...}, or make it def cut(row, lenght)"
+        "give args: {length: 3}, or make it def cut(row, lenght)"
     )
     path.write_text(text.replace("ARGS", "{length: 3}").replace(":cut\n", ":cutter\n"))
     assert inspect_manifest(path).faults == []
