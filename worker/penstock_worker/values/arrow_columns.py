@@ -1,8 +1,8 @@
 """Record batches that user code yields -> wire rows, checked column by column.
 
-Columns have the names of the schema in its order, and the types that Spark has for it, as in its
-`mapInArrow`: nothing is cast. Neighbours: `arrow_rows` (the other way),
-`frame_rows` (the same of pandas), `user_code.arrow_step` (who calls).
+Columns go by their place, as in Spark's `mapInArrow`: what they are called does not matter, and further ones
+are dropped. Types are those that Spark's own reader takes for the schema's; nothing is cast. Neighbours:
+`arrow_rows` (the other way), `frame_rows` (the same of pandas), `user_code.arrow_step` (who calls).
 """
 
 from __future__ import annotations
@@ -39,17 +39,20 @@ class ArrowShape:
                 f"yielded {shown(batch)}; mapInArrow yields record batches, such as those of its input or "
                 f"pa.RecordBatch.from_pydict({{{self._names[0]!r}: [...]}})"
             )
-        if tuple(batch.schema.names) != self._names:
+        if batch.num_columns < len(self._names):
             raise RowMismatch(
                 f"a batch has the columns {', '.join(batch.schema.names) or 'none'}; wanted are "
-                f"{', '.join(self._names)}, in this order: batch.select([...]) orders them"
+                f"{', '.join(self._names)}, by their places"
             )
-        columns = [self._values(place, column) for place, column in enumerate(batch.columns)]
+        given = batch.columns[: len(self._names)]
+        columns = [self._values(place, column) for place, column in enumerate(given)]
         return list(zip(*columns, strict=True))
 
     def _values(self, place: int, column: pa.Array) -> list[Any]:
         data_type, wanted, read = self._columns[place]
         where = f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
+        if column.null_count == len(column):
+            return [None] * len(column)
         if not _is_type(column.type, wanted):
             raise RowMismatch(
                 f"{where} expects {data_type.simpleString()}, in Arrow {wanted}, got {column.type}; cast it, "
@@ -62,12 +65,15 @@ class ArrowShape:
 
 
 def _is_type(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Spark has one type for both: an instant may be said in any zone, a text be a large one."""
-    if given.equals(wanted):
+    """Whether Spark reads the one as it reads the other: a time is its microseconds, whatever its zone."""
+    if given.equals(wanted) or pa.types.is_null(given):
         return True
-    if pa.types.is_timestamp(wanted):
-        is_instant = wanted.tz is not None
-        return pa.types.is_timestamp(given) and given.unit == "us" and (given.tz is not None) == is_instant
+    if _is_long(wanted):
+        return _is_long(given)
+    if pa.types.is_int32(wanted) or pa.types.is_date32(wanted):
+        return bool(pa.types.is_int32(given) or pa.types.is_date32(given))
+    if pa.types.is_decimal(wanted):
+        return bool(pa.types.is_decimal128(given))
     if pa.types.is_string(wanted):
         return bool(pa.types.is_large_string(given))
     if pa.types.is_binary(wanted):
@@ -83,10 +89,14 @@ def _is_type(given: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_struct(wanted):
         return (
             pa.types.is_struct(given)
-            and given.names == wanted.names
-            and all(_is_type(one.type, other.type) for one, other in zip(given, wanted, strict=True))
+            and given.num_fields >= wanted.num_fields
+            and all(_is_type(one.type, other.type) for one, other in zip(given, wanted, strict=False))
         )
     return False
+
+
+def _is_long(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_int64(type_) or (pa.types.is_timestamp(type_) and type_.unit == "us"))
 
 
 def _made(wanted: pa.DataType) -> str:
@@ -98,15 +108,12 @@ def _made(wanted: pa.DataType) -> str:
 
 def _reader(data_type: spark.DataType) -> Read:
     match data_type:
-        case (
-            spark.ByteType()
-            | spark.ShortType()
-            | spark.IntegerType()
-            | spark.LongType()
-            | spark.DoubleType()
-            | spark.FloatType()
-        ):
+        case spark.ByteType() | spark.ShortType() | spark.DoubleType() | spark.FloatType():
             return _numbers
+        case spark.LongType():
+            return lambda column: _numbers(column.view(pa.int64()))
+        case spark.IntegerType():
+            return lambda column: _numbers(column.view(pa.int32()))
         case spark.StringType() | spark.BinaryType() | spark.BooleanType():
             return _objects
         case spark.TimestampType() | spark.TimestampNTZType():
@@ -159,6 +166,22 @@ def _each(data_type: spark.DataType) -> Read:
             given = column.to_pylist()
         except (OverflowError, ValueError) as error:  # a time that Python has not
             raise Misfit(f"cannot be read: {error}") from None
-        return [None if value is None else to_wire(value) for value in given]
+        return [None if value is None else to_wire(_by_place(value, data_type)) for value in given]
 
     return read
+
+
+def _by_place(value: Any, data_type: spark.DataType) -> Any:
+    """A value with the fields of its structs in their order, without names."""
+    if value is None:
+        return None
+    match data_type:
+        case spark.ArrayType():
+            return [_by_place(item, data_type.elementType) for item in value]
+        case spark.MapType():
+            return [(_by_place(k, data_type.keyType), _by_place(v, data_type.valueType)) for k, v in value]
+        case spark.StructType():
+            fields = zip(value.values(), data_type.fields, strict=False)
+            return tuple(_by_place(inner, field.dataType) for inner, field in fields)
+        case _:
+            return value
