@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.api.syntax import syntax_tree
+from penstock.api.topology import STEPS
 from penstock.api.windows import aggregators_of
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH
 from penstock.connectors.registry import named_code
@@ -24,7 +25,8 @@ from penstock.manifest.faults import Fault, listed, nearest, path_text
 _PYTHON = ".py"
 _STAR = "*"
 _WANTED = {
-    "map": ("functions", ("def",)),
+    **dict.fromkeys(STEPS, ("functions and classes", ("def", "class"))),
+    "processor": ("classes and functions", ("class", "def")),
     FOREACH: ("functions and classes", ("def", "class")),
     FOREACH_BATCH: ("functions", ("def",)),
 }
@@ -40,7 +42,7 @@ class _Names:
 
 
 def missing_code(spec: Mapping[str, Any], code_dir: Path) -> list[Fault]:
-    """Faults of `code.module` and of the targets of maps, processors, aggregators, sources and sinks in a
+    """Faults of `code.module` and of the targets of steps, processors, aggregators, sources and sinks in a
     Topology's plain `spec`."""
     faults: list[Fault] = []
     known: dict[str, _Names] = {}
@@ -71,7 +73,7 @@ def _targets(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for index, operator in enumerate(operators if isinstance(operators, list) else ()):
         if not isinstance(operator, dict):
             continue
-        for role in ("map", "processor"):
+        for role in (*STEPS, "processor"):
             target = operator.get(role)
             if isinstance(target, str):
                 yield path_text(("spec", "operators", index, role), {"spec": spec}), role, target
@@ -90,8 +92,6 @@ def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:
         what, wanted_kinds = _WANTED.get(role, ("classes", ("class",)))
         wanted = [name for name, kind in names.kinds.items() if kind in wanted_kinds]
         return f"{module} has no {attribute!r}{nearest(attribute, wanted)}; its {what} are {listed(wanted)}"
-    if role == "processor" and kind == "def":
-        return f"{attribute!r} is a function; a processor is a class, a StatefulProcessor"
     if role == "aggregate" and kind == "def":
         return f"{attribute!r} is a function; an aggregator is a class with zero, reduce, merge and finish"
     if role == DATA_SOURCE and kind == "def":

@@ -7,6 +7,7 @@ which worker, fleet and simulation read.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from penstock.api.graph import Runtime, check
@@ -19,6 +20,7 @@ from penstock.api.topology import (
     IDLE_AFTER_DEFAULT,
     LATE,
     SHARDS_DEFAULT,
+    STEPS,
     OperatorSpec,
     Topology,
 )
@@ -139,7 +141,11 @@ class _Fuser:
             readers = [self._operators[str(reader.name)] for reader in self._graph.readers(name)]
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
-                steps=tuple(Step(r.name, r.map, self._fanout(r.name)) for r in readers if r.map is not None),
+                steps=tuple(
+                    Step(r.name, step[1], self._fanout(r.name), _arguments(r), STEPS[step[0]])
+                    for r in readers
+                    if (step := r.step) is not None
+                ),
                 sinks=tuple(
                     r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
                     for r in readers
@@ -185,6 +191,7 @@ class _Fuser:
             window,
             join.join if join is not None else None,
             self._initial_state(operator),
+            arguments=_arguments(operator),
         )
 
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:
@@ -207,8 +214,8 @@ class _Fuser:
             if name not in found:
                 found.add(name)
                 operator = self._operators[name]
-                waiting += (operator.inputs or ()) if operator.map is not None else ()
-        stages = {name for name in found if self._operators[name].map is None}
+                waiting += (operator.inputs or ()) if operator.step is not None else ()
+        stages = {name for name in found if self._operators[name].step is None}
         return tuple(name for name in self._graph.order if name in stages)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
@@ -217,6 +224,10 @@ class _Fuser:
         if planned is not None:
             return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
+
+
+def _arguments(operator: OperatorSpec) -> str:
+    return json.dumps(operator.args) if operator.args else ""
 
 
 def _tasks(tasks: TasksSpec) -> Tasks:

@@ -50,7 +50,7 @@ class EventTimes:
         match operator.role:
             case "source":
                 rows[name] = _source(operator, graph)
-            case "map":
+            case "map" | "mapInPandas" | "mapInArrow":
                 rows[name] = _map(operator, _input(operator, rows, graph.faults), graph)
             case "processor":
                 rows[name] = _processor(operator, rows, graph)
@@ -92,8 +92,8 @@ def _map(operator: Operator, given: _Rows, graph: Graph) -> _Rows:
         column = _declared(operator, graph)
         if given.handed:
             message = (
-                f"a map behind {listed(given.handed)} has none: a processor hands its watermark on; leave it "
-                "out, and keep the column's name"
+                f"a {operator.role} behind {listed(given.handed)} has none: a processor hands its watermark "
+                "on; leave it out, and keep the column's name"
             )
             graph.faults.append(Fault(path, message))
         elif given.begun:

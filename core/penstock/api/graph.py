@@ -19,7 +19,7 @@ from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
 from penstock.api.operators import Graph, Operator
-from penstock.api.topology import LATE
+from penstock.api.topology import LATE, STEPS
 from penstock.api.window_spec import WINDOW_KINDS
 from penstock.api.windows import aggregators_of, window_output
 from penstock.connectors.registry import SINKS, SOURCES
@@ -33,12 +33,12 @@ Runtime = Literal["local", "cluster"]
 FUSED_COPIES_MAX = 256
 """How often one stateless operator may be fused: once for each path from a stage to it."""
 
-_ROLES = ("source", "map", "processor", "window", "join", "sink")
+_ROLES = ("source", *STEPS, "processor", "window", "join", "sink")
 _KINDS = {"source": tuple(SOURCES), "window": WINDOW_KINDS, "sink": tuple(SINKS)}
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
     "source": (),
-    "map": ("inputs", "outputSchema"),
+    **dict.fromkeys(STEPS, ("inputs", "outputSchema")),
     "processor": ("inputs", "keyBy", "processor", "outputSchema"),
     "window": ("inputs", "keyBy", "window", "aggregate"),
     "join": ("inputs",),
@@ -46,9 +46,9 @@ _NEEDS = {
 }
 _MAY_HAVE = {
     "source": frozenset({"eventTime", "tasks"}),
-    "map": frozenset({"inputs", "eventTime", "outputSchema"}),
+    **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "outputSchema"})),
     "processor": frozenset(
-        {"inputs", "keyBy", "processor", "form", "outputSchema", "shards", "tasks"}
+        {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
         | {"timeMode", "eventTime", "lateTo", "initialState"}
     ),
     "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "shards", "tasks"}),
@@ -59,6 +59,7 @@ _WHY_NOT = {
     "inputs": "a source reads from outside",
     "keyBy": "only a processor and a window have a key",
     "aggregate": "only a window computes without code",
+    "args": "only the code of a step or a processor is called with some",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
@@ -138,7 +139,7 @@ def _check_code_and_durability(
     users = [
         operator
         for operator in operators
-        if operator.role in ("map", "processor") or any(aggregators_of(operator.body))
+        if operator.is_step or operator.role == "processor" or any(aggregators_of(operator.body))
     ]
     if code is None and users:
         names = listed(str(operator.name) for operator in users)
@@ -377,7 +378,7 @@ def _output(operator: Operator, faults: list[Fault]) -> Schema | None:
         fields, body = given[0]
         return fields.schema_of(body if isinstance(body, dict) else {})
     ddl = operator.body.get("outputSchema")
-    if operator.role not in ("map", "processor") or not isinstance(ddl, str) or not ddl:
+    if not (operator.is_step or operator.role == "processor") or not isinstance(ddl, str) or not ddl:
         return None
     try:
         return parse_schema(ddl)
@@ -403,7 +404,7 @@ def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
 def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list[Fault]) -> None:
     count = sum(copies.get(source, 0) for source in operator.inputs)
     copies[str(operator.name)] = 1 if operator.role == "source" or operator.is_keyed else count
-    if operator.role in ("map", "sink") and count > FUSED_COPIES_MAX:
+    if (operator.is_step or operator.role == "sink") and count > FUSED_COPIES_MAX:
         message = f"rows reach it on {count} paths without a key; at most {FUSED_COPIES_MAX} can be fused"
         faults.append(Fault(f"{operator.path}.inputs", message))
         copies[str(operator.name)] = 1

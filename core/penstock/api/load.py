@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from penstock.api.code import missing_code
+from penstock.api.code_and_args import with_args_beside
 from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.overrides import apply_overrides
@@ -82,11 +83,15 @@ def parse_manifest(
     documents, faults = read_documents(text)
     if not documents:
         faults.append(Fault("", f"nothing in it; begin with apiVersion: {API_VERSION}, kind: Topology"))
+    told: list[list[Fault]] = []
+    for at, document in enumerate(documents):
+        documents[at], wrong = with_args_beside(document, runtime)
+        told.append(wrong)
     if overrides:
         faults += _override(documents, overrides)
     objects: list[Topology | LatencySLA] = []
-    for number, document in enumerate(documents, start=1):
-        found = _read(document, runtime, code_dir)
+    for number, (document, wrong) in enumerate(zip(documents, told, strict=True), start=1):
+        found = _read(document, runtime, code_dir, wrong)
         prefix = f"document {number}: " if len(documents) > 1 else ""
         faults += [Fault(prefix + fault.path, fault.message) for fault in found.faults]
         if found.object is not None:
@@ -135,7 +140,8 @@ class _Read:
     faults: list[Fault]
 
 
-def _read(document: object, runtime: Runtime, code_dir: Path | None) -> _Read:
+def _read(document: object, runtime: Runtime, code_dir: Path | None, told: Sequence[Fault] = ()) -> _Read:
+    """`told` are faults that were found before; what else there is to say of their places is not said."""
     if not isinstance(document, dict):
         message = f"{shown(document)} is no manifest; give an object with apiVersion, kind, metadata and spec"
         return _Read(None, [Fault("", message)])
@@ -143,12 +149,16 @@ def _read(document: object, runtime: Runtime, code_dir: Path | None) -> _Read:
     model = _KINDS.get(kind) if isinstance(kind, str) else None
     if model is None:
         return _Read(None, [Fault("kind", _unknown_kind(kind))])
-    faults: list[Fault] = []
+    faults: list[Fault] = list(told)
     parsed: Topology | LatencySLA | None = None
     try:
         parsed = model.model_validate(document, by_alias=True, by_name=False)
     except ValidationError as error:
-        faults += schema_faults(error, model, document)
+        faults += (
+            fault
+            for fault in schema_faults(error, model, document)
+            if not any(f"{wrong.path}.".startswith(f"{fault.path}.") for wrong in told)
+        )
     spec = document.get("spec")
     if model is LatencySLA and parsed is None:
         known = {fault.message for fault in faults}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.api.topology import OperatorSpec
+from penstock.api.topology import STEPS, OperatorSpec
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME, Projection
 from penstock.dataflow.schema import Schema
@@ -27,14 +27,18 @@ class Operator:
     path: str
     name: str | None
     role: str | None
-    """One of source, map, processor, window, join, sink (a window or a processor also when it lacks no more
-    than that); None when it has not exactly one."""
+    """One of source, those of `STEPS`, processor, window, join, sink (a window or a processor also when it
+    lacks no more than that); None when it has not exactly one."""
     inputs: tuple[str, ...]
     body: Mapping[str, Any]
 
     @property
     def unknown_fields(self) -> list[str]:
         return [name for name in self.body if name not in _FIELDS]
+
+    @property
+    def is_step(self) -> bool:
+        return self.role in STEPS
 
     @property
     def is_keyed(self) -> bool:

@@ -19,12 +19,13 @@ from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
 from penstock.api.sizes_spec import TasksSpec, WorkersSpec
 from penstock.api.window_spec import AGGREGATES_MAX, AggregateSpec, WindowSpec
 from penstock.connectors.registry import InitialStateSpec, SinkSpec, SourceSpec
-from penstock.dataflow.plan import EVENT_TIME
+from penstock.dataflow.plan import ARROW, EVENT_TIME, PANDAS, ROWS
 from penstock.manifest.document import (
     EXPECTED,
     NAME_LENGTH_MAX,
     SHARDS_MAX,
     ApiVersion,
+    Arguments,
     ColumnName,
     Cpu,
     Ddl,
@@ -52,6 +53,8 @@ INITIAL = "-initial"
 ALLOWED_DELAY_DEFAULT = "0s"
 IDLE_AFTER_DEFAULT = "1m"
 IDLE_AFTER_LEAST = "100ms"
+STEPS = {"map": ROWS, "mapInPandas": PANDAS, "mapInArrow": ARROW}
+"""Fields of an operator that name the code of a step -> how that takes its rows."""
 STAGE_SINK = "foreachBatch"
 """The kind of sink that is a stage of its own, as rules in CEL name it."""
 
@@ -98,18 +101,21 @@ class EventTimeSpec(Document):
 
 _KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
 _CODELESS = "(has(self.window) || has(self.join))"
+_STEP = "(has(self.map) || has(self.mapInPandas) || has(self.mapInArrow))"
+_STEP_BEFORE = _STEP.replace("self", "oldSelf")
 
 
 class OperatorSpec(Document):
-    """A node of the topology's graph. Exactly one of source, map, processor, window, join and sink says what
-    it does."""
+    """A node of the topology's graph. Exactly one of source, map, mapInPandas, mapInArrow, processor, window,
+    join and sink says what it does."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
-                "[has(self.source), has(self.map), has(self.processor), has(self.window), has(self.join), "
-                "has(self.sink)].filter(given, given).size() == 1",
-                "exactly one of source, map, processor, window, join and sink",
+                "[has(self.source), has(self.map), has(self.mapInPandas), has(self.mapInArrow), "
+                "has(self.processor), has(self.window), has(self.join), has(self.sink)]"
+                ".filter(given, given).size() == 1",
+                "exactly one of source, map, mapInPandas, mapInArrow, processor, window, join and sink",
             ),
             (
                 "has(self.source) != has(self.inputs)",
@@ -122,12 +128,13 @@ class OperatorSpec(Document):
             ),
             ("has(self.window) == has(self.aggregate)", "a window has aggregate, and nothing else has"),
             (
-                "has(self.outputSchema) == (has(self.map) || has(self.processor))",
-                "a map and a processor need outputSchema; that of a source, a window and a sink follows",
+                f"has(self.outputSchema) == ({_STEP} || has(self.processor))",
+                "a step and a processor need outputSchema; that of a source, a window and a sink follows",
             ),
             ("!has(self.join) || self.inputs.size() == 2", "a join has two inputs, left and right"),
             (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
+            (f"!has(self.args) || {_STEP} || has(self.processor)", "only a step and a processor have args"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
@@ -178,7 +185,7 @@ class OperatorSpec(Document):
             ("has(self.initialState) == has(oldSelf.initialState)", "initialState is fixed for life"),
             (
                 f"!has(self.tasks) || has(self.source) || {_KEYED}",
-                "a map and a sink run in the tasks of their input",
+                "a step and a sink run in the tasks of their input",
             ),
             (
                 "!has(self.keyBy) || !has(oldSelf.keyBy) || (has(self.shards) ? self.shards : "
@@ -197,10 +204,10 @@ class OperatorSpec(Document):
             ("has(self.eventTime) == has(oldSelf.eventTime)", "eventTime.column is fixed for life"),
             (fixed("lateTo"), "lateTo is fixed for life"),
             (
-                "has(self.source) == has(oldSelf.source) && has(self.map) == has(oldSelf.map) && "
+                f"has(self.source) == has(oldSelf.source) && {_STEP} == {_STEP_BEFORE} && "
                 "has(self.processor) == has(oldSelf.processor) && has(self.window) == has(oldSelf.window) && "
                 "has(self.join) == has(oldSelf.join) && has(self.sink) == has(oldSelf.sink)",
-                "what an operator is (source, map, processor, window, join, sink) is fixed for life",
+                "what an operator is (source, step, processor, window, join, sink) is fixed for life",
             ),
             (
                 f"(has(self.sink) && has(self.sink.{STAGE_SINK})) == "
@@ -225,11 +232,19 @@ class OperatorSpec(Document):
     of a join."""
     source: SourceSpec | None = None
     map: Target | None = None
-    """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop."""
+    """A stateless function, row -> rows. It runs in the tasks of its inputs, without a hop. One that takes no
+    row is called once in each task, and gives the function."""
+    map_in_pandas: Target | None = None
+    """The same as PySpark's mapInPandas: a function of an iterator of DataFrames, which returns one."""
+    map_in_arrow: Target | None = None
+    """The same as PySpark's mapInArrow: of an iterator of pyarrow.RecordBatch."""
     key_by: Annotated[tuple[ColumnName, ...], atomic_list(16, minimum=1)] | None = None
     """Columns of the input that make the key of a processor or a window; fixed for life."""
     processor: Target | None = None
-    """A pyspark.sql.streaming.StatefulProcessor."""
+    """A pyspark.sql.streaming.StatefulProcessor, an object of one, or a function that makes one."""
+    args: Arguments | None = None
+    """What the code of a step or a processor is called with by name, beside rows; checked against its
+    signature. They may change."""
     window: WindowSpec | None = None
     """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
     each, without code. Fixed for life."""
@@ -245,8 +260,8 @@ class OperatorSpec(Document):
     """What the processor's timers go by, as in transformWithState; fixed for life. Without it None: it has
     none. Times to live need ProcessingTime, EventTime an eventTime on every path to the processor."""
     event_time: EventTimeSpec | None = None
-    """Which column says when a row happened. Of a source or a map, and of a processor with timeMode EventTime
-    where another one stands behind it."""
+    """Which column says when a row happened. Of a source or a step, and of a processor with timeMode
+    EventTime where another one stands behind it."""
     late_to: SinkSpec | None = None
     """Of a window, or with timeMode EventTime: where rows go that came too late. The sink is called as the
     operator, with '-late' behind; its rows are those of the input. Without it they are dropped."""
@@ -255,10 +270,16 @@ class OperatorSpec(Document):
     reads them is called as the operator, with '-initial' behind. Fixed for life."""
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
-    """The columns that come out of a map or a processor."""
+    """The columns that come out of a step or a processor: Spark's argument schema of mapInPandas."""
     shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
     """Parts of its keys, the units that move; fixed for life. Without it 64."""
     tasks: TasksSpec | None = None
+
+    @property
+    def step(self) -> tuple[str, Target] | None:
+        """Of a step, the field that names its code and what that is; None of another operator."""
+        named = (("map", self.map), ("mapInPandas", self.map_in_pandas), ("mapInArrow", self.map_in_arrow))
+        return next(((field, target) for field, target in named if target is not None), None)
 
     @property
     def is_keyed(self) -> bool:
@@ -302,9 +323,10 @@ class TopologySpec(Document):
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
-                "has(self.code) || !self.operators.exists(o, has(o.map) || has(o.processor) || "
+                "has(self.code) || !self.operators.exists(o, has(o.map) || has(o.mapInPandas) || "
+                "has(o.mapInArrow) || has(o.processor) || "
                 "(has(o.aggregate) && o.aggregate.exists(a, a.__function__.contains(':'))))",
-                "code is needed where an operator has a map, a processor or an aggregator of your own",
+                "code is needed where an operator has a step, a processor or an aggregator of your own",
             ),
             (
                 "self.operators.all(o, !has(o.inputs) || o.inputs.all(i, "

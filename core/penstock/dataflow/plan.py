@@ -19,7 +19,10 @@ from penstock.dataflow.window import WindowAggregation
 
 ROWS = "Rows"
 PANDAS = "Pandas"
-"""How a processor takes its rows: as `transformWithState`, or as `transformWithStateInPandas` of PySpark."""
+"""How a processor takes its rows: as `transformWithState`, or as `transformWithStateInPandas` of PySpark. A
+step takes a row, or an iterator of DataFrames as `mapInPandas`,"""
+ARROW = "Arrow"
+"""or of record batches as `mapInArrow`."""
 NO_TIME = "None"
 PROCESSING_TIME = "ProcessingTime"
 EVENT_TIME = "EventTime"
@@ -93,12 +96,16 @@ class Fanout:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stateless step fused behind a stage: row -> rows."""
+    """A stateless step fused behind a stage: row -> rows, or batches -> batches."""
 
     name: str
     function: str
     """"module:attribute"."""
     out: Fanout
+    arguments: str = ""
+    """What it is called with beside rows, by name: an object as JSON, "" for none."""
+    form: str = ROWS
+    """ROWS, PANDAS or ARROW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,8 @@ class Processor:
     batches_to: Sink | None = None
     """Instead of all these, what its input is written to in numbered batches: it has no key then, and puts
     nothing out."""
+    arguments: str = ""
+    """What the target is called with, by name: an object as JSON, "" for none."""
 
     @property
     def by_event_time(self) -> bool:

@@ -17,6 +17,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    JsonValue,
     StringConstraints,
     WithJsonSchema,
 )
@@ -108,6 +109,22 @@ Ddl = Annotated[
     StringConstraints(min_length=1, max_length=4096),
     Field(json_schema_extra={EXPECTED: "columns in Spark's DDL, such as 'word string, total bigint'"}),
 ]
+
+ARGUMENTS_MAX = 64
+_ArgumentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)]
+Arguments = Annotated[
+    dict[_ArgumentName, JsonValue],
+    Field(max_length=ARGUMENTS_MAX),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": ARGUMENTS_MAX,
+            "x-kubernetes-preserve-unknown-fields": True,
+            EXPECTED: "an object of named arguments, such as {least: 5, names: [a, b]}",
+        }
+    ),
+]
+"""Plain values by name, as YAML has them, for code to be called with."""
 
 # --- durations -------------------------------------------------------------------------------
 

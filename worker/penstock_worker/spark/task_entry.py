@@ -41,9 +41,10 @@ from penstock_worker.task.loop import TaskLoop
 from penstock_worker.task.metrics import TaskMetrics
 from penstock_worker.task.note import TaskNote
 from penstock_worker.task.noted_work import NotedRunner, NotedStage
+from penstock_worker.user_code.arguments import decoded, processor_maker
 from penstock_worker.user_code.forms import WIRE
 from penstock_worker.user_code.recent_output import RecentOutput, install
-from penstock_worker.user_code.running import ProcessorRunner, UserCodeError, load_attribute
+from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.windows.processors import join_processor, takes_wire_rows, window_processor
 
 _LOG = logging.getLogger(__name__)
@@ -152,7 +153,7 @@ def _processor(head: Processor, base_dir: Path) -> Any:
             return join_processor(joined, head.input)
 
         return join
-    return load_attribute(head.target, base_dir)
+    return processor_maker(head.target, decoded(head.arguments), base_dir)
 
 
 def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers) -> StageWork:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
-from penstock.dataflow.plan import Fanout, KeyedEdge, Projection, Step
+from penstock.dataflow.plan import ROWS, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.type_names import nested, struct_fields
@@ -23,8 +23,10 @@ from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
 from penstock_worker.stages.event_time import latest_us
+from penstock_worker.user_code.arguments import STEPS, decoded, step_function
+from penstock_worker.user_code.batch_steps import batch_form, batches_of, listed_batches
 from penstock_worker.user_code.forms import listed_rows
-from penstock_worker.user_code.running import UserCodeMissing, load_attribute, raised
+from penstock_worker.user_code.running import raised
 from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.values.wire_values import shown
@@ -128,7 +130,10 @@ class FanoutRunner:
         self._columns = fanout.schema.names
         self._sinks = [sink.name for sink in fanout.sinks]
         self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
-        self._steps = [_StepRunner(step, fanout.schema, base_dir) for step in fanout.steps]
+        self._steps = [
+            (_StepRunner if step.form == ROWS else _BatchStepRunner)(step, fanout.schema, base_dir)
+            for step in fanout.steps
+        ]
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
@@ -252,9 +257,7 @@ class _StepRunner:
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
         self._name = step.name
         self._called = step.function
-        self._function = load_attribute(step.function, base_dir)
-        if not callable(self._function):
-            raise UserCodeMissing(f"{step.function!r} is no function; a map takes a row and returns rows")
+        self._function = step_function(STEPS[ROWS], step.function, decoded(step.arguments), base_dir)
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
         self._out = FanoutRunner(step.out, base_dir, step.name)
@@ -285,3 +288,31 @@ class _StepRunner:
             raise raised(self._name, function, self._called, what, error) from error
         counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
         self._out.feed_counting(wire_rows, produced_us, into, counts)
+
+
+class _BatchStepRunner:
+    """One step on batches: calls the user's function on all rows at once, and hands on what it gives.
+
+    Rows that come out are as old as the oldest that went in: which came of which is not known.
+    """
+
+    def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
+        self._name = step.name
+        self._called = step.function
+        self._function = step_function(STEPS[step.form], step.function, decoded(step.arguments), base_dir)
+        self._form = batch_form(step.form, schema, step.out.schema)
+        self._out = FanoutRunner(step.out, base_dir, step.name)
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        try:
+            result = self._function(batches_of(self._form, rows))
+            wire_rows = listed_batches(self._form, result, into.held)
+        except TooMuch:
+            raise
+        except BaseException as error:
+            what = f"on {len(rows)} rows, of which the first is {shown(tuple(rows[0]))}"
+            raise raised(self._name, self._function, self._called, what, error) from error
+        counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
+        self._out.feed_counting(wire_rows, [min(timestamps_us)] * len(wire_rows), into, counts)

@@ -12,8 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
+from penstock.api.topology import STEPS as STEP_FORMS
 from penstock.api.topology import Topology
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH, NamedCode
 from penstock.connectors.registry import named_code
@@ -30,13 +32,15 @@ from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, joined, listed, path_text
 from penstock_worker.state.handle import TaskHandle, needs_time
+from penstock_worker.user_code.arguments import STEPS, Arguments, processor_problem, step_function
 from penstock_worker.user_code.batch_code import not_foreach_batch
 from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
-from penstock_worker.user_code.processor_code import class_of, maker_of, needs_arguments
+from penstock_worker.user_code.processor_code import class_of, maker_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
+from penstock_worker.values.wire_values import shown
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
 """Calls on a handle that come with rows."""
@@ -92,9 +96,9 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What an operator names: `target` is "module:attribute", `role` map, processor, aggregate or what a
-    source or a sink wants, `path` its place, `form` what the manifest says of a processor's, `code` what it
-    says of a source's or a sink's."""
+    """What an operator names: `target` is "module:attribute", `role` a step's field, processor, aggregate or
+    what a source or a sink wants, `path` its place, `form` what the manifest says of a processor's, `code`
+    what it says of a source's or a sink's, `arguments` what it gives to the others."""
 
     operator: str
     role: str
@@ -104,6 +108,7 @@ class _Target:
     time_mode: str
     has_initial: bool = False
     code: NamedCode | None = None
+    arguments: Arguments = field(default_factory=dict)
 
     @property
     def module(self) -> str:
@@ -131,12 +136,15 @@ def _topology_findings(topology: Topology, base_dir: Path) -> Iterator[tuple[str
 def _targets(topology: Topology) -> Iterator[_Target]:
     document = {"spec": {"operators": [{"name": operator.name} for operator in topology.spec.operators]}}
     for index, operator in enumerate(topology.spec.operators):
-        for role, target in (("map", operator.map), ("processor", operator.processor)):
+        for role, target in filter(None, (operator.step, ("processor", operator.processor))):
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
                 form, time_mode = operator.form or "", operator.time_mode or NO_TIME
                 has_initial = operator.initial_state is not None
-                yield _Target(operator.name, role, path, str(target), form, time_mode, has_initial)
+                yield _Target(
+                    operator.name, role, path, str(target), form, time_mode, has_initial,
+                    arguments=operator.args or {},
+                )  # fmt: skip
         for place, aggregate in enumerate(operator.aggregate or ()):
             if ":" in aggregate.function:
                 path = path_text(("spec", "operators", index, "aggregate", place, "function"), document)
@@ -162,7 +170,6 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
     except UserCodeMissing as missing:
         found.fault(str(missing))
         return found
-    processor = class_of(code)
     if named.role == "aggregate":
         _look_at_aggregator(target, code, found)
     elif named.code is not None and named.role == DATA_SOURCE:
@@ -174,21 +181,15 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
         if problem := not_foreach_batch(target, code):
             found.fault(problem)
     elif named.role == "processor":
-        if processor is not None and needs_arguments(code):
-            found.fault(
-                f"{target!r} takes arguments; make an object of it in the module, such as "
-                f"made = {processor.__name__}(...), and name that"
-            )
-        elif processor is not None:
-            _look_at_processor(named, processor, maker_of(code), found)
+        if problem := processor_problem(target, code, named.arguments):
+            found.fault(problem)
         else:
-            found.fault(
-                f"{target!r} is no subclass of pyspark.sql.streaming.StatefulProcessor, nor an object of one"
-            )
-    elif processor is not None:
-        found.fault(f"{target!r} is a StatefulProcessor; a map is a function, and a processor needs keyBy")
-    elif not callable(code):
-        found.fault(f"{target!r} is {type(code).__name__}, no function; a map takes a row and returns rows")
+            _look_at_processor(named, code, found)
+    else:
+        try:
+            step_function(STEPS[STEP_FORMS[named.role]], target, named.arguments, base_dir)
+        except UserCodeMissing as missing:
+            found.fault(str(missing))
     return found
 
 
@@ -206,19 +207,30 @@ def _look_at_aggregator(target: str, aggregator: object, found: _Findings) -> No
         found.fault(f"{target!r} raised in __init__:\n{users_traceback(error)}")
 
 
-def _look_at_processor(
-    named: _Target, processor: type[Any], make: Callable[[], Any], found: _Findings
-) -> None:
+def _look_at_processor(named: _Target, code: Any, found: _Findings) -> None:
     target = named.target
-    missing = sorted(processor.__abstractmethods__)
+    missing = sorted(getattr(class_of(code), "__abstractmethods__", ()))
     if missing:
         found.fault(f"{target!r} lacks {' and '.join(missing)}")
         return
     try:
+        made = maker_of(partial(code, **named.arguments) if named.arguments else code)()
+    except BaseException as error:  # noqa: BLE001 - user code may raise anything: that is the finding
+        where = " in __init__" if class_of(code) is not None else ""
+        found.fault(f"{target!r} raised{where}:\n{users_traceback(error)}")
+        return
+    if not isinstance(made, StatefulProcessor):
+        found.fault(
+            f"{target!r} returned {shown(made)}; a function that is named as a processor makes a "
+            "pyspark.sql.streaming.StatefulProcessor"
+        )
+        return
+    processor = type(made)
+    try:
         form_of(processor, named.form)
     except FormUnclear as unclear:
         found.fault(str(unclear))
-    _call(named, make, found)
+    _call(named, made, found)
     handles_initial = processor.handleInitialState is not StatefulProcessor.handleInitialState
     if handles_initial and not named.has_initial:
         found.note(f"handleInitialState of {target!r} is never called: the operator has no initialState")
@@ -234,14 +246,12 @@ def _look_at_processor(
         )
 
 
-def _call(named: _Target, make: Callable[[], Any], found: _Findings) -> None:
-    """Make an instance and call its `init` and `close`, as a task does."""
+def _call(named: _Target, made: Any, found: _Findings) -> None:
+    """Call an instance's `init` and `close`, as a task does."""
     target = named.target
     handle = _NotingHandle(found.asked, named.time_mode)
-    step = "__init__"
+    step = "init"
     try:
-        made = make()
-        step = "init"
         made.init(handle)
         handle.seal()
         found.calls |= handle_calls(made, handle, _TIMERS)

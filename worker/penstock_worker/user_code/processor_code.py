@@ -1,11 +1,10 @@
-"""What a user names as a processor: a class, or an object that is made in the module, with arguments.
+"""What a user names as a processor: a class, an object that is made in the module, or what makes one.
 
 Neighbours: `running` makes what a task works with, `inspect_code` looks at it before anything starts.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -21,21 +20,17 @@ def class_of(code: object) -> type[StatefulProcessor] | None:
 
 
 def maker_of(code: Any) -> Callable[[], StatefulProcessor]:
-    """What makes a task's own: the class, or a copy of the object, taken as Spark takes one."""
+    """What makes a task's own: the class or function, or a copy of the object, taken as Spark takes one."""
     return partial(_copied, code) if isinstance(code, StatefulProcessor) else code
 
 
-def needs_arguments(code: object) -> bool:
-    """Whether `code` is a class of which no instance can be made without arguments."""
-    if not isinstance(code, type):
-        return False
-    try:
-        inspect.signature(code).bind()
-    except TypeError:
-        return True
-    except ValueError:  # it shows no signature
-        return False
-    return False
+def making(code: Any) -> str:
+    """What `maker_of` calls, in words."""
+    if isinstance(code, StatefulProcessor):
+        return f"a copy of {type(code).__name__}"
+    called, given = (code.func, code.keywords) if isinstance(code, partial) else (code, {})
+    name = getattr(called, "__name__", type(called).__name__)
+    return f"{name}({', '.join(f'{argument}={value!r}' for argument, value in given.items())})"
 
 
 def _copied(processor: StatefulProcessor) -> StatefulProcessor:

@@ -29,7 +29,7 @@ from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.forms import WIRE, form_for
-from penstock_worker.user_code.processor_code import class_of, maker_of
+from penstock_worker.user_code.processor_code import maker_of, making
 from penstock_worker.values.held import ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import RowMismatch, timer_key_reader
 from penstock_worker.values.wire_values import shown
@@ -68,7 +68,8 @@ def raised(operator: str, function: Any, called: str, what: str, error: BaseExce
 
 def _place(function: Any) -> str:
     """Where a function of the user's stands; "" when it is none that Python knows the place of."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
+    called = function.func if isinstance(function, partial) else function
+    code = getattr(inspect.unwrap(called), "__code__", None)
     return f'File "{code.co_filename}", line {code.co_firstlineno}, in {code.co_name}' if code else ""
 
 
@@ -139,7 +140,7 @@ class ProcessorRunner:
 
     def __init__(
         self,
-        processor: type[StatefulProcessor] | StatefulProcessor,
+        processor: Callable[[], StatefulProcessor] | StatefulProcessor,
         input_schema: Schema,
         key_columns: Sequence[int],
         output_schema: Schema,
@@ -150,8 +151,13 @@ class ProcessorRunner:
         initial: InitialState | None = None,
     ) -> None:
         self._operator = operator
+        called = making(processor)
+        self._processor = self._call(maker_of(processor), called)
+        if not isinstance(self._processor, StatefulProcessor):
+            wanted = "a processor is a pyspark.sql.streaming.StatefulProcessor"
+            raise UserCodeError(operator, f"{called} returned", f"{shown(self._processor)}; {wanted}")
         try:
-            form = form_of(class_of(processor) or processor, form)
+            form = form_of(type(self._processor), form)
             self._form = form_for(form, input_schema, key_columns, output_schema)
             self._initial_rows = (
                 form_for(form, initial.schema, initial.key_columns, output_schema).rows if initial else None
@@ -170,9 +176,6 @@ class ProcessorRunner:
         handle = TaskHandle(time_mode)
         self._cursor = handle.cursor
         self._timers = handle.timers
-        is_object = isinstance(processor, StatefulProcessor)
-        made = f"a copy of {type(processor).__name__}" if is_object else f"{processor.__name__}()"
-        self._processor = self._call(maker_of(processor), made)
         self._call(partial(self._processor.init, handle), "init")
         handle.seal()
         self.variables: tuple[Variable, ...] = tuple(handle.variables)

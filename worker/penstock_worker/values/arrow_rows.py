@@ -1,7 +1,8 @@
-"""Wire rows -> an Arrow stream, from which Spark makes a DataFrame of exactly the schema's types.
+"""Wire rows -> Arrow, of exactly the types that Spark has for the schema: a batch of records, or a stream.
 
 Times are instants in UTC, or have no zone where their type has none. Neighbours: `frames` (the same for
-pandas), `stages.batch_stage` packs, `spark.batch_door` unpacks.
+pandas), `arrow_columns` (the other way), `user_code.arrow_step` and `user_code.frame_step` make batches for
+code of users', `stages.batch_stage` packs, `spark.batch_door` unpacks.
 """
 
 from __future__ import annotations
@@ -30,16 +31,20 @@ class ArrowRows:
         )
         self._columns = list(zip(arrow_types, map(_conversion, types), strict=True))
 
-    def packed(self, rows: Sequence[WireRow]) -> bytes:
-        """An Arrow stream of one batch of records; `rows` are not none."""
+    def batch(self, rows: Sequence[WireRow]) -> pa.RecordBatch:
+        """All of `rows`, which are not none."""
         values = zip(*rows, strict=True)
         arrays = [
-            pa.array(_converted(column, convert), type=arrow_type)
+            _array(column, arrow_type, convert)
             for column, (arrow_type, convert) in zip(values, self._columns, strict=True)
         ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def packed(self, rows: Sequence[WireRow]) -> bytes:
+        """An Arrow stream of one batch of records; `rows` are not none."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._schema) as stream:
-            stream.write_batch(pa.record_batch(arrays, schema=self._schema))
+            stream.write_batch(self.batch(rows))
         packed: bytes = sink.getvalue().to_pybytes()
         return packed
 
@@ -48,6 +53,15 @@ def unpacked(packed: bytes) -> pa.Table:
     """What `ArrowRows.packed` packs."""
     with pa.ipc.open_stream(packed) as stream:
         return stream.read_all()
+
+
+def _array(values: Sequence[Any], arrow_type: pa.DataType, convert: Convert | None) -> pa.Array:
+    if convert is int:
+        try:
+            return pa.array(values, type=arrow_type)  # as nearly all entries have them
+        except pa.ArrowTypeError:
+            pass
+    return pa.array(_converted(values, convert), type=arrow_type)
 
 
 def _conversion(data_type: spark.DataType) -> Convert | None:

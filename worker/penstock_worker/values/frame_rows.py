@@ -3,8 +3,8 @@
 Columns go by name, as in Spark's `transformWithStateInPandas`: one that is missing is refused, one that
 nobody knows is dropped; a DataFrame whose columns have no names goes by position. NaN, NaT, None and pd.NA
 are null, inside of arrays, maps and structs too. What a column's dtype says at once is not looked at value by
-value; all else goes by `wire_values`, as rows do, with the same refusals. Text in a column of numbers is read
-as Arrow reads it. Neighbours: `frames` (the other way), `rows` (the same of rows).
+value; all else goes by `wire_values`, as rows do, with the same refusals. Text in a column of numbers or of
+booleans is read as Arrow reads it. Neighbours: `frames` (the other way), `rows` (the same of rows).
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ Quick = Callable[[pd.Series], list[Any] | None]
 class FrameShape:
     """What user code yields for one schema -> wire rows."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, first_alone: bool = False) -> None:
+        """`first_alone`: as in `mapInPandas` the columns of the schema come first, in any order, and what
+        stands behind them is dropped."""
+        self._first_alone = first_alone
+        self._who = "mapInPandas" if first_alone else "a processor of form Pandas"
         self._names = list(schema.names)
         types = [spark_type(column.type) for column in schema.columns]
         self._columns = [(_one(data_type), _quick(data_type)) for data_type in types]
@@ -54,7 +58,7 @@ class FrameShape:
         """Rows of wire values, in order. Raises RowMismatch."""
         if not isinstance(frame, pd.DataFrame):
             raise RowMismatch(
-                f"yielded {shown(frame)}; a processor of form Pandas yields DataFrames, such as "
+                f"yielded {shown(frame)}; {self._who} yields DataFrames, such as "
                 f"pd.DataFrame({{{self._names[0]!r}: [...]}})"
             )
         given = list(frame.columns)
@@ -78,6 +82,12 @@ class FrameShape:
         if missing or twice:
             what = f"lacks {', '.join(map(repr, missing))}" if missing else f"has {twice[0]!r} twice"
             raise RowMismatch(f"a DataFrame {what}; its columns are {', '.join(map(str, given))}")
+        unknown = [name for name in given[: len(self._names)] if name not in self._names]
+        if self._first_alone and unknown:
+            raise RowMismatch(
+                f"a DataFrame has {unknown[0]!r} among its first {len(self._names)} columns, which are to be "
+                f"{', '.join(self._names)}; its columns are {', '.join(map(str, given))}"
+            )
 
     def _values(self, place: int, series: pd.Series, frame: pd.DataFrame) -> list[Any]:
         to_wire, quick = self._columns[place]
@@ -110,9 +120,9 @@ def _one(data_type: spark.DataType) -> Convert:
             return lambda value: column.to_wire(_with_none(value))
         case spark.DecimalType():
             return lambda value: column.to_wire(_not_cut(column.name, data_type.scale, value))
-        case spark.DoubleType() | spark.FloatType() | spark.IntegralType():
+        case spark.DoubleType() | spark.FloatType() | spark.IntegralType() | spark.BooleanType():
             arrow_type = to_arrow_type(data_type)
-            return lambda value: column.to_wire(_number_in(value, arrow_type))
+            return lambda value: column.to_wire(_read_in(value, arrow_type))
         case _:
             return column.to_wire
 
@@ -140,7 +150,7 @@ def _not_cut(name: str, scale: int, value: Any) -> Any:
     return value
 
 
-def _number_in(value: Any, arrow_type: pa.DataType) -> Any:
+def _read_in(value: Any, arrow_type: pa.DataType) -> Any:
     if not isinstance(value, str):
         return value
     try:

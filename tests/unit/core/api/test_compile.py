@@ -116,6 +116,17 @@ def test_a_processor_has_the_time_mode_that_is_given_and_none_without() -> None:
     ]
 
 
+def test_steps_on_columns_stand_in_the_plan_by_their_form() -> None:
+    arrow = {**step("words", "lines"), "mapInArrow": "code:arrow", "args": {"n": 1}}
+    frames = {**step("more", "words"), "mapInPandas": "code:frames"}
+    del arrow["map"], frames["map"]
+    plan = compiled(LINES, arrow, frames, {**OUT, "inputs": ["more"]})
+    (words,) = plan.stages[0].out.steps
+    (more,) = words.out.steps
+    assert (words.function, words.arguments, words.form) == ("code:arrow", '{"n": 1}', "Arrow")
+    assert (more.function, more.arguments, more.form) == ("code:frames", "", "Pandas")
+
+
 def test_a_map_with_two_inputs_is_fused_into_both() -> None:
     plan = compiled(LINES, MORE, step("words", "lines", "more"), {**OUT, "inputs": ["words"]})
     fused = Fanout(TEXT, (Step("words", "code:words", Fanout(WORD, (), (ConsoleSink("out"),), ())),), (), ())

@@ -40,6 +40,7 @@ ALLOWED = frozenset(
         "x-kubernetes-int-or-string",
         "x-kubernetes-list-type",
         "x-kubernetes-list-map-keys",
+        "x-kubernetes-preserve-unknown-fields",
         "x-kubernetes-validations",
     ]
 )
@@ -116,6 +117,8 @@ def test_schemas_are_structural(kind: str) -> None:
         else:
             assert node["type"] in {"object", "array", "string", "integer", "number", "boolean"}, path
             assert "anyOf" not in node
+        if node.get("x-kubernetes-preserve-unknown-fields"):
+            assert set(node) & {"properties", "additionalProperties"} == set(), path
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -129,7 +132,9 @@ def test_lists_and_texts_are_bounded(kind: str) -> None:
             assert "maxLength" in node or "enum" in node, path
         if "additionalProperties" in node:
             assert "maxProperties" in node, path
-        if node.get("type") == "object":
+        if node.get("x-kubernetes-preserve-unknown-fields"):
+            assert "maxProperties" in node, path
+        elif node.get("type") == "object":
             assert "properties" in node or "additionalProperties" in node or path == ".metadata", path
 
 

@@ -54,6 +54,27 @@ def endless(row):
     while True:
         yield "x"
 
+made_calls = []
+
+def keep_longer(row, least, *, most=9):
+    return [row] if least <= len(row.word) <= most else []
+
+def keeper(least):
+    made_calls.append(least)
+    return lambda row: [row] if len(row.word) >= least else []
+
+class Keeper:
+    def __init__(self, least):
+        self.least = least
+    def __call__(self, row):
+        return [row] if len(row.word) >= self.least else []
+
+def no_maker(least):
+    return least
+
+def spoilt(row, least):
+    return row.word
+
 grow_calls = []
 
 def grow(row):
@@ -209,8 +230,39 @@ def test_a_step_that_yields_another_type_is_named_with_the_column(code_dir: Path
 
 
 def test_a_step_that_is_no_function_is_refused(code_dir: Path) -> None:
-    with pytest.raises(UserCodeMissing, match="is no function"):
+    with pytest.raises(UserCodeMissing, match="is int, no function"):
         FanoutRunner(fanout(LINES, steps=[Step("words", "step_code:CONSTANT", fanout(WORDS))]), code_dir)
+
+
+@pytest.mark.parametrize("function", ["keep_longer", "keeper", "Keeper"])
+def test_a_step_is_called_with_its_arguments_or_made_by_them(code_dir: Path, function: str) -> None:
+    behind = fanout(WORDS, sinks=[ConsoleSink("out")])
+    step = Step("long", f"step_code:{function}", behind, arguments='{"least": 2}')
+    runner = FanoutRunner(fanout(WORDS, steps=[step]), code_dir)
+    for _ in range(2):
+        outputs = OutputBatch(Bounds(), "src/0", ONE_ROW)
+        assert runner.feed([("a",), ("ab",), ("abc",)], [1, 2, 3], outputs) == {"long": 2, "out": 2}
+    if function == "keeper":
+        assert sys.modules["step_code"].made_calls == [2]
+
+
+def test_a_step_whose_arguments_do_not_fit_is_refused_in_the_task(code_dir: Path) -> None:
+    for function, arguments, told in [
+        ("keep_longer", "", "lacks 'least'; give args: {least: ...}"),
+        ("keep_longer", '{"least": 2, "mots": 3}', r"has no 'mots' \(did you mean most\?\)"),
+        ("no_maker", '{"least": 2}', "takes no row, was called once and returned int 2, no function; a map"),
+    ]:
+        step = Step("long", f"step_code:{function}", fanout(WORDS), arguments=arguments)
+        with pytest.raises(UserCodeMissing, match=told):
+            FanoutRunner(fanout(WORDS, steps=[step]), code_dir)
+
+
+def test_a_step_with_arguments_that_gives_no_rows_is_named_with_its_place(code_dir: Path) -> None:
+    step = Step("long", "step_code:spoilt", fanout(WORDS), arguments='{"least": 2}')
+    with pytest.raises(
+        UserCodeError, match=r'(?s)return an iterable of rows.*step_code.py", line \d+, in spoilt'
+    ):
+        run(code_dir, fanout(WORDS, steps=[step]), [("a",)])
 
 
 # --- entries ----------------------------------------------------------------------------------------

@@ -134,6 +134,21 @@ class Scaled(Count):
     def __init__(self, factor):
         self.factor = factor
 
+def made():
+    return Scaled(3)
+
+def fives():
+    return NUMBER
+
+def fails():
+    return Scaled(1 / 0)
+
+def cut(row, length, upper=False):
+    return [row.value[:length]]
+
+def cutter(length):
+    return lambda row: [row.value[:length]]
+
 TRIPLED = Scaled(3)
 LOCKED = Scaled(__import__("threading").Lock())
 
@@ -247,7 +262,16 @@ def test_faults_of_all_operators_come_at_once_with_their_paths(tmp_path: Path) -
         ("DeletesFirst", ["state 'total' is declared after it was deleted"]),
         ("Alias", ["listTimers, which needs a time mode"]),
         ("Made", ["raised in __init__:", "line ", "KeyboardInterrupt"]),
-        ("Scaled", ["takes arguments; make an object of it in the module, such as made = Scaled(...)"]),
+        (
+            "Scaled",
+            [
+                "'inspected_scaled:Scaled' takes (factor) and is called as Scaled(): it lacks 'factor'; "
+                "give args: {factor: ...}, or make it def __init__(self)"
+            ],
+        ),
+        ("split", ["takes (row) and is called as split(): it lacks 'row'"]),
+        ("fives", ["returned int 5; a function that is named as a processor makes a pyspark.sql.streaming"]),
+        ("fails", ["raised:", "ZeroDivisionError"]),
         ("LOCKED", ["raised in __init__:", "cannot pickle"]),
         ("Closes", ["raised in close:", "ValueError: no close"]),
         ("SavesAtClose", [", close: state 'total' belongs to a key and is used in close"]),
@@ -271,6 +295,43 @@ def test_a_processor_that_cannot_run_is_refused_by_name(
 
 def test_an_object_of_a_processor_has_no_faults(tmp_path: Path) -> None:
     assert faults(tmp_path, "inspected_object", processor="TRIPLED") == {}
+
+
+def test_a_function_that_makes_a_processor_has_no_faults(tmp_path: Path) -> None:
+    assert faults(tmp_path, "inspected_factory", processor="made") == {}
+
+
+def test_arguments_reach_the_class_and_the_step(tmp_path: Path) -> None:
+    path = write(tmp_path, "inspected_args", map_="cut", processor="Scaled")
+    text = path.read_text().replace(
+        'outputSchema: "word string"', 'outputSchema: "word string"\n    args: ARGS'
+    )
+    text = text.replace("keyBy: [word]", "keyBy: [word]\n    args: {factor: 3}")
+    path.write_text(text.replace("ARGS", "{length: 3}"))
+    assert inspect_manifest(path).faults == []
+    path.write_text(text.replace("ARGS", "{lenght: 3}"))
+    (fault,) = inspect_manifest(path).faults
+    assert str(fault) == (
+        "spec.operators[1] (words).map: 'inspected_args:cut' takes (row, length, upper=False) and is called "
+        "as cut(row, lenght=3): it has no 'lenght' (did you mean length?) and lacks 'length'; "
+        "give args: {length: 3}, or make it def cut(row, lenght)"
+    )
+    path.write_text(text.replace("ARGS", "{length: 3}").replace(":cut\n", ":cutter\n"))
+    assert inspect_manifest(path).faults == []
+
+
+@pytest.mark.parametrize("field", ["mapInPandas", "mapInArrow"])
+def test_steps_on_columns_are_looked_at_as_others_are(tmp_path: Path, field: str) -> None:
+    path = write(tmp_path, f"inspected_{field.lower()}", map_="cut")
+    path.write_text(path.read_text().replace("map: ", f"{field}: "))
+    (fault,) = inspect_manifest(path).faults
+    assert fault.path == f"spec.operators[1] (words).{field}"
+    right = "give args: {length: ...}, or make it def cut(iterator)"
+    assert f"is called as cut(iterator): it lacks 'length'; {right}" in fault.message
+    path.write_text(
+        path.read_text().replace("\n    outputSchema", "\n    args: {length: 1}\n    outputSchema", 1)
+    )
+    assert inspect_manifest(path).faults == []
 
 
 @pytest.mark.parametrize("processor", ["Replacing", "Without", "AlsoOld"])
