@@ -39,7 +39,7 @@ from penstock_operator.cluster.observing.core_budget import CoreBudget
 from penstock_operator.cluster.observing.namespace_picture import NamespacePicture
 from penstock_operator.cluster.observing.observe import is_store, node_named
 from penstock_operator.cluster.observing.observed import TopologyKey
-from penstock_operator.cluster.observing.workers_seen import WorkersSeen, workers_seen
+from penstock_operator.cluster.observing.workers_seen import WorkerIndex
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.turns.namespace_loops import SLA, TOPOLOGY, NamespaceLoops, Shared
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogins
@@ -340,12 +340,5 @@ class Reconciler:
 
 
 def _workers_place(served: ServedNamespace, config: OperatorConfig) -> WorkersPlace:
-    known: tuple[int, WorkersSeen | None] = (-1, None)
-
-    def seen() -> WorkersSeen | None:
-        nonlocal known
-        if known[0] != served.mirror.revision or known[1] is None:
-            known = (served.mirror.revision, workers_seen(served.mirror, config.store.auth_secret))
-        return known[1]
-
-    return WorkersPlace(served.name, served.cluster, seen, lambda: served.is_open)
+    index = WorkerIndex(served.mirror, config.store.auth_secret)
+    return WorkersPlace(served.name, served.cluster, index.seen, lambda: served.is_open)

@@ -1,10 +1,11 @@
 """Who needs to log in to the stores as a worker: which topologies there are, and by which user their pods do.
 
-Pure. Neighbours: `turns.passwords_turn` keeps users and passwords for them.
+Neighbours: `mirror` says what has changed, `turns.passwords_turn` keeps users and passwords for them.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     COMPONENT_WORKER,
     LABEL_COMPONENT,
 )
-from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES, Object, uid_of
+from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES, Object, name_of, uid_of
 
 _OF_TOPOLOGIES = (COMPONENT_WORKER, COMPONENT_SPARK_WORKER)
 _TOLD, _SCHEDULED, _OWN = range(3)
@@ -33,19 +34,62 @@ class WorkersSeen:
     scheduled: frozenset[str] = frozenset()
 
 
-def workers_seen(mirror: Mirror, auth_secret: str) -> WorkersSeen | None:
-    """None while not everything has been listed: then nobody may be taken for gone. `auth_secret` is the
-    Secret that a pod mounts which has the shared user's password."""
-    if not mirror.is_complete():
-        return None
-    topologies = mirror.all(TOPOLOGIES)
-    named = ((one.get("spec") or {}).get("topologyUid") for one in mirror.all(SCHEDULES))
-    own, scheduled = {uid_of(one) for one in topologies}, {str(uid) for uid in named if uid}
-    told = {str(uid) for one in topologies if (uid := (one.get("status") or {}).get("stateUid"))}
-    pods = (one for one in mirror.all(PODS) if _component(one) in _OF_TOPOLOGIES)
-    shares_a_user = any(auth_secret in _secrets(pod) for pod in pods)
-    uids = own | scheduled | told
-    return WorkersSeen(frozenset(uids), shares_a_user, frozenset(own), frozenset(scheduled))
+class WorkerIndex:
+    """Kept up to date by what has changed in `mirror`: there may be ten thousand Schedules. `auth_secret` is
+    the Secret that a pod mounts which has the shared user's password. Belongs to one event loop."""
+
+    def __init__(self, mirror: Mirror, auth_secret: str) -> None:
+        self._mirror = mirror
+        self._auth_secret = auth_secret
+        self._revision = -1
+        self._seen: WorkersSeen | None = None
+        self._named: dict[str, str] = {}
+        """Schedule -> the state that it names."""
+        self._scheduled: Counter[str] = Counter()
+        """State -> how many Schedules name it."""
+        self._sharing: set[str] = set()
+        """Pods that log in as the user that all shared."""
+
+    def seen(self) -> WorkersSeen | None:
+        """None while not everything has been listed: then nobody may be taken for gone."""
+        if not self._mirror.is_complete():
+            return None
+        if self._seen is None or self._revision != self._mirror.revision:
+            self._refresh()
+            topologies = self._mirror.all(TOPOLOGIES)
+            own, scheduled = frozenset(uid_of(one) for one in topologies), frozenset(self._scheduled)
+            told = {str(uid) for one in topologies if (uid := (one.get("status") or {}).get("stateUid"))}
+            self._seen = WorkersSeen(own | scheduled | told, bool(self._sharing), own, scheduled)
+        return self._seen
+
+    def _refresh(self) -> None:
+        changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
+        self._revision = self._mirror.revision
+        if changes is None:
+            changes = [(SCHEDULES, name) for name in self._named] + [(PODS, name) for name in self._sharing]
+            for kind in (SCHEDULES, PODS):
+                changes += [(kind, name_of(one)) for one in self._mirror.all(kind)]
+        for kind, name in set(changes):
+            if kind == SCHEDULES:
+                self._take_schedule(name, self._mirror.get(SCHEDULES, name))
+            elif kind == PODS:
+                self._take_pod(name, self._mirror.get(PODS, name))
+
+    def _take_schedule(self, name: str, schedule: Object | None) -> None:
+        before = self._named.pop(name, "")
+        if before:
+            self._scheduled[before] -= 1
+            if not self._scheduled[before]:
+                del self._scheduled[before]
+        uid = str(((schedule or {}).get("spec") or {}).get("topologyUid") or "")
+        if uid:
+            self._named[name] = uid
+            self._scheduled[uid] += 1
+
+    def _take_pod(self, name: str, pod: Object | None) -> None:
+        self._sharing.discard(name)
+        if pod is not None and _component(pod) in _OF_TOPOLOGIES and self._auth_secret in _secrets(pod):
+            self._sharing.add(name)
 
 
 def is_anothers(uid: str, namespace: str, seen: Mapping[str, WorkersSeen | None]) -> bool:

@@ -12,9 +12,13 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from penstock.store.redis.users import PROBE, hash_of
 from penstock.store.redis.worker_users import Hashes
+
+_KNOWN_MAX = 10_000
+"""They are asked for every few seconds, of all topologies."""
 
 
 def worker_password(workers_key: str, root_password: str, topology_uid: str) -> str:
@@ -26,7 +30,7 @@ def worker_hashes(workers_key: str, roots: Sequence[str], topology_uids: Iterabl
     """What each store is told: by which passwords the workers of these topologies may log in, and who asks
     whether it knows. `roots` are hashes of the `worker` passwords that count."""
     return {
-        uid: tuple(hash_of(_following(workers_key, "store", root, uid)) for root in roots)
+        uid: tuple(_hash_of_following(workers_key, "store", root, uid) for root in roots)
         for uid in (*topology_uids, PROBE)
     }
 
@@ -36,6 +40,12 @@ def spark_key_of(spark_key: str, topology_uid: str) -> str:
     return _following(spark_key, "spark", "", topology_uid)
 
 
+@lru_cache(_KNOWN_MAX)
+def _hash_of_following(key: str, what: str, root: str, topology_uid: str) -> str:
+    return hash_of(_following(key, what, root, topology_uid))
+
+
+@lru_cache(_KNOWN_MAX)
 def _following(key: str, what: str, root: str, topology_uid: str) -> str:
     told = "\n".join((what, root, topology_uid)).encode()
     digest = hmac.new(key.encode(), told, hashlib.sha256).digest()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, Mirror
 from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES, Kind, Listing
-from penstock_operator.cluster.observing.workers_seen import WorkersSeen, is_anothers, workers_seen
+from penstock_operator.cluster.observing.workers_seen import WorkerIndex, WorkersSeen, is_anothers
 
 AUTH = "pen-store-auth"
 
@@ -21,7 +22,7 @@ def seen(things: dict[Kind, list[dict[str, Any]]]) -> WorkersSeen | None:
             for one in things.get(kind, ())
         )
         mirror.relisted(kind, Listing(items, "1"))
-    return workers_seen(mirror, AUTH)
+    return WorkerIndex(mirror, AUTH).seen()
 
 
 def pod(component: str, secret: str) -> dict[str, Any]:
@@ -51,7 +52,32 @@ def test_pods_of_workers_that_mount_the_stores_secret_share_a_user() -> None:
 
 
 def test_nothing_is_known_of_them_before_everything_was_listed() -> None:
-    assert workers_seen(Mirror(lambda *_: None), AUTH) is None
+    assert WorkerIndex(Mirror(lambda *_: None), AUTH).seen() is None
+
+
+def test_what_is_kept_up_to_date_is_what_would_be_seen_by_who_begins_now() -> None:
+    for seed in range(20):
+        rng = random.Random(seed)
+        mirror = Mirror(lambda *_: None)
+        for kind in WATCHED:
+            mirror.relisted(kind, Listing((), "1"))
+        kept = WorkerIndex(mirror, AUTH)
+        for version in range(2, 80):
+            kind = rng.choice((TOPOLOGIES, SCHEDULES, PODS))
+            if kind == PODS:
+                thing = pod(rng.choice(("worker", "node-store")), rng.choice((AUTH, "other")))
+            else:
+                thing = {"metadata": {"name": "", "uid": ""}, "spec": {"topology": "t"}, "status": {}}
+                thing["spec"]["topologyUid"] = rng.choice(("u1", "u2", ""))
+                thing["status"]["stateUid"] = rng.choice(("u3", "u4", ""))
+            name = f"{rng.randrange(4)}"
+            thing["metadata"] |= {"name": name, "uid": f"u{name}", "resourceVersion": str(version)}
+            if rng.random() < 0.3:
+                mirror.remove(kind, thing)
+            else:
+                mirror.put(kind, thing)
+            if rng.random() < 0.5:
+                assert kept.seen() == WorkerIndex(mirror, AUTH).seen()
 
 
 def of(*, own: str = "", scheduled: str = "", told: str = "") -> WorkersSeen:
