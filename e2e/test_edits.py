@@ -41,7 +41,7 @@ def wait_tasks(counting: WordCount, count: int) -> None:
     )
 
 
-def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
+def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow_and_kubectl_scales_workers(
     word_count: Callable[..., WordCount],
 ) -> None:
     """Two workers of four tasks each have room for all six; of two each, only for four."""
@@ -59,8 +59,12 @@ def test_an_edit_of_cores_resizes_pods_in_place_and_tasks_follow(
         wait_until("limits are 1", lambda: cpu_limits(counting.workers()) == {"1"}, EDIT_S)
 
         after = counting.workers()
-    assert uids(after) == before
-    assert [restarts(pod) for pod in after] == [0, 0]
+        assert uids(after) == before
+        assert [restarts(pod) for pod in after] == [0, 0]
+
+        counting.edit({"workers": {"max": 3}})
+        counting.cluster.kubectl("scale", "topology", counting.name, "--replicas=3")
+        assert uids(counting.wait_workers(3)) > before
     counting.assert_exact()
 
 

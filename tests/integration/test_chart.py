@@ -431,8 +431,10 @@ def test_who_views_or_edits_a_namespace_views_or_edits_topologies_too() -> None:
     written = {"topologies", "latencyslas"}
     seen = {*written, "schedules"}
     seen |= {f"{resource}/status" for resource in seen}
-    assert aggregated_to("view") == {(one, verb) for one in seen for verb in ("get", "list", "watch")}
+    sees = {(one, verb) for one in seen for verb in ("get", "list", "watch")}
+    assert aggregated_to("view") == sees | {("topologies/scale", "get")}
     writes = {(one, verb) for one in written for verb in ("create", "update", "patch", "delete")}
+    writes |= {("topologies/scale", verb) for verb in ("update", "patch")}
     assert aggregated_to("edit") == aggregated_to("admin") == writes
     assert not aggregated_to("view", "little") | aggregated_to("edit", "little")
 

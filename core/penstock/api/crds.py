@@ -29,6 +29,8 @@ class _Kind:
     plural: str
     short_names: tuple[str, ...]
     columns: tuple[Column, ...]
+    scale: tuple[str, str, str] | None = None
+    """Where its number is: as wished, as it is, and the labels of what is counted."""
     categories: tuple[str, ...] = ("penstock",)
     """`kubectl get penstock` shows what is in it, and `kubectl delete penstock --all` deletes it: what users
     write, and no more."""
@@ -62,6 +64,7 @@ _KINDS = (
             _column("Reason", "string", '.status.conditions[?(@.type=="Ready")].message', wide=True),
             _AGE,
         ),
+        scale=(".spec.workers.min", ".status.workersDesired", ".status.selector"),
     ),
     _Kind(
         LatencySLA,
@@ -129,13 +132,21 @@ def crd(kind: str) -> dict[str, Any]:
                     "name": version,
                     "served": True,
                     "storage": True,
-                    "subresources": {"status": {}},
+                    "subresources": {"status": {}, **_scale(found)},
                     "additionalPrinterColumns": list(found.columns),
                     "schema": {"openAPIV3Schema": schema},
                 }
             ],
         },
     }
+
+
+def _scale(kind: _Kind) -> dict[str, Any]:
+    if kind.scale is None:
+        return {}
+    wished, found, selector = kind.scale
+    paths = {"specReplicasPath": wished, "statusReplicasPath": found, "labelSelectorPath": selector}
+    return {"scale": paths}
 
 
 def crd_texts() -> dict[str, str]:

@@ -470,6 +470,8 @@ class TopologyStatus(Document):
     conditions: Conditions = ()
     workers_desired: Annotated[int, Field(ge=0)] | None = None
     workers_ready: Annotated[int, Field(ge=0)] | None = None
+    selector: Annotated[str, StringConstraints(max_length=512)] | None = None
+    """Labels of the worker pods, for who scales by what they use."""
     workers: StatusText | None = None
     """Ready of desired, as columns show it: 2/2."""
     tasks: StatusText | None = None

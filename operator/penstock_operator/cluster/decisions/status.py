@@ -16,6 +16,7 @@ from penstock.dataflow.plan import Plan, Stage
 from penstock.figures.operators import Look, OperatorFigures, operator_figures
 from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.decisions.losses import Loss
+from penstock_operator.cluster.kubernetes_api.names import worker_selector
 from penstock_operator.cluster.observing.observed import Observed, SlaMet
 from penstock_operator.words import figure_words
 
@@ -80,6 +81,7 @@ def status_of(
         "conditions": _conditions(observed, verdict, former),
         "workersDesired": verdict.workers_desired,
         "workersReady": verdict.workers_ready,
+        "selector": worker_selector(observed.topology.name),
         "workers": f"{verdict.workers_ready}/{verdict.workers_desired}",
         "shardsMoving": sum(verdict.shards_moving.values()),
         "operators": operators,

@@ -67,6 +67,12 @@ def topology_labels(topology: str, component: str) -> dict[str, str]:
     return {**component_labels(component), LABEL_TOPOLOGY: topology}
 
 
+def worker_selector(topology: str) -> str:
+    """What selects the worker pods of a topology."""
+    labels = {LABEL_COMPONENT: COMPONENT_WORKER, LABEL_TOPOLOGY: label_value(topology)}
+    return ",".join(f"{name}={value}" for name, value in labels.items())
+
+
 def store_name(release: str, node: str) -> str:
     """The StatefulSet of a node's store. Its pod is this name and "-0"."""
     return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)

@@ -96,8 +96,24 @@ def test_names_subresource_and_columns_are_there(kind: str) -> None:
     assert names["shortNames"]
     version = version_of(kind)
     assert version["name"] == "v1alpha1"
-    assert version["subresources"] == {"status": {}}
+    assert version["subresources"]["status"] == {}
     assert version["additionalPrinterColumns"][-1]["name"] == "Age"
+
+
+def test_a_topology_is_scaled_by_its_least_number_of_workers_and_nothing_else_is() -> None:
+    scales = {kind: version_of(kind)["subresources"].get("scale") for kind in KINDS}
+    assert scales == {
+        "Topology": {
+            "specReplicasPath": ".spec.workers.min",
+            "statusReplicasPath": ".status.workersDesired",
+            "labelSelectorPath": ".status.selector",
+        },
+        "LatencySLA": None,
+        "Schedule": None,
+    }
+    known = nodes("Topology")
+    assert set(scales["Topology"].values()) <= known.keys()
+    assert known[".spec.workers"]["default"]["min"] == known[".spec.workers.min"]["default"] == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
