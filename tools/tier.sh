@@ -45,11 +45,8 @@ colour=()
 if [[ -t 1 ]]; then colour=(--color=yes); fi
 # Where this is set, each of the hundreds of processes that tests start would compile its modules anew.
 unset PYTHONDONTWRITEBYTECODE
-# A third of an integration test is waiting, for a JVM that starts or for what a kill does.
-processes=$(nproc)
-if [[ $tier == integration ]]; then processes=$((processes + 1)); fi
 # Neighbours in a file share what they start, so each process gets a run of them.
-side_by_side=(--numprocesses="$processes" --maxprocesses=4 --dist=worksteal)
+side_by_side=(--numprocesses=logical --maxprocesses=4 --dist=worksteal)
 case $tier in
     e2e-together) choice=(e2e -m 'not alone and not slow' --numprocesses="$e2e_processes" --maxschedchunk=1) ;;
     e2e-alone) choice=(e2e -m 'alone and not slow') ;;
