@@ -77,8 +77,8 @@ class Promises:
             raise PromiseBroken(2, f"sink of {shard}: {wrong}")
 
     def check_bounds(self, records: Iterable[tuple[str, ShardRecord]]) -> None:
-        """Inboxes are within their bounds; outboxes exceed theirs by one commit at most. A copy of one that is
-        being installed has beside that what was delivered since it was copied."""
+        """Inboxes are within their bounds; outboxes exceed theirs by one commit at most. A copy that is being
+        installed has beside that what was delivered since it was copied."""
         for shard, record in records:
             entries, size_bytes = len(record.inbox), record.inbox_bytes
             if entries > BOUNDS.inbox_entries_max or (entries > 1 and size_bytes > BOUNDS.inbox_bytes_max):
