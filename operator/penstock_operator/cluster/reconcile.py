@@ -20,9 +20,10 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError, SkipTickError
 from penstock_operator.cluster.carrying_out.apply import Applier
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
-from penstock_operator.cluster.kubernetes_api.followed_namespace import RELIST_S, FollowedNamespace
+from penstock_operator.cluster.kubernetes_api.followed_namespace import FollowedNamespace
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
-from penstock_operator.cluster.kubernetes_api.mirror import WATCHED, WATCHED_ELSEWHERE, Mirror
+from penstock_operator.cluster.kubernetes_api.listing_anew import RELIST_S, list_anew
+from penstock_operator.cluster.kubernetes_api.mirror import WATCHED_ELSEWHERE, Mirror
 from penstock_operator.cluster.kubernetes_api.names import label_value
 from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
@@ -199,23 +200,17 @@ class Reconciler:
     async def _first_list(self) -> None:
         while not self.mirror.is_complete():
             try:
-                await self._relist()
+                await list_anew(self._cluster, self.mirror)
             except RetryError as error:
                 _LOG.warning("objects could not be listed: %s", error)
                 await asyncio.sleep(_BACKOFF_S_MIN)
-
-    async def _relist(self) -> None:
-        for kind in WATCHED:
-            keep = partial(self.mirror.kept, kind)
-            for _ in self.mirror.relisting(kind, await self._cluster.list(kind, keep=keep)):
-                await asyncio.sleep(0)
 
     async def _relist_forever(self) -> None:
         """What a watch lost is found here."""
         while True:
             await asyncio.sleep(RELIST_S)
             try:
-                await self._relist()
+                await list_anew(self._cluster, self.mirror)
             except (RetryError, SkipTickError) as error:
                 _LOG.warning("objects could not be listed: %s", error)
             except PermanentError as error:

@@ -12,16 +12,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from penstock.errors import PermanentError, RetryError, SkipTickError
+from penstock_operator.cluster.kubernetes_api.listing_anew import RELIST_S, list_anew
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import ClusterApi
 from penstock_operator.cluster.kubernetes_api.watches import Watch
 
 _LOG = logging.getLogger(__name__)
 
-RELIST_S = 60.0
 AGAIN_S_MIN = 1.0
 _AGAIN_S_MAX = 60.0
 
@@ -70,10 +69,7 @@ class FollowedNamespace:
     async def _is_listed(self) -> bool:
         """Whether it may be read. While no answer can be had it is as it was."""
         try:
-            for kind in self._mirror.kinds:
-                keep = partial(self._mirror.kept, kind)
-                for _ in self._mirror.relisting(kind, await self._cluster.list(kind, keep=keep)):
-                    await asyncio.sleep(0)
+            await list_anew(self._cluster, self._mirror)
         except (RetryError, SkipTickError) as error:
             _LOG.warning("objects of namespace %s could not be listed: %s", self._cluster.namespace, error)
             return bool(self._is_open)

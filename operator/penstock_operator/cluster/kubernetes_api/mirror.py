@@ -1,6 +1,6 @@
 """The operator's copy of the objects that it decides by: fed by watches, corrected by lists.
 
-A watch may die without a word or miss a deletion, so every kind is listed anew now and then (`relisted`); an
+A watch may die without a word or miss a deletion, so every kind is listed anew now and then (`relisting`); an
 answer to a write of our own goes in at once (`put`), so that the next decision sees it. Which of two is newer
 is told by resourceVersion. What no decision looks at is left out, so that a node's heartbeat is no change.
 A look at one topology among a thousand costs as much as one among ten: objects are found by whose they are,
@@ -10,7 +10,7 @@ Neighbours: `watches` (kopf) and `reconcile` feed it, `observe` reads it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from penstock_operator.cluster.kubernetes_api.names import LABEL_TOPOLOGY, label_value
@@ -89,6 +89,14 @@ class Mirror:
             return None
         return self._changes[revision - self._changes_from :]
 
+    def names_touched(self, kind: Kind, revision: int, known: Iterable[str]) -> set[str]:
+        """Names of objects of a kind that may be others than at `revision`, -1 for never; `known` are those
+        that who asks knew then: where changes are too long ago to be told, these and all that there are."""
+        changes = self.changes_since(revision) if revision >= 0 else None
+        if changes is None:
+            return {*known, *self._objects[kind]}
+        return {name for touched, name in changes if touched == kind}
+
     def all(self, kind: Kind) -> tuple[Object, ...]:
         """In the order of names."""
         found = self._sorted.get(kind)
@@ -144,13 +152,9 @@ class Mirror:
             return  # one of the same name came since
         self._forget(kind, name, version)
 
-    def relisted(self, kind: Kind, listing: Listing) -> None:
-        """A complete list: what it lacks and is not newer than it is gone."""
-        for _ in self.relisting(kind, listing):
-            pass
-
     def relisting(self, kind: Kind, listing: Listing) -> Iterator[None]:
-        """The same in short steps, between which others may go on: events that come meanwhile count."""
+        """A complete list: what it lacks and is not newer than it is gone. It is put in by short steps; what
+        others do in between counts."""
         at = int(listing.resource_version)
         for number, thing in enumerate(listing.items, 1):
             self.put(kind, thing)

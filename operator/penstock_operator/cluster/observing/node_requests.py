@@ -58,14 +58,13 @@ class NodeRequests:
             self._nodes_seen, self._node_names = nodes, names
         if self._revision == self._mirror.revision and not are_nodes_new:
             return
-        changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
+        # which node a label means may be another
+        since = -1 if are_nodes_new else self._revision
+        touched = self._mirror.names_touched(PODS, since, (*self._of_pod, *self._pinned))
         self._revision = self._mirror.revision
-        if changes is None or are_nodes_new:
-            # which node a label means may be another
-            changes = [(PODS, name) for name in {*self._of_pod, *self._pinned}]
-            changes += [(PODS, name_of(pod)) for pod in self._mirror.all(PODS)]
+        if are_nodes_new:
             self.edition += 1
-        for name in {name for kind, name in changes if kind == PODS}:
+        for name in touched:
             self._take(name, self._mirror.get(PODS, name))
 
     def _take(self, name: str, pod: Object | None) -> None:

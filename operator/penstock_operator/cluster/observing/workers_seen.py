@@ -15,7 +15,7 @@ from penstock_operator.cluster.kubernetes_api.names import (
     COMPONENT_WORKER,
     LABEL_COMPONENT,
 )
-from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES, Object, name_of, uid_of
+from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES, Object, uid_of
 
 _OF_TOPOLOGIES = (COMPONENT_WORKER, COMPONENT_SPARK_WORKER)
 _TOLD, _SCHEDULED, _OWN = range(3)
@@ -63,17 +63,11 @@ class WorkerIndex:
         return self._seen
 
     def _refresh(self) -> None:
-        changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
+        for name in self._mirror.names_touched(SCHEDULES, self._revision, self._named):
+            self._take_schedule(name, self._mirror.get(SCHEDULES, name))
+        for name in self._mirror.names_touched(PODS, self._revision, self._sharing):
+            self._take_pod(name, self._mirror.get(PODS, name))
         self._revision = self._mirror.revision
-        if changes is None:
-            changes = [(SCHEDULES, name) for name in self._named] + [(PODS, name) for name in self._sharing]
-            for kind in (SCHEDULES, PODS):
-                changes += [(kind, name_of(one)) for one in self._mirror.all(kind)]
-        for kind, name in set(changes):
-            if kind == SCHEDULES:
-                self._take_schedule(name, self._mirror.get(SCHEDULES, name))
-            elif kind == PODS:
-                self._take_pod(name, self._mirror.get(PODS, name))
 
     def _take_schedule(self, name: str, schedule: Object | None) -> None:
         before = self._named.pop(name, "")

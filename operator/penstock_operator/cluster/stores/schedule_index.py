@@ -45,12 +45,9 @@ class ScheduleIndex:
     def _refresh(self) -> None:
         if self._revision == self._mirror.revision:
             return
-        changes = self._mirror.changes_since(self._revision) if self._revision >= 0 else None
+        touched = self._mirror.names_touched(SCHEDULES, self._revision, self._stores)
         self._revision = self._mirror.revision
-        if changes is None:
-            changes = [(SCHEDULES, name) for name in self._stores]
-            changes += [(SCHEDULES, name_of(one)) for one in self._mirror.all(SCHEDULES)]
-        for name in {name for kind, name in changes if kind == SCHEDULES}:
+        for name in touched:
             self._take(name, self._mirror.get(SCHEDULES, name))
 
     def _take(self, name: str, schedule: Object | None) -> None:

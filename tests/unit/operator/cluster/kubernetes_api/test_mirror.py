@@ -45,7 +45,7 @@ def test_a_list_that_shows_what_is_known_changes_nothing() -> None:
     scene = Scene()
     scene.mirror.put(PODS, pod("a", 5))
     held, revision = scene.mirror.get(PODS, "a"), scene.mirror.revision
-    scene.mirror.relisted(PODS, Listing((pod("a", 5),), "9"))
+    list(scene.mirror.relisting(PODS, Listing((pod("a", 5),), "9")))
     assert scene.mirror.get(PODS, "a") is held
     assert scene.mirror.revision == revision
 
@@ -111,7 +111,7 @@ def test_a_list_takes_away_what_a_watch_missed_but_nothing_that_came_since() -> 
     scene = Scene()
     scene.mirror.put(PODS, pod("gone", 5))
     scene.mirror.put(PODS, pod("new", 12))
-    scene.mirror.relisted(PODS, Listing((pod("there", 3),), "10"))
+    list(scene.mirror.relisting(PODS, Listing((pod("there", 3),), "10")))
     assert scene.names() == ["new", "there"]
     assert ("Pod", "gone") in scene.woken
 
@@ -120,7 +120,7 @@ def test_it_is_complete_when_every_kind_was_listed() -> None:
     scene = Scene()
     for kind in WATCHED:
         assert not scene.mirror.is_complete()
-        scene.mirror.relisted(kind, Listing((), "1"))
+        list(scene.mirror.relisting(kind, Listing((), "1")))
     assert scene.mirror.is_complete()
 
 

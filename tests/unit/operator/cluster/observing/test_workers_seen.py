@@ -21,7 +21,7 @@ def seen(things: dict[Kind, list[dict[str, Any]]]) -> WorkersSeen | None:
             {**one, "metadata": {"resourceVersion": "1", "uid": "x", **one["metadata"]}}
             for one in things.get(kind, ())
         )
-        mirror.relisted(kind, Listing(items, "1"))
+        list(mirror.relisting(kind, Listing(items, "1")))
     return WorkerIndex(mirror, AUTH).seen()
 
 
@@ -60,7 +60,7 @@ def test_what_is_kept_up_to_date_is_what_would_be_seen_by_who_begins_now() -> No
         rng = random.Random(seed)
         mirror = Mirror(lambda *_: None)
         for kind in WATCHED:
-            mirror.relisted(kind, Listing((), "1"))
+            list(mirror.relisting(kind, Listing((), "1")))
         kept = WorkerIndex(mirror, AUTH)
         for version in range(2, 80):
             kind = rng.choice((TOPOLOGIES, SCHEDULES, PODS))
