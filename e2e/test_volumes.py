@@ -30,10 +30,15 @@ comes of it here."""
 
 
 def claims(cluster: Cluster) -> list[tuple[str, str]]:
-    """(storage class, size) of each store's claim."""
-    sets = [each["metadata"]["name"] for each in cluster.all("statefulsets", STORES)]
-    found = [cluster.get("persistentvolumeclaim", f"data-{name}-0")["spec"] for name in sets]
-    return [(one["storageClassName"], one["resources"]["requests"]["storage"]) for one in found]
+    """(storage class, size) of each store's claim, two empty ones while a store is without."""
+    found = {each["metadata"]["name"]: each["spec"] for each in cluster.all("persistentvolumeclaims")}
+    of_stores = [f"data-{store}-0" for store in sorted(cluster.names("statefulsets", STORES))]
+    return [
+        (found[one]["storageClassName"], found[one]["resources"]["requests"]["storage"])
+        if one in found
+        else ("", "")
+        for one in of_stores
+    ]
 
 
 def starts(cluster: Cluster) -> dict[str, int]:

@@ -24,7 +24,7 @@ from penstock.store.redis.forms import function_name
 from penstock.store.redis.library import PREVIOUS_VERSION, PROTOCOL_VERSION
 from penstock.store.redis.store import RedisStore
 from penstock.store.redis.users import PROBE, USERS, hash_of, topology_user, users_file
-from penstock.store.redis.worker_users import Hashes, tell_worker_users
+from penstock.store.redis.worker_users import Hashes, PackedUsers, tell_worker_users
 from penstock_operator.agent.store_keeper import OpenedStore, StoreKeeper
 from penstock_operator.agent.store_server import StoreServer
 from penstock_operator.cluster.stores.worker_passwords import worker_hashes, worker_password
@@ -76,7 +76,7 @@ class Node:
         """As the operator, with its user's rights."""
         wire = Wire(f"redis://operator@{self.address}", 5.0, lambda: self.store.password("operator"))
         try:
-            return tell_worker_users(wire, self.hashes(*uids, roots=roots), term)
+            return tell_worker_users(wire, PackedUsers.of(self.hashes(*uids, roots=roots)), term)
         finally:
             wire.close()
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-LONG_S = 0.03
+LONG_S = 0.005
 TIMES_MAX = 500
 """So often things are set aside before all is looked through."""
 _OLDEST = 2

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -33,16 +34,28 @@ class Wire(Protocol):
         """A reply for each. Raises StoreUnreachable."""
 
 
-def tell_worker_users(wire: Wire, users: Hashes, term: int) -> int:
+@dataclass(frozen=True, slots=True)
+class PackedUsers:
+    """Users as a store holds them: packed once, they are told to many stores."""
+
+    packed: bytes
+    digest: bytes
+
+    @staticmethod
+    def of(users: Hashes) -> PackedUsers:
+        packed = _encode(users)
+        return PackedUsers(packed, hashlib.sha256(packed).hexdigest().encode())
+
+
+def tell_worker_users(wire: Wire, users: PackedUsers, term: int) -> int:
     """Have the store know these users and no others, unless it does; answers the term that it has seen. One
     above `term` is another operator's, and nothing was written. Raises what calls to a store raise."""
-    packed = _encode(dict(users))
-    digest = hashlib.sha256(packed).hexdigest().encode()
     held_term, held_digest = _ask(wire, (b"HMGET", WORKER_USERS, b"term", b"digest"))
     seen = int(held_term or 0)
-    if seen > term or (seen, held_digest) == (term, digest):
+    if seen > term or (seen, held_digest) == (term, users.digest):
         return seen
-    _ask(wire, (b"HSET", WORKER_USERS, b"term", term, b"digest", digest, b"users", packed))
+    told = (b"term", term, b"digest", users.digest, b"users", users.packed)
+    _ask(wire, (b"HSET", WORKER_USERS, *told))
     return term
 
 

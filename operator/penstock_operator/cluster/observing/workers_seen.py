@@ -43,6 +43,10 @@ class WorkerIndex:
         self._auth_secret = auth_secret
         self._revision = -1
         self._seen: WorkersSeen | None = None
+        self._own: dict[str, str] = {}
+        """Topology -> its uid."""
+        self._told: dict[str, str] = {}
+        """Topology -> the state that its status names, if it does."""
         self._named: dict[str, str] = {}
         """Schedule -> the state that it names."""
         self._scheduled: Counter[str] = Counter()
@@ -56,18 +60,27 @@ class WorkerIndex:
             return None
         if self._seen is None or self._revision != self._mirror.revision:
             self._refresh()
-            topologies = self._mirror.all(TOPOLOGIES)
-            own, scheduled = frozenset(uid_of(one) for one in topologies), frozenset(self._scheduled)
-            told = {str(uid) for one in topologies if (uid := (one.get("status") or {}).get("stateUid"))}
+            own, scheduled = frozenset(self._own.values()), frozenset(self._scheduled)
+            told = frozenset(self._told.values())
             self._seen = WorkersSeen(own | scheduled | told, bool(self._sharing), own, scheduled)
         return self._seen
 
     def _refresh(self) -> None:
+        for name in self._mirror.names_touched(TOPOLOGIES, self._revision, self._own):
+            self._take_topology(name, self._mirror.get(TOPOLOGIES, name))
         for name in self._mirror.names_touched(SCHEDULES, self._revision, self._named):
             self._take_schedule(name, self._mirror.get(SCHEDULES, name))
         for name in self._mirror.names_touched(PODS, self._revision, self._sharing):
             self._take_pod(name, self._mirror.get(PODS, name))
         self._revision = self._mirror.revision
+
+    def _take_topology(self, name: str, topology: Object | None) -> None:
+        self._own.pop(name, None)
+        self._told.pop(name, None)
+        if topology is not None:
+            self._own[name] = uid_of(topology)
+            if told := (topology.get("status") or {}).get("stateUid"):
+                self._told[name] = str(told)
 
     def _take_schedule(self, name: str, schedule: Object | None) -> None:
         before = self._named.pop(name, "")

@@ -6,8 +6,8 @@ state. Neighbours: `manifests.node_store` builds the object, `store_volumes` say
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.api.operator_config import OperatorConfig
@@ -67,47 +67,78 @@ _CARE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class OneStore:
+    """What a decision about the store of node `name` follows from. `node` is None for one that is gone,
+    `store` where there is none; `is_unnamed`: that no Schedule names it is known; `may_go`: it is homeless,
+    and its volume may be mounted elsewhere."""
+
+    name: str
+    node: ObservedNode | None
+    store: ObservedStore | None
+    is_unnamed: bool
+    may_go: bool
+
+
+def decide_store(one: OneStore, config: OperatorConfig) -> StoresDecision:
+    """A store that exists stays on a node that is not ready. One that is named and was deleted with its node
+    is made again, for its volume may be there. A homeless one is held by its volume alone where that may go.
+    One whose volume is another than what is configured now keeps it as long as it is named: what else is
+    configured reaches it all the same.
+    """
+    name, store = one.name, one.store
+    actions: list[ApplyNodeStore | DeleteNodeStore | GrowVolume] = []
+    notices: list[tuple[str, Event]] = []
+    stands, reason = _stands(one.node, store, config, may_go=one.may_go)
+    care = _CARE[stands][one.is_unnamed]
+    if care is _Care.REMOVE and store is not None:
+        actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
+    if care in (_Care.REMOVE, _Care.LEAVE):
+        return StoresDecision(tuple(actions))
+    own = name if one.node is None else one.node.hostname or name
+    document = node_store(name, None if one.may_go else own, as_it_may_be(store, config))
+    metadata: Mapping[str, str] = document["metadata"]["annotations"]
+    if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:
+        actions.append(ApplyNodeStore(document["metadata"]["name"], name, document))
+    if store is not None and not why_another_volume(store, config):
+        if grown := grown_volume(store, config):
+            actions.append(grown)
+        elif told := kept_volume(store, config):
+            notices.append((store.stateful_set, told))
+    replaced = {name: reason} if care is _Care.EMPTY else {}
+    return StoresDecision(tuple(actions), replaced, tuple(notices))
+
+
 def decide_stores(
     config: OperatorConfig,
     nodes: Sequence[ObservedNode],
     stores: Sequence[ObservedStore],
     named: Collection[str] | None,
     homeless: Homeless = NONE_HOMELESS,
+    decide: Callable[[OneStore, OperatorConfig], StoresDecision] = decide_store,
 ) -> StoresDecision:
     """`named` are the ids of all stores that any Schedule of the namespace names; None while the Schedules
-    could not be listed completely: then none is removed.
-
-    A store that exists stays on a node that is not ready. One that is named and was deleted with its node is
-    made again, for its volume may be there. A `homeless` one is held by its volume alone where that may go.
-    One whose volume is another than what is configured now keeps it as long as it is named: what else is
-    configured reaches it all the same.
-    """
+    could not be listed completely: then none is removed. `decide` says it of each store."""
     existing = {store.node: store for store in stores}
     by_name = {node.name: node for node in nodes}
-    actions: list[ApplyNodeStore | DeleteNodeStore | GrowVolume] = []
-    notices: list[tuple[str, Event]] = []
-    replaced: dict[str, str] = {}
-    for name in sorted(by_name.keys() | existing.keys() | set(named or ())):
-        node, store, may_go = by_name.get(name), existing.get(name), name in homeless.may_go
-        stands, reason = _stands(node, store, config, may_go=may_go)
-        care = _CARE[stands][named is not None and name not in named]
-        if care is _Care.REMOVE and store is not None:
-            actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
-        if care in (_Care.REMOVE, _Care.LEAVE):
-            continue
-        if care is _Care.EMPTY:
-            replaced[name] = reason
-        own = name if node is None else node.hostname or name
-        document = node_store(name, None if may_go else own, as_it_may_be(store, config))
-        metadata: Mapping[str, str] = document["metadata"]["annotations"]
-        if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:
-            actions.append(ApplyNodeStore(document["metadata"]["name"], name, document))
-        if store is not None and not why_another_volume(store, config):
-            if grown := grown_volume(store, config):
-                actions.append(grown)
-            elif told := kept_volume(store, config):
-                notices.append((store.stateful_set, told))
-    return StoresDecision(tuple(actions), replaced, tuple(notices))
+    decisions = [
+        decide(
+            OneStore(
+                name,
+                by_name.get(name),
+                existing.get(name),
+                is_unnamed=named is not None and name not in named,
+                may_go=name in homeless.may_go,
+            ),
+            config,
+        )
+        for name in sorted(by_name.keys() | existing.keys() | set(named or ()))
+    ]
+    return StoresDecision(
+        tuple(action for one in decisions for action in one.actions),
+        {name: reason for one in decisions for name, reason in one.replaced.items()},
+        tuple(notice for one in decisions for notice in one.notices),
+    )
 
 
 def _stands(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
-from penstock_operator.cluster.kubernetes_api.port import SCHEDULES, TOPOLOGIES, Object, name_of
+from penstock_operator.cluster.kubernetes_api.port import SCHEDULES, TOPOLOGIES, Object
 from penstock_operator.cluster.stores.named_stores import begun_schedules, stores_named
 
 
@@ -22,33 +22,30 @@ class ScheduleIndex:
         """Schedule -> the stores that it names."""
         self._count: Counter[str] = Counter()
         """Store -> how many Schedules name it."""
-        self._begun: dict[str, tuple[Object, tuple[str, ...]]] = {}
-        """Topology -> (the object, the Schedules that it has had)."""
+        self._begun: dict[str, tuple[str, ...]] = {}
+        """Topology -> the Schedules that it has had."""
+        self._wanted: set[str] = set()
+        """All of those."""
+        self._missing: set[str] = set()
+        """Those of them that are not there."""
         self.read = 0
         """Schedules that were read so far."""
 
     def named_stores(self) -> set[str] | None:
         """The ids of all stores that a Schedule names; None while a Schedule of a Topology is missing."""
         self._refresh()
-        begun = {}
-        for topology in self._mirror.all(TOPOLOGIES):
-            name = name_of(topology)
-            known = self._begun.get(name)
-            if known is None or known[0] is not topology:
-                known = (topology, begun_schedules(topology))
-            begun[name] = known
-        self._begun = begun
-        if any(one not in self._stores for _, schedules in begun.values() for one in schedules):
-            return None
-        return set(self._count)
+        return None if self._missing else set(self._count)
 
     def _refresh(self) -> None:
         if self._revision == self._mirror.revision:
             return
-        touched = self._mirror.names_touched(SCHEDULES, self._revision, self._stores)
+        schedules = self._mirror.names_touched(SCHEDULES, self._revision, self._stores)
+        topologies = self._mirror.names_touched(TOPOLOGIES, self._revision, self._begun)
         self._revision = self._mirror.revision
-        for name in touched:
+        for name in schedules:
             self._take(name, self._mirror.get(SCHEDULES, name))
+        for name in topologies:
+            self._take_topology(name, self._mirror.get(TOPOLOGIES, name))
 
     def _take(self, name: str, schedule: Object | None) -> None:
         for store in self._stores.pop(name, ()):
@@ -59,3 +56,16 @@ class ScheduleIndex:
             self.read += 1
             named = self._stores[name] = frozenset(stores_named(schedule))
             self._count.update(named)
+        if name in self._wanted and schedule is None:
+            self._missing.add(name)
+        else:
+            self._missing.discard(name)
+
+    def _take_topology(self, name: str, topology: Object | None) -> None:
+        before = self._begun.pop(name, ())
+        self._wanted.difference_update(before)
+        self._missing.difference_update(before)
+        if topology is not None:
+            begun = self._begun[name] = begun_schedules(topology)
+            self._wanted.update(begun)
+            self._missing.update(one for one in begun if one not in self._stores)

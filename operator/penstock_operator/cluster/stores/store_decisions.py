@@ -1,8 +1,8 @@
-"""`decide_stores`, asked again only when something that it follows from is another.
+"""`decide_stores`, where a store is decided about again only when what it follows from is another.
 
 Pods that come, go and are resized change what is requested on nodes several times a second; nodes' stores do
-not follow from that, and to decide about them makes a manifest for each of hundreds. Neighbours:
-`node_stores` decides, `stores_turn` asks.
+not follow from that, and to decide about one makes a manifest. Neighbours: `node_stores` decides,
+`stores_turn` asks.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from penstock.api.operator_config import OperatorConfig
 from penstock_operator.cluster.decisions.actions import StoresDecision
 from penstock_operator.cluster.observing.observed import ObservedNode, ObservedStore
 from penstock_operator.cluster.stores.homeless import Homeless
-from penstock_operator.cluster.stores.node_stores import decide_stores
+from penstock_operator.cluster.stores.node_stores import OneStore, decide_store, decide_stores
 
 
 class StoreDecisions:
-    """Keeps the last one."""
+    """Keeps the last one about each store."""
 
     def __init__(self, config: OperatorConfig) -> None:
         self._config = config
-        self._last: tuple[object, StoresDecision] | None = None
-        """What it followed from, and the decision."""
+        self._last: dict[str, tuple[object, StoresDecision]] = {}
+        """Node -> (what it followed from, the decision)."""
+        self._before: dict[str, tuple[object, StoresDecision]] = {}
 
     def about(
         self,
@@ -32,12 +33,19 @@ class StoreDecisions:
         homeless: Homeless,
     ) -> StoresDecision:
         """As `decide_stores` answers."""
-        of_nodes = [_but_for_requests(node) for node in nodes]
-        basis = (of_nodes, tuple(stores), None if named is None else frozenset(named), homeless)
-        if self._last is None or self._last[0] != basis:
-            self._last = (basis, decide_stores(self._config, nodes, stores, named, homeless))
-        return self._last[1]
+        self._before, self._last = self._last, {}
+        return decide_stores(self._config, nodes, stores, named, homeless, self._decide)
+
+    def _decide(self, one: OneStore, config: OperatorConfig) -> StoresDecision:
+        basis = (_but_for_requests(one.node), one.store, one.is_unnamed, one.may_go)
+        known = self._before.get(one.name)
+        if known is None or known[0] != basis:
+            known = (basis, decide_store(one, config))
+        self._last[one.name] = known
+        return known[1]
 
 
-def _but_for_requests(node: ObservedNode) -> tuple[object, ...]:
-    return (node.name, node.ready, node.schedulable, node.labels, node.taints, node.hostname)
+def _but_for_requests(node: ObservedNode | None) -> tuple[object, ...] | None:
+    if node is None:
+        return None
+    return (node.ready, node.schedulable, node.labels, node.taints, node.hostname)

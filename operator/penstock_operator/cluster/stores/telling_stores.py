@@ -15,9 +15,28 @@ from functools import partial
 
 from penstock.errors import PenstockError, PermanentError
 from penstock.store.port import StoreUnreachable
-from penstock.store.redis.worker_users import Hashes, read_worker_users, tell_worker_users
+from penstock.store.redis.worker_users import (
+    Hashes,
+    PackedUsers,
+    read_worker_users,
+    tell_worker_users,
+)
 from penstock_operator.cluster.kubernetes_api.lease import TermBehind
 from penstock_operator.cluster.observing.asked_store import OpenWire, Wire, asked_within
+
+
+@dataclass(frozen=True, slots=True)
+class _Users:
+    """Who all stores are to know, packed already; with `others` each keeps besides whom it knows."""
+
+    known: Hashes
+    packed: PackedUsers
+    others: Callable[[Iterable[str]], Hashes] | None
+
+    def for_store(self, wire: Wire) -> PackedUsers:
+        if self.others is None:
+            return self.packed
+        return PackedUsers.of({**self.others(_known_to(wire) - self.known.keys()), **self.known})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +63,8 @@ class StoreTelling:
         Raises TermBehind where one was told by a later leader than `term`'s."""
         for gone in self._idle.keys() - set(addresses):
             self._idle.pop(gone).close()
-        answers = await asyncio.gather(*(self._tell(one, users, term, others) for one in addresses))
+        who = _Users(users, PackedUsers.of(users), others)
+        answers = await asyncio.gather(*(self._tell(one, who, term) for one in addresses))
         latest = max((seen for seen in answers if isinstance(seen, int)), default=0)
         if latest > term:
             raise TermBehind(f"a store has seen term {latest}, a later one than {term}", latest)
@@ -54,13 +74,11 @@ class StoreTelling:
             if isinstance(answer, str)
         }
 
-    async def _tell(
-        self, address: str, users: Hashes, term: int, others: Callable[[Iterable[str]], Hashes] | None
-    ) -> int | str:
+    async def _tell(self, address: str, users: _Users, term: int) -> int | str:
         wire, is_kept = self._idle.pop(address, None), True
         if wire is None:
             wire, is_kept = self.open_wire(address), False
-        tell = partial(_tell, wire, users, term, others, is_kept=is_kept)
+        tell = partial(_tell, wire, users, term, is_kept=is_kept)
         try:
             answer = await asked_within(self.wait_s, self.threads, tell)
         except (PenstockError, TimeoutError) as error:
@@ -69,24 +87,15 @@ class StoreTelling:
         return answer
 
 
-def _tell(
-    wire: Wire,
-    users: Hashes,
-    term: int,
-    others: Callable[[Iterable[str]], Hashes] | None,
-    *,
-    is_kept: bool,
-) -> int:
+def _tell(wire: Wire, users: _Users, term: int, *, is_kept: bool) -> int:
     """`is_kept`: the server may have ended the connection since it was used last."""
     try:
-        if others is not None:
-            users = {**others(_known_to(wire) - users.keys()), **users}
-        return tell_worker_users(wire, users, term)
+        return tell_worker_users(wire, users.for_store(wire), term)
     except StoreUnreachable:
         wire.close()
         if not is_kept:
             raise
-        return _tell(wire, users, term, others, is_kept=False)
+        return _tell(wire, users, term, is_kept=False)
     except BaseException:
         wire.close()
         raise

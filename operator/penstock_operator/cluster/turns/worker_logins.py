@@ -90,6 +90,8 @@ class WorkerLogins:
         self._term = term
         self._monotonic_s = monotonic_s
         self._untold: frozenset[str] = frozenset()
+        self._users: tuple[object, Hashes] | None = None
+        """(what they follow from, whom the stores were told of last)."""
         self._admitted: dict[str, frozenset[str]] = {}
         """Namespace -> uids of topologies whose workers may log in wherever a store has been told."""
         self._faults: dict[str, str] = {}
@@ -201,10 +203,13 @@ class WorkerLogins:
     async def _tell_stores(
         self, passwords: StorePasswords, stores: Sequence[str], let_in: Mapping[str, _LetIn]
     ) -> None:
-        of_all = sorted({uid for one in let_in.values() for uid in one.uids})
+        of_all = frozenset(uid for one in let_in.values() for uid in one.uids)
         hashes = partial(worker_hashes, passwords.workers_key, passwords.roots)
+        basis = (passwords.workers_key, passwords.roots, of_all)
+        if self._users is None or self._users[0] != basis:
+            self._users = (basis, hashes(of_all))
         are_all_known = all(one.are_all for one in let_in.values())
-        untold = await self._tell(stores, hashes(of_all), self._term, None if are_all_known else hashes)
+        untold = await self._tell(stores, self._users[1], self._term, None if are_all_known else hashes)
         if untold.keys() - self._untold:
             told = "; ".join(f"{address}: {why}" for address, why in sorted(untold.items()))
             _LOG.warning("stores that are not told of topologies' users: %s", told)

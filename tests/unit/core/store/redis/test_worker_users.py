@@ -11,7 +11,12 @@ import pytest
 from penstock.errors import PermanentError
 from penstock.store.redis.connection import Command
 from penstock.store.redis.users import hash_of
-from penstock.store.redis.worker_users import read_worker_users, tell_worker_users, worker_users_digest
+from penstock.store.redis.worker_users import (
+    PackedUsers,
+    read_worker_users,
+    tell_worker_users,
+    worker_users_digest,
+)
 
 USERS = {"u2": (hash_of("two"), hash_of("too")), "u1": (hash_of("one"),)}
 
@@ -33,19 +38,19 @@ class Wire:
 def test_what_was_told_is_read_back_and_has_another_digest_whenever_it_is_another() -> None:
     wire = Wire()
     assert (read_worker_users(wire), worker_users_digest(wire)) == ({}, b"")
-    assert tell_worker_users(wire, USERS, 1) == 1
+    assert tell_worker_users(wire, PackedUsers.of(USERS), 1) == 1
     assert read_worker_users(wire) == USERS
     first = worker_users_digest(wire)
-    tell_worker_users(wire, dict(reversed(USERS.items())), 2)
+    tell_worker_users(wire, PackedUsers.of(dict(reversed(USERS.items()))), 2)
     assert worker_users_digest(wire) == first, "the order is nothing"
-    tell_worker_users(wire, {"u1": USERS["u1"]}, 2)
+    tell_worker_users(wire, PackedUsers.of({"u1": USERS["u1"]}), 2)
     assert worker_users_digest(wire) != first
 
 
 def test_nothing_is_written_over_a_later_leaders_word() -> None:
     wire = Wire()
-    tell_worker_users(wire, USERS, 5)
-    assert tell_worker_users(wire, {}, 4) == 5
+    tell_worker_users(wire, PackedUsers.of(USERS), 5)
+    assert tell_worker_users(wire, PackedUsers.of({}), 4) == 5
     assert read_worker_users(wire) == USERS
 
 

@@ -66,5 +66,16 @@ def test_what_pods_take_of_nodes_is_nothing_to_it() -> None:
     told = decisions.about(seen.nodes, seen.stores, seen.named, seen.homeless)
     assert told.actions
     now = seen.with_node(cpu_requested_millis=1000, memory_requested_bytes=GIB, pods=7)
-    assert decisions.about(now.nodes, now.stores, now.named, now.homeless) is told
+    again = decisions.about(now.nodes, now.stores, now.named, now.homeless)
+    assert [id(one) for one in again.actions] == [id(one) for one in told.actions]
     assert decide_stores(CONFIG, now.nodes, now.stores, now.named, now.homeless) == told
+
+
+def test_only_the_store_of_a_node_that_is_another_is_decided_about_anew() -> None:
+    decisions, seen = StoreDecisions(CONFIG), Seen()
+    more = tuple(replace(seen.nodes[0], name=f"more-{number}") for number in range(3))
+    before = decisions.about((*seen.nodes, *more), seen.stores, seen.named, seen.homeless)
+    relabelled = (*more[:2], replace(more[2], labels={"is": "another"}))
+    now = decisions.about((*seen.nodes, *relabelled), seen.stores, seen.named, seen.homeless)
+    kept = {id(one) for one in before.actions}
+    assert [one.node for one in now.actions if id(one) not in kept] == ["more-2"]
