@@ -1,11 +1,11 @@
 """Python's cycle collector, kept from holding up the whole process.
 
-While it looks through all objects no thread runs, the Lease's as little as any other: for more than a second
-with the objects of 1 000 Topologies, every few seconds. So what has survived such a look is set aside: it is
-freed as ever when nothing refers to it any more, and not looked through again. Only a cycle that was alive
-then and is dropped later stays, some dozen small objects each time; so after many times all is looked through
-once, right after a renewal of the Lease, when the next one has time. Neighbours: `main` begins, `lease` tells
-of renewals.
+While it looks through all objects no thread runs, the Lease's as little as any other: for more than a
+second with the objects of 1 000 Topologies, every few seconds. So it looks through old ones more seldom, and
+what has survived such a look is set aside: it is freed as ever when nothing refers to it any more, and not
+looked through again. Only a cycle that was alive then and is dropped later stays, some dozen small objects
+each time; so after many times all is looked through once, right after a renewal of the Lease, when the next
+one has time. Neighbours: `main` begins, `lease` tells of renewals.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 LONG_S = 0.005
+YOUNG_LOOKS = 100
+"""So many of objects that are young come before one of the old ones; Python's own number is 10."""
 TIMES_MAX = 500
 """So often things are set aside before all is looked through."""
 _OLDEST = 2
@@ -39,6 +41,8 @@ class ShortCollections:
         self._take_back = take_back
         self._began_s = 0.0
         self._times = 0
+        self._thresholds = gc.get_threshold()
+        gc.set_threshold(*self._thresholds[:2], YOUNG_LOOKS)
         set_aside()
         gc.callbacks.append(self._told)
 
@@ -53,6 +57,7 @@ class ShortCollections:
     def end(self) -> None:
         """Collections are as ever."""
         gc.callbacks.remove(self._told)
+        gc.set_threshold(*self._thresholds)
         self._take_back()
 
     def _told(self, phase: str, about: Mapping[str, Any]) -> None:

@@ -44,7 +44,7 @@ from penstock_operator.cluster.observing.workers_seen import WorkerIndex
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.turns.namespace_loops import SLA, TOPOLOGY, NamespaceLoops, Shared
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogins
-from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX
+from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX, PACE_MAX
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.stores_turn import StoresTurns
 from penstock_operator.cluster.turns.turn_slots import TurnSlots
@@ -55,13 +55,14 @@ _LOG = logging.getLogger(__name__)
 
 STALLED_S = 60.0
 """A loop without the end of a turn for so long does not work."""
-_GAP_S = 0.02
+_GAP_S = 0.01
 """Between two turns of a loop: what changes together is looked at together."""
 _STORES_GAP_S = 0.5
 """Of the node stores' loop, which every Schedule wakes."""
 _TOPOLOGY_TURNS_AT_ONCE = 4
 """They share one core: more of them would only make each one longer."""
 _LOOK_S_MAX = 5.0
+_RESTING_LOOK_S_MAX = LOOKS_EVERY_S_MAX * PACE_MAX
 _BACKOFF_S_MIN = 0.5
 _BACKOFF_S_MAX = 15.0
 _STORES = "stores"
@@ -258,7 +259,7 @@ class Reconciler:
             await asyncio.sleep(look_s if failures else gap_s)
             # Not wait_for: before Python 3.12 it forgets a cancellation that comes as it is woken.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(look_s, LOOKS_EVERY_S_MAX if work.rest else _LOOK_S_MAX)):
+                async with asyncio.timeout(min(look_s, _RESTING_LOOK_S_MAX if work.rest else _LOOK_S_MAX)):
                     await work.wake.wait()
 
     @contextlib.asynccontextmanager

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.errors import PenstockError
 from penstock_operator.cluster.carrying_out.events import event_object
+from penstock_operator.cluster.carrying_out.side_by_side import side_by_side
 from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -76,16 +77,18 @@ class StatusWriter:
             self._uid = str(answer["metadata"]["uid"])
             self._wished, self._answered = status, answer.get("status")
             self._written_s = self._clock_s()
-        for number, event in enumerate(events):
-            # Two of one moment would have one name.
-            now = datetime.fromtimestamp(self._wall_s() + number * 1e-6, UTC)
-            _LOG.info("%s: %s: %s", name_of(thing), event.reason, event.message)
-            try:
-                await self._cluster.create(EVENTS, event_object(event, thing, now, self._reporter))
-            except LeaseLost:
-                raise
-            except PenstockError as error:
-                _LOG.warning("the event %s of %s is lost: %s", event.reason, name_of(thing), error)
+        await side_by_side(*(self._tell(thing, event, number) for number, event in enumerate(events)))
+
+    async def _tell(self, thing: Object, event: Event, number: int) -> None:
+        # Two of one moment would have one name.
+        now = datetime.fromtimestamp(self._wall_s() + number * 1e-6, UTC)
+        _LOG.info("%s: %s: %s", name_of(thing), event.reason, event.message)
+        try:
+            await self._cluster.create(EVENTS, event_object(event, thing, now, self._reporter))
+        except LeaseLost:
+            raise
+        except PenstockError as error:
+            _LOG.warning("the event %s of %s is lost: %s", event.reason, name_of(thing), error)
 
     def has_told(self, status: Mapping[str, Any]) -> bool:
         """Whether this is what was last written, figures and all."""

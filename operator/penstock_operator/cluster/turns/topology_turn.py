@@ -16,6 +16,7 @@ from penstock.errors import PermanentError
 from penstock.store.keys import kept_schedule
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatusWriter
+from penstock_operator.cluster.carrying_out.side_by_side import side_by_side
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.actions import Decision, Event
 from penstock_operator.cluster.decisions.decide import decide
@@ -48,7 +49,7 @@ from penstock_operator.cluster.observing.observed import (
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
-from penstock_operator.cluster.turns.rest import looks_every_s, rest_after, rests_s
+from penstock_operator.cluster.turns.rest import looks_every_s, own_pace, rest_after, rests_s
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 
@@ -133,13 +134,16 @@ class TopologyTurns:
         observed = replace(self._observe(work, topology, code, readings), kept=kept, strays=strays)
         now_s = self._clocks.monotonic_s()
         if work.rest is not None and work.rest.lasts(observed, now_s, rests_s(self._resting())):
-            return looks_every_s(self._resting())
+            return self._looks_every_s(name)
         work.rest = None
         before, decision = work.memory, decide(observed, work.memory, now_s)
         self._metrics.decided()
         if await self._carry_out(work, manifest, decision):
             work.rest = rest_after(observed, before, decision, now_s)
-        return decision.next_look_s if work.rest is None else looks_every_s(self._resting())
+        return decision.next_look_s if work.rest is None else self._looks_every_s(name)
+
+    def _looks_every_s(self, name: str) -> float:
+        return looks_every_s(self._resting()) * own_pace(name)
 
     def _resting(self) -> int:
         return sum(work.rest is not None for work in self._works.values())
@@ -175,10 +179,11 @@ class TopologyTurns:
         # What another writer changed is looked at anew at once; if that does not help, in its time.
         if is_news or 0 < work.stops <= _STOPS_AT_ONCE:
             work.wake.set()
-        await status.write(manifest, decision.status, decision.events)
+        writing = status.write(manifest, decision.status, decision.events)
         if outcome.stopped:
+            await writing
             return False
-        are_told = await schedules.write(decision.schedules)
+        _, are_told = await side_by_side(writing, schedules.write(decision.schedules))
         return are_told and status.has_told(decision.status)
 
     def _writers(self, work: Work) -> tuple[StatusWriter, ScheduleStatusWriter]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock_operator.cluster.collector import TIMES_MAX, ShortCollections
+from penstock_operator.cluster.collector import TIMES_MAX, YOUNG_LOOKS, ShortCollections
 
 
 class Clock:
@@ -88,3 +88,13 @@ def test_what_was_set_aside_is_freed_when_nothing_refers_to_it_and_is_looked_thr
     finally:
         short.end()
     assert gc.get_freeze_count() == 0
+
+
+def test_old_objects_are_looked_through_more_seldom_while_it_lasts() -> None:
+    before = gc.get_threshold()
+    short = ShortCollections()
+    try:
+        assert gc.get_threshold() == (*before[:2], YOUNG_LOOKS)
+    finally:
+        short.end()
+    assert gc.get_threshold() == before

@@ -16,6 +16,7 @@ from penstock_operator.cluster.turns.rest import (
     REST_S_MAX,
     Rest,
     looks_every_s,
+    own_pace,
     rest_after,
     rests_s,
 )
@@ -182,3 +183,10 @@ def test_the_more_of_them_rest_the_less_often_each_is_decided_for_where_nothing_
     rest, seen = resting(steady), as_next_seen(steady)
     assert rest.lasts(seen, steady.now_s + 99, rests_s(1000))
     assert not rest.lasts(seen, steady.now_s + 100, rests_s(1000))
+
+
+def test_topologies_that_rest_are_looked_at_each_at_a_pace_of_its_own() -> None:
+    paces = [own_pace(f"topology-{number}") for number in range(1000)]
+    assert 0.9 <= min(paces) < 0.905
+    assert 1.095 < max(paces) <= 1.1
+    assert paces[:10] == [own_pace(f"topology-{number}") for number in range(10)]
