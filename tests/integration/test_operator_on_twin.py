@@ -194,7 +194,11 @@ def test_a_schedule_that_is_deleted_goes_on_where_its_state_is(nodes: RedisBacke
         ]
         assert not any(one.get("freshSince") for one in after["spec"]["shards"])
         assert uid_of(after) != uid_of(before)
-        assert {one["reason"] for one in (await cluster.list(EVENTS)).items} >= {"ScheduleRebuilt"}
+
+        async def is_told() -> bool:
+            return "ScheduleRebuilt" in {one["reason"] for one in (await cluster.list(EVENTS)).items}
+
+        await stage.until(is_told)
         await stage.until_phase("Running")
 
     tell(nodes, story)
@@ -615,10 +619,16 @@ def test_a_latency_sla_that_cannot_be_kept_says_so_on_itself(nodes: RedisBackend
         async def told() -> bool:
             return (await reason("lost"), await reason("keyless")) == ("TopologyMissing", "Invalid")
 
+        async def events() -> list[Object]:
+            of_all = (await stage.cluster.list(EVENTS)).items
+            return [one for one in of_all if one["regarding"]["name"] == "lost"]
+
+        async def has_events() -> bool:
+            return bool(await events())
+
         await stage.until(told)
-        (event, *_) = [
-            one for one in (await stage.cluster.list(EVENTS)).items if one["regarding"]["name"] == "lost"
-        ]
+        await stage.until(has_events)
+        (event, *_) = await events()
         assert (event["type"], event["reason"]) == ("Warning", "TopologyMissing")
         assert event["regarding"]["kind"] == "LatencySLA"
 
