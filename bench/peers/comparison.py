@@ -1,9 +1,10 @@
 """`make bench-peers`: Penstock and its peers, the same keyed count from the same paced topic of Kafka.
 
 Each system lives twice (`lives`): at paces, quiet and beside spinning processes, up to what it holds; and up
-to a kill -9 of all its processes. BENCH_SYSTEMS names some of them, BENCH_SECONDS how long a pace is
-measured, BUSY how many processes spin (0: none), BENCH_FULL=1 climbs the ladder for all variants too,
-BENCH_MINUTES bounds the whole: a system that would begin too late is left out, and says so.
+to a kill -9 of all its processes. BENCH_SYSTEMS names some of them, BENCH_SECONDS how long a pace is measured
+(and, by it, how long all else lasts), BUSY how many processes spin (0: none), BENCH_FULL=1 climbs the ladder
+for all variants too, BENCH_MINUTES bounds the whole: a system that would begin too late is left out, and says
+so.
 """
 
 from __future__ import annotations
@@ -30,9 +31,8 @@ from backends.kafka_broker import KafkaBroker
 PACES_PER_S = (1_000.0, 10_000.0)
 BOUNDS_MS = {"p99_1s": 1_000.0, "p99_100ms": 100.0}
 SECONDS = 10.0
-WARM_S = 15.0
-STEP_SHARE = 0.6
-KILL_S = 25.0
+WARM_SHARE, STEP_SHARE, KILL_SHARE = 1.5, 0.6, 2.5
+"""What else lasts goes by how long a pace is measured: a step of the ladder, and 25 s until a kill."""
 MINUTES = 58.0
 LIFE_S = 240.0
 """What is left at least when a system begins."""
@@ -124,7 +124,7 @@ def measure(broker: KafkaBroker, wanted: list[str], built: Path) -> dict[str, An
     seconds = seconds_per_figure(SECONDS)
     ends_s = time.monotonic() + 60 * float(os.environ.get("BENCH_MINUTES", MINUTES))
     busy = spinners(os.cpu_count() or 1)
-    times = lives.Times(WARM_S, seconds, max(3.0, seconds * STEP_SHARE), max(KILL_S, seconds))
+    times = lives.Times(*(seconds * share for share in (WARM_SHARE, 1.0, STEP_SHARE, KILL_SHARE)))
     screen = Screen(len(wanted) + 1)
     preferred = lives.prefer_process(broker.pid)
     with screen.step("the broker is warmed up"), scratch("peers") as folder:
