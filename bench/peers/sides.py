@@ -145,13 +145,16 @@ def pyflink(state: str, checkpoints: str) -> Prepare:
                     **flink_conf(tuned, state, checkpoints, folder),
                     **tuned["python"],
                     "python.executable": str(flink.python),
+                    "python.client.executable": str(flink.python),
                     "pipeline.jars": ";".join(Path(jar).as_uri() for jar in jars("flink")),
                 },
             }
             path = folder / "run.json"
             path.write_text(json.dumps(run))
             return [
-                *("env", f"FLINK_CONF_DIR={conf}", f"FLINK_LOG_DIR={folder}", f"FLINK_HOME={flink.home}"),
+                # The Python within the JVM finds its packages by the first one on the path.
+                *("env", f"PATH={flink.python.parent}{os.pathsep}{os.environ['PATH']}"),
+                *(f"FLINK_CONF_DIR={conf}", f"FLINK_LOG_DIR={folder}", f"FLINK_HOME={flink.home}"),
                 *(str(flink.python), str(HERE / "flink_count.py"), str(path)),
             ]
 
