@@ -19,7 +19,7 @@ from typing import Any
 from bench import cpu, kafka_runs, machine
 from bench.busy import spinners
 from bench.peer_environment import NoPeerError
-from bench.peers import lives, sides
+from bench.peers import ladder, lives, sides
 from bench.peers.figures import named
 from bench.penstock_side import RunFailedError
 from bench.screen import Screen, scratch, seconds_per_figure, show
@@ -36,6 +36,7 @@ WARM_SHARE, STEP_SHARE, KILL_SHARE = 1.5, 0.6, 2.5
 MINUTES = 58.0
 LIFE_S = 240.0
 """What is left at least when a system begins."""
+REASON_MAX = 500
 JAVA_OPTIONS = ("-XX:+UseSerialGC",)
 BROKER_WARMUP_S = 10.0
 
@@ -53,47 +54,47 @@ class System:
 _RESTART = "at least once; state from the last checkpoint"
 SYSTEMS = {
     "penstock": System(
-        "Penstock, Process",
+        "Penstock Process",
         "at least once to Kafka; state survives killed processes",
         sides.penstock(),
         whole=True,
     ),
     "penstock_disk": System(
-        "Penstock, Disk",
+        "Penstock Disk",
         "at least once to Kafka; state survives a lost power supply",
         sides.penstock("Disk"),
         whole=True,
     ),
     "penstock_exactly_once": System(
-        "Penstock, exactly once",
+        "Penstock exactly once",
         "exactly once to Kafka; state survives killed processes",
         sides.penstock(deliver="ExactlyOnce"),
     ),
     "spark_micro_batch": System(
-        "Spark, micro-batch, Python",
+        "Spark micro-batch",
         "at least once; state from the last batch",
         sides.spark_micro_batch,
         whole=True,
     ),
     "spark_rtm_jvm": System(
-        "Spark, real-time mode, JVM, default",
+        "Spark RTM, 5 min",
         f"{_RESTART}, 5 min apart",
         sides.spark_rtm_jvm("5 minutes"),
         whole=True,
     ),
     "spark_rtm_jvm_10s": System(
-        "Spark, real-time mode, JVM, 10 s", f"{_RESTART}, 10 s apart", sides.spark_rtm_jvm("10 seconds")
+        "Spark RTM, 10 s", f"{_RESTART}, 10 s apart", sides.spark_rtm_jvm("10 seconds")
     ),
     **{
         f"{name}{'' if (state, checkpoints) == ('hashmap', '10 s') else suffix}": System(
-            f"{label}, {kind}, {checkpoints}",
+            f"{label} {kind}, {checkpoints}",
             f"{_RESTART}, {checkpoints} apart",
             prepare(state, checkpoints),
             whole=(state, checkpoints) == ("hashmap", "10 s"),
         )
         for name, label, prepare in (
             ("pyflink", "PyFlink", sides.pyflink),
-            ("flink_java", "Flink, Java", sides.flink_java),
+            ("flink_java", "Flink", sides.flink_java),
         )
         for state, kind, checkpoints, suffix in (
             ("hashmap", "heap", "10 s", "_heap_10s"),
@@ -165,19 +166,19 @@ def one(
             killed = lives.killed(broker, start, times, folder, screen.tell)
         screen.note(f"killed: {killed}")
     except (NoPeerError, RunFailedError, WrongTotalsError) as error:
-        return {"promise": system.promise, "missing": f"{type(error).__name__}: {error}"[-1500:]}
+        return {"promise": system.promise, "missing": reason(error)}
     climbed = {name: bound for name, bound in BOUNDS_MS.items() if bounds}
     return named(system.promise, life.paced, life.steps, life.full, killed, climbed)
 
 
 def table(result: dict[str, Any]) -> Table:
     """For people: a line a system."""
-    found = Table(title="The same keyed count from the same topic; ages in ms, p50 / p99")
-    found.add_column("system")
+    found = Table(title="The same keyed count from the same topic; ages in ms, p50/p99", padding=0)
+    found.add_column("system", no_wrap=True)
     for pace in PACES_PER_S:
-        for header in (f"{pace:,.0f}/s", "busy", "cores"):
+        for header in (short(pace), "busy", "cores"):
             found.add_column(header, justify="right")
-    for header in ("p99 100 ms", "p99 1 s", "unbounded", "twice"):
+    for header in ("100 ms", "1 s", "unbound", "twice"):
         found.add_column(header, justify="right")
     for name, one in result["systems"].items():
         if "missing" in one:
@@ -186,19 +187,34 @@ def table(result: dict[str, Any]) -> Table:
         cells = []
         for pace in PACES_PER_S:
             at = one[f"{pace:.0f}"]
-            cells += [
-                f"{at['p50_ms']} / {at['p99_ms']}",
-                f"{at['busy_p50_ms']} / {at['busy_p99_ms']}",
-                str(at["cores"]),
-            ]
+            cells += [ages(at["p50_ms"], at["p99_ms"]), ages(at["busy_p50_ms"], at["busy_p99_ms"])]
+            cells.append(f"{at['cores']:.2f}")
         for bound in ("p99_100ms", "p99_1s", "unbounded"):
-            rate = one.get(f"{bound}_per_s")
-            cells.append("" if rate is None else f"{rate:,.0f}/s, {one[f'{bound}_per_cpu_s']:,.0f}")
+            rate, per_cpu_s = one.get(f"{bound}_per_s"), one.get(f"{bound}_per_cpu_s")
+            cells.append("" if rate is None else f"{short(rate)}/{short(per_cpu_s)}")
         found.add_row(SYSTEMS[name].label, *cells, str(one["duplicates_after_kill"]))
     found.caption = (
-        f"{result['spinning']} processes spin where it is busy. Behind a rate: records per CPU-second."
+        f"{result['spinning']} processes spin where it is busy; - was not held. Last columns: the highest "
+        f"rate at which p99 keeps the bound, of at most {short(ladder.HIGHEST_PER_S)}, and records for each "
+        "CPU-second at it; rows that came twice behind a kill."
     )
     return found
+
+
+def ages(p50_ms: float | None, p99_ms: float | None) -> str:
+    return "-" if p50_ms is None or p99_ms is None else f"{p50_ms:.0f}/{p99_ms:.0f}"
+
+
+def short(number: float) -> str:
+    """Thousands from ten of them on."""
+    return f"{number / 1000:.0f}k" if number >= 10_000 else f"{number:.0f}"
+
+
+def reason(error: Exception) -> str:
+    """Of what a process said before it ended: the cause, where Java names one, or its last line."""
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
+    causes = [line for line in lines if line.startswith("Caused by:")] or lines
+    return f"{type(error).__name__}: {causes[-1].strip() if causes else 'it said nothing'}"[:REASON_MAX]
 
 
 if __name__ == "__main__":

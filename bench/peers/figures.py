@@ -52,11 +52,11 @@ class Full:
 @dataclass(frozen=True, slots=True)
 class Killed:
     """`duplicates`: rows that came behind a kill and told no more than was told before. `lost`: records that
-    no total counts; None where it was not worked off in time. `back_s`: from the kill to the first row that
+    no total counts, though they were waited for. `back_s`: from the kill to the first row that
     told something new."""
 
     duplicates: int
-    lost: int | None
+    lost: int
     back_s: float | None
     records: int
     """That were out before the kill."""

@@ -31,7 +31,7 @@ from backends.kafka_broker import KafkaBroker
 
 SINK_PARTITIONS = 1
 """Whatever a system's partitioner does, the rows of a key are in order."""
-WARM_PER_S = 2_000.0
+WARM_PER_S = 5_000.0
 GENTLE_PER_S = 500.0
 GENTLE_SHARE = 0.3
 REST_PER_S = 500.0
@@ -222,10 +222,9 @@ def killed(
             fed = load.finish(REST_WITHIN_S)
     rows, keys = load.rows(), fed_keys(fed)
     again, new_us = told_again(rows, killed_us + 200_000)
-    lost = kept(rows, keys).lost
     return Killed(
         duplicates=again,
-        lost=lost,
+        lost=kept(rows, keys).lost,
         back_s=None if new_us is None else round((new_us - killed_us) / 1e6, 1),
         records=out,
     )

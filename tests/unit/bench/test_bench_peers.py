@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bench.load import RatePlan, Segment
 from bench.peers import sides
-from bench.peers.comparison import BOUNDS_MS, PACES_PER_S, SYSTEMS, table
+from bench.peers.comparison import BOUNDS_MS, PACES_PER_S, SYSTEMS, reason, table
 from bench.peers.figures import Full, Held, Killed, named, quantiles, told_again
 from bench.peers.ladder import HIGHEST_PER_S, LOWEST_PER_S, highest, next_rate
 from bench.sink_log import Follower, Rows, append, arrivals
@@ -152,3 +152,10 @@ def test_flink_goes_on_from_its_last_whole_checkpoint(tmp_path: Path) -> None:
 def test_java_reads_what_is_written_for_it(tmp_path: Path) -> None:
     written = sides.properties(tmp_path / "run", {"a": "b", **sides.prefixed("conf", {"x.y": "1 s"})})
     assert written.read_text() == "a=b\nconf.x.y=1 s\n"
+
+
+def test_what_a_peer_lacks_is_told_in_a_line() -> None:
+    said = "loaded\nCaused by: A: outer\n\tat x.y(Z.java:7)\nCaused by: B: no module\n\tat x.y(Z.java:9)\n\n"
+    assert reason(RuntimeError(said)) == "RuntimeError: Caused by: B: no module"
+    assert reason(RuntimeError("Traceback:\nKeyError: 'key'\n")) == "RuntimeError: KeyError: 'key'"
+    assert reason(RuntimeError("")) == "RuntimeError: it said nothing"
