@@ -24,6 +24,7 @@ from bench.peers.figures import named
 from bench.penstock_side import RunFailedError
 from bench.screen import Screen, scratch, seconds_per_figure, show
 from bench.sink_log import WrongTotalsError
+from confluent_kafka import KafkaException
 from rich.table import Table
 
 from backends.kafka_broker import KafkaBroker
@@ -37,6 +38,8 @@ MINUTES = 58.0
 LIFE_S = 240.0
 """What is left at least when a system begins."""
 REASON_MAX = 500
+FAULTS = (NoPeerError, RunFailedError, WrongTotalsError, KafkaException, ValueError, OSError)
+"""One system's; the others go on."""
 JAVA_OPTIONS = ("-XX:+UseSerialGC",)
 BROKER_WARMUP_S = 10.0
 
@@ -162,13 +165,18 @@ def one(
             life = lives.at_paces(
                 broker, start, PACES_PER_S, bounds, busy, times, folder, screen.tell, screen.note
             )
+    except FAULTS as error:
+        return {"promise": system.promise, "missing": reason(error)}
+    killed, lacks = None, {}
+    try:
         with scratch("peers") as folder:
             killed = lives.killed(broker, start, times, folder, screen.tell)
         screen.note(f"killed: {killed}")
-    except (NoPeerError, RunFailedError, WrongTotalsError) as error:
-        return {"promise": system.promise, "missing": reason(error)}
+    except FAULTS as error:
+        lacks = {"missing_kill": reason(error)}
+        screen.note(lacks["missing_kill"])
     climbed = {name: bound for name, bound in BOUNDS_MS.items() if bounds}
-    return named(system.promise, life.paced, life.steps, life.full, killed, climbed)
+    return named(system.promise, life.paced, life.steps, life.full, killed, climbed) | lacks
 
 
 def table(result: dict[str, Any]) -> Table:
@@ -192,7 +200,8 @@ def table(result: dict[str, Any]) -> Table:
         for bound in ("p99_100ms", "p99_1s", "unbounded"):
             rate, per_cpu_s = one.get(f"{bound}_per_s"), one.get(f"{bound}_per_cpu_s")
             cells.append("" if rate is None else f"{short(rate)}/{short(per_cpu_s)}")
-        found.add_row(SYSTEMS[name].label, *cells, str(one["duplicates_after_kill"]))
+        twice = one["duplicates_after_kill"]
+        found.add_row(SYSTEMS[name].label, *cells, "" if twice is None else str(twice))
     found.caption = (
         f"{result['spinning']} processes spin where it is busy; - was not held. Last columns: the highest "
         f"rate at which p99 keeps the bound, of at most {short(ladder.HIGHEST_PER_S)}, and records for each "
