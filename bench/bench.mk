@@ -75,3 +75,7 @@ bench-sources: setup-tests ## Bench: Kafka to Kafka beside Spark's connector, at
 .PHONY: bench-operator
 bench-operator: setup-tests ## Bench: what the operator costs with 1 000 Topologies on 200 nodes, and how soon it answers
 	@PYTHONPATH=tests $(BENCH) bench.operator
+
+.PHONY: bench-peers
+bench-peers: setup-tests ## Bench: the same keyed count in Penstock, Spark, Flink and bytewax (BENCH_SYSTEMS='penstock bytewax' for some, BUSY=2)
+	@PYTHONPATH=tests $(BENCH) bench.peers.comparison

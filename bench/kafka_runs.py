@@ -20,36 +20,28 @@ from typing import Any
 
 from bench import penstock_side, sink_log
 from bench.cpu import CpuSampler
-from bench.kafka_feed import PARTITIONS, Feed, fed_keys
+from bench.kafka_feed import PARTITIONS, fed_keys
 from bench.kafka_figures import Ages, Batch, Kept, ages, came, full_batches, kept, once
+from bench.kafka_load import COME_WITHIN_S, loaded
 from bench.kafka_sides import (
-    END_WITHIN_S,
     LOOK_S,
     START_WITHIN_S,
     Side,
     Start,
-    process,
     read_by_penstock,
     spark,
     tuned,
     wait,
     written_by_penstock,
 )
-from bench.kafka_watch import Watch
-from bench.load import RatePlan, Segment, write_plan
 from bench.penstock_side import RunFailedError
 
 from backends.kafka_broker import KafkaBroker
 from penstock.store.port import Measure
 
-COME_WITHIN_S = 60.0
-START_RATE_PER_S = 50.0
-"""Until the first total is there: what waits meanwhile is not to be worked off later."""
 GENTLE_RATE_PER_S = 500.0
 GENTLE_SHARE = 0.4
 """As for Spark in the other benches: this share of the warm-up is gentle."""
-PLAN_AHEAD_US = 200_000
-"""A plan changes from here on: the feed has read it by then."""
 KILL_APART_S = 1.0
 BACKLOG_LEFT_MIN = 0.02
 """With less than this share of a backlog left, the rest is not measured: it comes in smaller batches."""
@@ -94,62 +86,37 @@ def paced(
 
     Behind that, `kills` times a counting task is killed while records go on. Raises RunFailedError.
     """
-    feed = Feed(broker.bootstrap, broker.fresh_topic(PARTITIONS), str(folder))
-    watch = Watch(broker.bootstrap, broker.fresh_topic(PARTITIONS), str(folder))
-    watch.log.mkdir()
-
-    def rows() -> sink_log.Rows:
-        return sink_log.read(watch.log)
-
     with (
-        process("bench.kafka_watch", watch.write(), folder / "watch.txt") as watching,
-        start(feed.topic, watch.topic, folder) as side,
+        loaded(broker, folder) as load,
+        start(load.source, load.sink, folder) as side,
         CpuSampler(side.pid) as cpu,
         CpuSampler(broker.pid) as broker_cpu,
     ):
-        plan = RatePlan((Segment(time.time_ns() // 1000, 0, START_RATE_PER_S),))
-        write_plan(feed.plan, plan)
-        with process("bench.kafka_feed", feed.write(), folder / "feed.txt") as feeding:
-
-            def check() -> None:
-                side.check()
-                for one, name in ((watching, "watch"), (feeding, "feed")):
-                    if one.poll() not in (None, 0):
-                        raise RunFailedError((folder / f"{name}.txt").read_text(errors="replace")[-4000:])
-
-            def until(when_s: float) -> None:
-                wait(lambda: time.time() >= when_s, check, "time", when_s - time.time() + 10)
-
-            tell("start")
-            wait(lambda: len(rows().keys) > 0, check, "a total", START_WITHIN_S)
-            tell("warm-up")
-            began_s = time.time()
-            for rate, after_s in ((GENTLE_RATE_PER_S, 0.0), (rate_per_s, warmup_s * GENTLE_SHARE)):
-                until(began_s + after_s)
-                plan = plan.then(time.time_ns() // 1000 + PLAN_AHEAD_US, rate)
-                write_plan(feed.plan, plan)
-            first_s = began_s + warmup_s
-            until(first_s)
-            tell("measuring")
-            last_s = first_s + seconds
-            until(last_s)
-            for number in range(kills):
-                tell(f"kill {number + 1}")
-                kill_one(side, rows, check)
-            tell("waiting for the records under way")
-            feed.stop.touch()
-            wait(feed.fed.exists, check, "the feed's end", COME_WITHIN_S)
-            fed = int(feed.fed.read_text())
-            with suppress(RunFailedError):
-                wait(lambda: sink_log.records(rows()) >= fed, check, "all totals", COME_WITHIN_S)
-            watch.stop.touch()
-            watching.wait(END_WITHIN_S)
-    found, keys = rows(), fed_keys(fed)
+        load.check_side = side.check
+        load.begin()
+        tell("start")
+        load.until_first()
+        tell("warm-up")
+        began_s = time.time()
+        for rate, after_s in ((GENTLE_RATE_PER_S, 0.0), (rate_per_s, warmup_s * GENTLE_SHARE)):
+            load.until(began_s + after_s)
+            load.turn(rate)
+        first_s = began_s + warmup_s
+        load.until(first_s)
+        tell("measuring")
+        last_s = first_s + seconds
+        load.until(last_s)
+        for number in range(kills):
+            tell(f"kill {number + 1}")
+            kill_one(side, load.rows, load.check)
+        tell("waiting for the records under way")
+        fed = load.finish()
+    found, keys = load.rows(), fed_keys(fed)
     arrived = sink_log.arrivals(once(found), keys)
     there = came(arrived, first_s, last_s)
     if there is None:
         raise RunFailedError(f"nothing came, or once only, in {seconds:.0f} s")
-    told = ages(arrived, plan, first_s, last_s)
+    told = ages(arrived, load.plan, first_s, last_s)
     cpu_s, broker_s = (of.seconds(there.first_s, there.last_s) for of in (cpu, broker_cpu))
     return Measured(
         ages=told,

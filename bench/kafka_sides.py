@@ -7,10 +7,12 @@ what they are tuned with.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +28,7 @@ from backends.kafka_broker import KafkaBroker
 from penstock.metrics.rows import TaskRow, unpack
 from penstock.store.port import ReadMetrics
 from penstock.store.redis.store import RedisStore
+from penstock_operator.local.processes.parent_death import ends_with_starter
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = Path(__file__).with_name("sources_settings.json")
@@ -54,16 +57,19 @@ def settings() -> Mapping[str, Any]:
     return found
 
 
-def spark_jars() -> str:
-    """Of Spark's connector for Kafka; brought with Maven where this machine has none."""
+def jars(connector: str) -> list[str]:
+    """Of the connector for Kafka of `spark` or `flink`; brought with Maven where this machine has none."""
     asked = subprocess.run(
-        [str(ROOT / "tools/kafka.sh"), "spark"], check=True, stdout=subprocess.PIPE, text=True
+        [str(ROOT / "tools/kafka.sh"), connector], check=True, stdout=subprocess.PIPE, text=True
     )
-    return ",".join(str(path) for path in sorted(Path(asked.stdout.strip()).glob("*.jar")))
+    return [str(path) for path in sorted(Path(asked.stdout.strip()).glob("*.jar"))]
 
 
-def penstock(broker: KafkaBroker, deliver: str, profile: Mapping[str, Any]) -> Start:
-    """Penstock under a profile of the settings; `deliver` as in its manifest."""
+def penstock(
+    broker: KafkaBroker, deliver: str, profile: Mapping[str, Any], durability: str = "Process"
+) -> Start:
+    """Penstock under a profile of the settings; `deliver` and `durability` as in its manifest. Started
+    again in the same folder it goes on."""
 
     @contextmanager
     def started(source: str, sink: str, folder: Path) -> Iterator[Side]:
@@ -71,8 +77,10 @@ def penstock(broker: KafkaBroker, deliver: str, profile: Mapping[str, Any]) -> S
             *read_by_penstock(broker, source),
             *written_by_penstock(broker, sink),
             *tuned(profile, deliver),
+            f"durability={durability}",
         ]
-        with penstock_side.running("kafka", sets, folder) as run:
+        fresh = not (folder / "state").exists()
+        with penstock_side.running("kafka", sets, folder, fresh=fresh) as run:
             store = run.connect(START_WITHIN_S)
             try:
                 yield Side(run.process.pid, run.check, lambda: task_pids(store, "count"))
@@ -114,14 +122,16 @@ def task_pids(store: RedisStore, operator: str) -> list[int]:
 
 
 def spark(broker: KafkaBroker, profile: Mapping[str, Any]) -> Start:
-    """Spark under a profile of the settings."""
+    """Spark under a profile of the settings. Started again in the same folder it goes on."""
     given = msgspec.convert(profile, Settings)
-    with_connector = replace(given, conf={**given.conf, "spark.jars": spark_jars()})
+    with_connector = replace(given, conf={**given.conf, "spark.jars": ",".join(jars("spark"))})
 
     @contextmanager
     def started(source: str, sink: str, folder: Path) -> Iterator[Side]:
         run = KafkaRun(str(folder), with_connector, bootstrap=broker.bootstrap, source=source, sink=sink)
         write_run(folder / "run.json", run)
+        for left in (run.started, run.stop):
+            left.unlink(missing_ok=True)
         with process("bench.spark_kafka_peer", folder / "run.json", folder / "output.txt") as peer:
 
             def check() -> None:
@@ -139,23 +149,33 @@ def spark(broker: KafkaBroker, profile: Mapping[str, Any]) -> Start:
     return started
 
 
-@contextmanager
-def process(module: str, argument: Path, output: Path) -> Iterator[subprocess.Popen[bytes]]:
+def process(module: str, argument: Path, output: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A module of the bench that is ended with the context."""
-    with output.open("wb") as file:
+    return launched([sys.executable, "-m", module, str(argument)], penstock_side.environment(), output)
+
+
+@contextmanager
+def launched(
+    command: Sequence[str], environment: Mapping[str, str], output: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is ended with the context; what it says is added to a file, beside which it runs."""
+    with output.open("ab") as file:
         started = subprocess.Popen(
-            [sys.executable, "-m", module, str(argument)],
+            command,
             cwd=output.parent,
-            env={**penstock_side.environment(), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=ends_with_starter(),  # noqa: PLW1509  # it only makes one system call
         )
         try:
             yield started
         finally:
-            if started.poll() is None:
-                started.kill()
+            # Its own children with it: a JVM outlives the Python that started it.
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
             started.wait()
 
 

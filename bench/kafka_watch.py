@@ -29,6 +29,7 @@ class Watch:
     bootstrap: str
     topic: str
     folder: str
+    partitions: int = PARTITIONS
 
     @property
     def log(self) -> Path:
@@ -77,7 +78,7 @@ def main(path: str) -> None:
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(watch.topic, number, 0) for number in range(PARTITIONS)])
+    consumer.assign([TopicPartition(watch.topic, number, 0) for number in range(watch.partitions)])
     while not watch.stop.exists():
         first = consumer.poll(WAIT_S)
         if first is None:

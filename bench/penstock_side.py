@@ -113,11 +113,13 @@ def running(
     *,
     command: Sequence[str] = (),
     may_end: bool = False,
+    fresh: bool = True,
 ) -> Iterator[Running]:
     """`penstock run` on a copy of `topologies/TOPOLOGY.yaml` and of `code`, with further `arguments`.
 
-    State and sink files go to `folder`. `command` stands in for `penstock`. Raises RunFailedError at the end
-    when the run has ended before; where it `may_end`, only when it did not end well.
+    State and sink files go to `folder`; not `fresh` goes on with what is there. `command` stands in for
+    `penstock`. Raises RunFailedError at the end when the run has ended before; where it `may_end`, only when
+    it did not end well.
     """
     manifest = folder / "topology.yaml"
     shutil.copy(HERE / "topologies" / f"{topology}.yaml", manifest)
@@ -127,7 +129,8 @@ def running(
         process = subprocess.Popen(
             [
                 *(command or (str(Path(sys.executable).with_name("penstock")),)),
-                *("run", str(manifest), "--fresh", "--no-live", "--state-dir", str(folder / "state"), *sets),
+                *("run", str(manifest), "--no-live", "--state-dir", str(folder / "state"), *sets),
+                *(("--fresh",) if fresh else ()),
                 *arguments,
             ],
             cwd=folder,

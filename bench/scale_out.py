@@ -24,7 +24,8 @@ from typing import Any
 
 import numpy as np
 from bench import flink_side, machine, penstock_side, plots, step_figures
-from bench.flink_environment import Flink, NoFlinkError, install
+from bench.flink_environment import Flink, install
+from bench.peer_environment import NoPeerError
 from bench.screen import RESULTS, Screen, scratch, seconds_per_figure, show
 from bench.sink_watch import SinkWatch
 from bench.step_figures import Reaction, Rows
@@ -134,7 +135,7 @@ def main() -> None:
     screen = Screen(len(MARKS) + 1)
     try:
         flink = install(settings.version, settings.python, screen.note)
-    except NoFlinkError as missing:
+    except NoPeerError as missing:
         sys.stderr.write(f"bench-scale-out: {missing}\n")
         sys.exit(EXIT_NO_PEER)
     reactions: dict[str, Reaction] = {}

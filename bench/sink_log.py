@@ -40,20 +40,55 @@ class Rows:
 
 def read(folder: Path) -> Rows:
     """All whole blocks of a log, which may still grow."""
-    keys, totals, at_us = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    for path in sorted(folder.glob("*.log")):
-        words = np.fromfile(path, dtype=np.int64)
-        position = 0
-        while position + 2 <= len(words):
-            rows = int(words[position + 1])
-            middle = position + 2 + rows
-            if middle + rows > len(words):
-                break
-            keys.append(words[position + 2 : middle])
-            totals.append(words[middle : middle + rows])
-            at_us.append(np.full(rows, words[position], dtype=np.int64))
-            position = middle + rows
-    return Rows(np.concatenate(keys), np.concatenate(totals), np.concatenate(at_us))
+    return Follower(folder).rows()
+
+
+class Follower:
+    """Reads a log as it grows, each block once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read_words: dict[Path, int] = {}
+        self._blocks: list[tuple[int, Ints, Ints]] = []
+        self._last = np.zeros(0, dtype=np.int64)
+        self._counted = 0
+
+    def rows(self) -> Rows:
+        """All whole blocks, file by file as they were seen."""
+        self._look()
+        none = np.empty(0, np.int64)
+        return Rows(
+            np.concatenate([none, *(keys for _, keys, _ in self._blocks)]),
+            np.concatenate([none, *(totals for _, _, totals in self._blocks)]),
+            np.concatenate([none, *(np.full(len(keys), at_us) for at_us, keys, _ in self._blocks)]),
+        )
+
+    def records(self) -> int:
+        """How many records they stand for: the sum of the highest total of each key, which is small."""
+        self._look()
+        for _, keys, totals in self._blocks[self._counted :]:
+            more = int(keys.max(initial=-1)) + 1 - len(self._last)
+            if more > 0:
+                self._last = np.concatenate([self._last, np.zeros(more, dtype=np.int64)])
+            np.maximum.at(self._last, keys, totals)
+        self._counted = len(self._blocks)
+        return int(self._last.sum())
+
+    def _look(self) -> None:
+        for path in sorted(self._folder.glob("*.log")):
+            done = self._read_words.get(path, 0)
+            words = np.fromfile(path, dtype=np.int64, offset=done * 8)
+            position = 0
+            while position + 2 <= len(words):
+                rows = int(words[position + 1])
+                middle = position + 2 + rows
+                if middle + rows > len(words):
+                    break
+                self._blocks.append(
+                    (int(words[position]), words[position + 2 : middle], words[middle : middle + rows])
+                )
+                position = middle + rows
+            self._read_words[path] = done + position
 
 
 def records(rows: Rows) -> int:

@@ -5,8 +5,9 @@
 #   tools/kafka.sh down    ends it; its topics stay until .penstock/kafka is removed
 #   tools/kafka.sh jars    prints the folder with its jars
 #   tools/kafka.sh spark   prints the folder with those of Spark's connector for Kafka, which a bench compares with
+#   tools/kafka.sh flink   prints the folder with the one of Flink's connector for Kafka, likewise
 #
-# Jars (43 MB, 10 MB) are brought with Maven once for a machine, into ~/.cache/penstock.
+# Jars (43 MB, 10 MB, 10 MB) are brought with Maven once for a machine, into ~/.cache/penstock.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=tools/maven_jars.sh
@@ -93,5 +94,6 @@ case ${1:-} in
     down) down ;;
     jars) jars ;;
     spark) jars_of tools/kafka/spark.xml spark-kafka ;;
-    *) fail "knows up, down, jars and spark, not '${1:-}'" ;;
+    flink) jars_of tools/kafka/flink.xml flink-kafka ;;
+    *) fail "knows up, down, jars, spark and flink, not '${1:-}'" ;;
 esac

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench import scale_out
-from bench.flink_environment import NoFlinkError, check_python
+from bench.flink_environment import check_python
 from bench.flink_side import flat, read_settings
+from bench.peer_environment import NoPeerError
 from bench.scale_out import BOUND_US, MARKS, WINDOW_US, Load, WrongMarkError, check_told, result_of
 from bench.sink_watch import SinkWatch
 from bench.step_figures import (
@@ -172,5 +173,5 @@ def test_the_peers_settings_are_whole_and_its_configuration_is_flattened() -> No
 
 def test_a_python_that_the_peer_has_no_packages_for_is_told_in_a_sentence() -> None:
     check_python((3, 11, 7), ("3.9", "3.12"))
-    with pytest.raises(NoFlinkError, match=r"needs Python 3\.9 to 3\.12, and this is 3\.13"):
+    with pytest.raises(NoPeerError, match=r"needs Python 3\.9 to 3\.12, and this is 3\.13"):
         check_python((3, 13, 0), ("3.9", "3.12"))
