@@ -28,7 +28,7 @@ from penstock_worker.sinks.writer import SinkPlace
 from penstock_worker.sources.reader import SourceReader
 from penstock_worker.spark.batch_door import writing_through
 from penstock_worker.spark.places import check_place
-from penstock_worker.stages.batch_stage import BatchStage
+from penstock_worker.stages.batch_stage import BatchStage, Write
 from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
@@ -51,6 +51,8 @@ _LOG = logging.getLogger(__name__)
 
 Readers = Callable[[str, Source, Path], SourceReader]
 """As `sources.open_reader`."""
+BatchWrites = Callable[[str, str], Write]
+"""As `batch_door.writing_through`."""
 
 
 def run_resident_task(launch: TaskLaunch) -> None:
@@ -122,7 +124,7 @@ def _stage_work(
     launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers
 ) -> StageWork:
     try:
-        return _made(launch, store, clock, note, readers)
+        return stage_work(launch, store, clock, note, readers)
     except PermanentError as error:
         return FailedStage(str(error) if isinstance(error, UserCodeError) else f"{_of(launch)}: {error}")
 
@@ -156,13 +158,22 @@ def _processor(head: Processor, base_dir: Path) -> Any:
     return processor_maker(head.target, decoded(head.arguments), base_dir)
 
 
-def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, readers: Readers) -> StageWork:
+def stage_work(
+    launch: TaskLaunch,
+    store: NodeStore,
+    clock: Clock,
+    note: TaskNote,
+    readers: Readers = open_reader,
+    batch_writes: BatchWrites = writing_through,
+) -> StageWork:
+    """What a task does with rows. `batch_writes` write the batches of a sink that is a stage of its own.
+    Raises PermanentError for code that cannot be used."""
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
     match stage.head:
         case Processor(batches_to=sink) as head if sink is not None:
-            write = writing_through(launch.batch_door, stage.operator)
+            write = batch_writes(launch.batch_door, stage.operator)
             return BatchStage(stage.operator, head.input, batch_bounds(sink), write, store.call, clock)
         case Processor() as head:
             kind = NotedRunner if note.careful else ProcessorRunner

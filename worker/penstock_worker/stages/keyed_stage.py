@@ -30,7 +30,7 @@ from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
-from penstock_worker.state.cache import ShardState, StateCache
+from penstock_worker.state.cache import ShardState, StateCache, Variable
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import Held, TooMuch
@@ -166,6 +166,11 @@ class KeyedStage:
         self._easy_bytes = bounds.commit_bytes_max // 4
         self._easy_count = bounds.outputs_per_commit_max // 4
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
+
+    @property
+    def variables(self) -> Sequence[Variable]:
+        """What state its processor declared."""
+        return self._runner.variables
 
     def adopt(self, owned: OwnedShard) -> None:
         self._states[owned.shard] = self._cache.shard(owned)

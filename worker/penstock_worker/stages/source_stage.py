@@ -118,6 +118,11 @@ class SourceStage:
             work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
             return replace(work, large=True) if fill > 1 else work
 
+    def seen(self, shard: str, at_us: int) -> None:
+        """As if a row with this event time had come of a partition, wherever in the stage it is declared."""
+        if (time := self._times.get(shard)) is not None:
+            time.seen(dict.fromkeys(self._declared, at_us), self._clock.now_us())
+
     def _position(self, owned: OwnedShard) -> bytes:
         return self._late if owned.position == ADDED else owned.position
 

@@ -38,6 +38,7 @@ from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
+from penstock_worker.user_code.method_signatures import method_problems
 from penstock_worker.user_code.processor_code import class_of, maker_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
 from penstock_worker.values.wire_values import shown
@@ -92,6 +93,13 @@ def inspect_manifest(path: Path, overrides: Sequence[str] = ()) -> InspectedCode
             notes += [f"{prefix}{at}: {note}" for note in found.notes]
             state.update(found.state if len(topologies) == 1 else {})
     return InspectedCode(faults, notes, state)
+
+
+def topology_faults(topology: Topology, base_dir: Path) -> list[Fault]:
+    """What is wrong with the code of one Topology, in this process, which has it imported then."""
+    return [
+        Fault(at, message) for at, found in _topology_findings(topology, base_dir) for message in found.faults
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +238,11 @@ def _look_at_processor(named: _Target, code: Any, found: _Findings) -> None:
         form_of(processor, named.form)
     except FormUnclear as unclear:
         found.fault(str(unclear))
-    _call(named, made, found)
+    problems = dict(method_problems(target, made))
+    for problem in problems.values():
+        found.fault(problem)
+    if not problems.keys() & {"init", "close"}:
+        _call(named, made, found)
     handles_initial = processor.handleInitialState is not StatefulProcessor.handleInitialState
     if handles_initial and not named.has_initial:
         found.note(f"handleInitialState of {target!r} is never called: the operator has no initialState")

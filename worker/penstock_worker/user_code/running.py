@@ -101,7 +101,7 @@ def load_attribute(target: str, base_dir: Path) -> Any:
 
 def users_traceback(error: BaseException) -> str:
     """The traceback of `error` from the user's first frame to their last, cut in the middle if very long."""
-    lines = traceback.TracebackException(type(error), error, _users_frames(error.__traceback__)).format()
+    lines = traceback.TracebackException(type(error), error, users_frames(error.__traceback__)).format()
     text = "".join(lines).rstrip()
     if len(text) > _TEXT_CHARACTERS_MAX:
         half = _TEXT_CHARACTERS_MAX // 2
@@ -109,7 +109,7 @@ def users_traceback(error: BaseException) -> str:
     return _writable(text)
 
 
-def _users_frames(frames: TracebackType | None) -> TracebackType | None:
+def users_frames(frames: TracebackType | None) -> TracebackType | None:
     """The frames without those of Penstock and Spark at their beginning and end."""
     listed = []
     while frames is not None:

@@ -19,6 +19,7 @@ from penstock.manifest.faults import Fault, InvalidManifest
 from penstock_operator.checking import checked_manifest, code_inspection
 from penstock_operator.cli.faults import EXIT_CANNOT_RUN, EXIT_FAILED, EXIT_INVALID
 from penstock_operator.cli.main import main
+from penstock_operator.projects.making import TEMPLATES
 
 MANIFEST = {
     "apiVersion": "penstock.dev/v1alpha1",
@@ -363,3 +364,52 @@ def test_a_store_memory_that_no_store_can_work_with_is_refused_before_anything_s
     assert result.exit_code == 2
     assert "--store-memory" in result.output
     assert "16Mi" in result.output or "512Mi" in result.output
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_new_project_has_few_files_and_is_told_with_the_next_three_commands(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = invoke("new", "my-first", "--template", template)
+    assert made.exit_code == 0, made.output
+    files = [path for path in (tmp_path / "my-first").rglob("*") if path.is_file()]
+    assert 4 < len(files) < 10
+    assert {"topology.yaml", "test_my_first.py", "README.md", ".gitignore"} <= {path.name for path in files}
+    assert [path.name for path in files if "@" in path.read_text() or ".tmpl" in path.name] == []
+    commands = made.stdout.partition("Next:\n")[2].splitlines()
+    assert len(commands) == 3
+    assert commands[-1].endswith("penstock run topology.yaml")
+    assert yaml.safe_load((tmp_path / "my-first/topology.yaml").read_text())["metadata"] == {
+        "name": "my-first"
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("My_App", "small letters, digits and '-'"),
+        ("a/b", "such as word-count"),
+        ("-x", ""),
+        ("x" * 41, "at most 40"),
+        ("json", "such as my-json"),
+        ("lambda", "another name"),
+    ],
+)
+def test_a_bad_name_of_a_project_is_refused_with_what_is_right(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = invoke("new", name)
+    assert refused.exit_code == EXIT_INVALID
+    assert told in refused.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").mkdir()
+    refused = invoke("new", "mine")
+    assert refused.exit_code == EXIT_INVALID
+    assert "mine is there already, and nothing was changed" in refused.output
+    assert list((tmp_path / "mine").iterdir()) == []

@@ -509,3 +509,26 @@ def test_the_command_says_in_a_sentence_that_a_manifest_cannot_be_read(tmp_path:
     assert ran.stdout == ""
     assert "no such file" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_method_with_a_wrong_signature_is_told_with_the_right_one_and_not_called(tmp_path: Path) -> None:
+    code = (
+        CODE
+        + """
+class Wrong(Count):
+    def init(self):
+        raise AssertionError("it is not called")
+    def handleInputRows(self, key, rows):
+        return []
+"""
+    )
+    (tmp_path / "wrong_methods.py").write_text(code)
+    (tmp_path / "topology.yaml").write_text(
+        MANIFEST.format(module="wrong_methods", map="split", processor="Wrong")
+    )
+    faults = inspect_manifest(tmp_path / "topology.yaml").faults
+    assert [fault.path for fault in faults] == ["spec.operators[2] (count).processor"] * 2
+    assert [fault.message.rpartition("make it ")[2] for fault in faults] == [
+        "def init(self, handle)",
+        "def handleInputRows(self, key, rows, timerValues)",
+    ]
