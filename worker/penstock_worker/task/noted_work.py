@@ -28,6 +28,7 @@ class NotedStage:
         self.adopt = stage.adopt
         self.release = stage.release
         self.grew = stage.grew
+        self.due = stage.due
         self.settled = stage.settled
         self.close = stage.close
 
