@@ -16,6 +16,7 @@ KEEP_DEFAULT = 1000
 ATTEMPTS_DEFAULT = 5
 BACKOFF_MS_DEFAULT = 100
 BACKOFF_MS_MAX = 60_000
+_DEAD = "/dead"
 _HELD = "/held"
 
 Row = TypeVar("Row")
@@ -24,7 +25,12 @@ Made = TypeVar("Made")
 
 def dead_letters_of(operator: str) -> str:
     """The name under which an operator's dead letters are counted by rows, which no operator can have."""
-    return f"{operator}/dead"
+    return operator + _DEAD
+
+
+def operator_of_dead_letters(name: str) -> str | None:
+    """Inverse of `dead_letters_of`; None for what is counted under another name."""
+    return name.removesuffix(_DEAD) if name.endswith(_DEAD) else None
 
 
 def held_rows_of(operator: str) -> str:

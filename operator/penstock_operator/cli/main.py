@@ -12,6 +12,7 @@ import click
 
 from penstock_operator.cli.accept_loss import accept_loss
 from penstock_operator.cli.crds import crds
+from penstock_operator.cli.dead_letters import dead_letters
 from penstock_operator.cli.explain import explain
 from penstock_operator.cli.in_cluster import agent, operator, uninstall
 from penstock_operator.cli.run import run
@@ -25,5 +26,16 @@ def main() -> None:
     """Keyed stream processing that keeps a latency promise."""
 
 
-for _command in (run, validate, explain, simulate, operator, agent, crds, uninstall, accept_loss):
+for _command in (
+    run,
+    validate,
+    explain,
+    dead_letters,
+    simulate,
+    operator,
+    agent,
+    crds,
+    uninstall,
+    accept_loss,
+):
     main.add_command(_command)

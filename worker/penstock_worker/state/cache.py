@@ -103,15 +103,18 @@ class Record:
         return total
 
 
-@dataclass(frozen=True, slots=True)
 class Savepoint:
-    """What a key's state was at some time of a batch; without values it is as the store has it."""
+    """What a key's state was at some time of a batch; without values it is as the store has it. Made for each
+    call of user code that may fail, so it is no dataclass."""
 
-    key: Key
-    dirty_records: int
-    values: list[Any] | None = None
-    dirty: int = 0
-    parts: dict[int, int] | None = None
+    __slots__ = ("dirty", "dirty_records", "key", "parts", "values")
+
+    def __init__(self, key: Key, dirty_records: int) -> None:
+        self.key = key
+        self.dirty_records = dirty_records
+        self.values: list[Any] | None = None
+        self.dirty = 0
+        self.parts: dict[int, int] | None = None
 
 
 class ShardState:
@@ -249,12 +252,13 @@ class ShardState:
     def savepoint(self, key: Key) -> Savepoint:
         """The state of a key as it is now, before user code works on it: for `undo`, until the next one."""
         self._undo_timers = []
+        saved = Savepoint(key, len(self._dirty))
         record = self._records.get(key)
-        if record is None or not record.dirty:
-            return Savepoint(key, len(self._dirty))
-        values = [copied(value) if type(value) in _CELL_KINDS else value for value in record.values]
-        parts = dict(record.parts) if record.parts else record.parts
-        return Savepoint(key, len(self._dirty), values, record.dirty, parts)
+        if record is not None and record.dirty:
+            saved.values = [copied(value) if type(value) in _CELL_KINDS else value for value in record.values]
+            saved.dirty = record.dirty
+            saved.parts = dict(record.parts) if record.parts else record.parts
+        return saved
 
     def undo(self, saved: Savepoint) -> None:
         """Forget what user code did to the key since; what it did to others of the batch stays."""
