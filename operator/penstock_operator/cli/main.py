@@ -17,6 +17,7 @@ from penstock_operator.cli.explain import explain
 from penstock_operator.cli.in_cluster import agent, operator, uninstall
 from penstock_operator.cli.run import run
 from penstock_operator.cli.simulate import simulate
+from penstock_operator.cli.state import logs, state
 from penstock_operator.cli.validate import validate
 
 
@@ -31,6 +32,8 @@ for _command in (
     validate,
     explain,
     dead_letters,
+    state,
+    logs,
     simulate,
     operator,
     agent,

@@ -22,6 +22,8 @@ class OpenedStore:
 
     store: NodeStore
     shards: Mapping[str, Sequence[str]]
+    url: str
+    topology_uid: str
     is_running: bool
 
 
@@ -36,7 +38,7 @@ def opened_store(folder: Path) -> Iterator[OpenedStore]:
     if answers_at(url):
         store = RedisStore(url, record.topology_uid)
         try:
-            yield OpenedStore(store, record.shards, is_running=True)
+            yield OpenedStore(store, record.shards, url, record.topology_uid, is_running=True)
         finally:
             store.close()
         return
@@ -47,7 +49,7 @@ def opened_store(folder: Path) -> Iterator[OpenedStore]:
         server.start()
         store = RedisStore(server.url, record.topology_uid)
         try:
-            yield OpenedStore(store, record.shards, is_running=False)
+            yield OpenedStore(store, record.shards, url, record.topology_uid, is_running=False)
         finally:
             store.close()
     finally:
