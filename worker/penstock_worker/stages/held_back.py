@@ -60,7 +60,9 @@ class HoldingCalls:
         self._waiting: dict[str, dict[Key, Waiting]] = {}
         self._shard: dict[Key, Waiting] = {}
         self._news: dict[Key, Waiting] = {}
-        """What waits of the keys that the batch at hand has changed."""
+        """What waits of the keys that the batch at hand has changed;"""
+        self._unsettled: dict[str, dict[Key, Waiting]] = {}
+        """and those of each shard's last batch: others are worked before its commit is settled."""
         self._made = 0
         self._commit = 0
         self._now_us = 0
@@ -79,6 +81,7 @@ class HoldingCalls:
 
     def release(self, shard: str) -> None:
         self._waiting.pop(shard, None)
+        self._unsettled.pop(shard, None)
 
     def waits(self, shard: str) -> bool:
         """Whether some key of the shard is held back."""
@@ -107,7 +110,7 @@ class HoldingCalls:
     def turn_to(self, owned: OwnedShard, now_us: int, stamp_us: Callable[[Key], int]) -> None:
         """A batch of this shard begins, perhaps anew. `stamp_us` says how old a key's rows are."""
         self._shard = self._waiting[owned.shard]
-        self._news = {}
+        self._news = self._unsettled[owned.shard] = {}
         self._made = 0
         self._commit = owned.number + 1
         self._now_us = now_us
@@ -118,12 +121,11 @@ class HoldingCalls:
         held = self._waiting.get(shard)
         if held is None:
             return
-        for key, waiting in self._news.items():
+        for key, waiting in self._unsettled.pop(shard, {}).items():
             if waiting:
                 held[key] = waiting
             else:
                 held.pop(key, None)
-        self._news = {}
 
     def writes(self, counts: dict[str, int]) -> list[StateWrite]:
         """What the batch's commit writes of it. Raises WorkFailed where too much waits."""

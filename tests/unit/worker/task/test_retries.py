@@ -56,6 +56,21 @@ def test_only_the_key_waits_that_code_fails_on_and_keeps_its_order(tmp_path: Pat
     assert not [at for at, _ in scene.store.call(StateSnapshot("count/0")) if at.startswith(b"d")]
 
 
+def test_keys_of_several_shards_that_are_worked_in_one_go_wait_and_go_on(tmp_path: Path):
+    scene = scene_with(
+        tmp_path, "if timers.getCurrentProcessingTimeInMs() < 1_000_250: raise ValueError('not yet')"
+    )
+    words = [f"w{letter}" for letter in "abcdefghijkl"]
+    begun(scene, " ".join(words * 3) + "\n")
+    task = scene.task("count", BOTH)
+    scene.turns(task, 4)
+    assert held_rows(scene) == 36
+    assert scene.store.call(Measure(BOTH)) is not None
+    passed(scene, task, 700)
+    assert last_totals(scene) == dict.fromkeys(words, 3)
+    assert held_rows(scene) == 0
+
+
 def test_what_fails_each_time_fails_the_operator_and_is_tried_again_by_mended_code(tmp_path: Path):
     scene = scene_with(tmp_path, FAILS_FOR.format(1 << 60))
     begun(scene, "poison ash\n")
