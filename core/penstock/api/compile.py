@@ -112,6 +112,7 @@ class _Fuser:
             self._fanout(name),
             tells,
             on_error=planned_on_error(operator.on_error),
+            processor_timeout_us=duration_us(operator.processor_timeout) if operator.processor_timeout else 0,
             waits_for=waits_for(name, self._graph) if operator.source is not None else (),
         )
 

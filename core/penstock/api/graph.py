@@ -51,9 +51,11 @@ _MAY_HAVE = {
     **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "onError", "outputSchema"})),
     "processor": frozenset(
         {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
-        | {"timeMode", "eventTime", "lateTo", "initialState", "onError"}
+        | {"timeMode", "eventTime", "lateTo", "initialState", "onError", "processorTimeout"}
     ),
-    "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "onError", "shards", "tasks"}),
+    "window": frozenset(
+        {"inputs", "keyBy", "window", "aggregate", "lateTo", "onError", "processorTimeout", "shards", "tasks"}
+    ),
     "join": frozenset({"inputs", "lateTo", "shards", "tasks"}),
     "sink": frozenset({"inputs"}),
 }
@@ -69,6 +71,7 @@ _WHY_NOT = {
     "eventTime": "nothing comes behind it that could go by it",
     "lateTo": "only a processor and a window go by event time",
     "onError": "it runs no code of yours on rows, and reads none",
+    "processorTimeout": "only calls of a processor and a window are timed",
     "shards": "only the keys of a processor or a window are cut into shards",
     "tasks": "it runs in the tasks of its input",
 }

@@ -35,6 +35,7 @@ from penstock.manifest.document import (
     ModuleName,
     Name,
     ObjectName,
+    PositiveDuration,
     StoreMemory,
     Target,
     atomic_list,
@@ -137,6 +138,10 @@ class OperatorSpec(Document):
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
             (f"!has(self.args) || {_STEP} || has(self.processor)", "only a step and a processor have args"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
+            (
+                "!has(self.processorTimeout) || has(self.processor) || has(self.window)",
+                "only a processor and a window have a processorTimeout",
+            ),
             (
                 f"!has(self.onError) || {_STEP} || has(self.source) || has(self.processor) || "
                 "has(self.window)",
@@ -290,6 +295,10 @@ class OperatorSpec(Document):
     on_error: OnErrorSpec | None = None
     """What becomes of rows on which its code raises, and of what a source cannot read as a row. Without it
     the topology fails. It may change."""
+    processor_timeout: PositiveDuration | None = None
+    """How long a call of the processor may take. A task whose call takes longer is killed and begins anew;
+    where that comes again and again for a key, `onError` says what becomes of its rows. Without it it may
+    take any time."""
     shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
     """Parts of its keys, the units that move; fixed for life. Without it 64."""
     tasks: TasksSpec | None = None

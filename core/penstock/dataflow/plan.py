@@ -192,6 +192,8 @@ class Stage:
     that its first schedule names, and each is read once."""
     on_error: OnError = FAILS
     """Of its head: a source's input, a processor's code."""
+    processor_timeout_us: int = 0
+    """How long a call of its processor may take; 0 for any time."""
     waits_for: tuple[str, ...] = ()
     """Of a source, those that read the initial state of operators behind it: it begins when they are done."""
 

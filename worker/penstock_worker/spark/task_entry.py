@@ -184,6 +184,7 @@ def _made(launch: TaskLaunch, store: NodeStore, clock: Clock, note: TaskNote, re
             return KeyedStage(
                 stage.operator, head, runner, cache, fanout, launch.bounds, clock,
                 tells_watermark=stage.tells_watermark, on_error=stage.on_error, letters=letters,
+                poison=launch.poison,
             )  # fmt: skip
         case source:
             reader = readers(stage.operator, source, base_dir)

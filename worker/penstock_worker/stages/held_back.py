@@ -23,7 +23,7 @@ from penstock.store.letters import INITIAL, ROWS, TIMER, Letter, LetterId
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Load, Scan, StateWrite
 from penstock_worker.stages.due import hashable
-from penstock_worker.stages.spared_calls import SparedCalls
+from penstock_worker.stages.spared_calls import RefusingCalls, SparedCalls
 from penstock_worker.stages.work import WorkFailed
 from penstock_worker.state.cache import Key, ShardState
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
@@ -241,6 +241,17 @@ class HoldingCalls:
             waiting = tuple(rest)
         self._news[key] = waiting
         return made
+
+    def refuse(self, state: ShardState, key: Key, refusing: RefusingCalls) -> None:
+        """What waits of a key first is refused: nothing may call code for it."""
+        (_, letter), *rest = self._of(key)
+        if letter.kind == INITIAL:
+            refusing.begin(state, key, letter.rows, 0)
+        elif letter.kind == TIMER:
+            refusing.expire(state, key, letter.expiry_ms or 0, 0)
+        else:
+            refusing.run(state, key, letter.rows, 0)
+        self._news[key] = tuple(rest)
 
     def _call(
         self, state: ShardState, key: Key, letter: Letter, now_ms: int, held: Held

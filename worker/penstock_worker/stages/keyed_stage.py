@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.dataflow.on_error import FAILS, OnError, dead_letters_of
 from penstock.dataflow.plan import Processor, late_rows_of
@@ -32,7 +32,13 @@ from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.held_back import HoldingCalls
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.part_size import PartSize, fill_of
-from penstock_worker.stages.spared_calls import Calls, Refused, RefusingCalls, SparedCalls
+from penstock_worker.stages.spared_calls import (
+    Calls,
+    PoisonedCalls,
+    Refused,
+    RefusingCalls,
+    SparedCalls,
+)
 from penstock_worker.stages.step_retries import StepRetries
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
@@ -40,6 +46,24 @@ from penstock_worker.state.cache import ShardState, StateCache
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import Held, TooMuch
+from penstock_worker.values.wire_values import shown
+
+
+class PoisonedBatch(Protocol):
+    """A key of the batch behind a shard's commit number `commits`, as `shown`, that tasks have crashed at."""
+
+    @property
+    def shard(self) -> str: ...
+
+    @property
+    def commits(self) -> int: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
 
 Key = tuple[Any, ...]
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]
@@ -164,13 +188,19 @@ class KeyedStage:
         tells_watermark: bool = False,
         on_error: OnError = FAILS,
         letters: LetterBox | None = None,
+        poison: Sequence[PoisonedBatch] = (),
     ) -> None:
         self._operator = operator
         self._letters = letters
+        self._poison = {one.shard: one for one in poison}
         self._spared = SparedCalls(runner) if on_error.keeps_letters and letters is not None else None
         self._calls: Calls = self._spared or runner
         self._retries = StepRetries(letters.policies if letters is not None else {})
         self._may_hold = on_error.attempts > 0
+        self._is_holding = False
+        """The part at hand is worked with keys that wait, or may have to;"""
+        self._poisoned: PoisonedCalls | None = None
+        """and with one that tasks have crashed at."""
         self._holding = HoldingCalls(operator, runner, on_error, self._spared, cache.load)
         self._event_column = head.event_column
         self._tells = tells_watermark
@@ -514,7 +544,7 @@ class KeyedStage:
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
-        failed = self._failed_writes(owned, part, outputs, calls, wall_ms, rows_out)
+        failed = self._failed_writes(owned, part, outputs, wall_ms, rows_out)
         if failed:
             size_bytes += sum(len(write.value or b"") for write in failed)
             writes = (*writes, *failed)
@@ -548,14 +578,23 @@ class KeyedStage:
 
     def _calls_of(self, owned: OwnedShard, part: Part, now_us: int, refused: str) -> Calls:
         """What calls the processor for a part; with `refused` nobody does."""
+        self._is_holding = False
+        self._poisoned = None
         if self._spared is not None:
             self._spared.clear()
             if refused:
                 return RefusingCalls(self._spared, self._runner, refused)
-        if not self._may_hold and not self._holding.waits(owned.shard):
-            return self._calls
-        self._holding.turn_to(owned, now_us, _oldest_of(part, now_us))
-        return self._holding
+        usual = self._calls
+        if self._may_hold or self._holding.waits(owned.shard):
+            self._holding.turn_to(owned, now_us, _oldest_of(part, now_us))
+            usual = self._holding
+            self._is_holding = True
+        poison = self._poison.get(owned.shard)
+        if poison is None or poison.commits != owned.number or self._spared is None:
+            return usual
+        refusing = RefusingCalls(self._spared, self._runner, f"operator {self._operator}: {poison.words}")
+        self._poisoned = PoisonedCalls(usual, refusing, lambda key: shown(key) == poison.key)
+        return self._poisoned
 
     def _try_again(
         self,
@@ -568,6 +607,9 @@ class KeyedStage:
     ) -> None:
         """Keys that were held back, before all else; what comes out goes into `rows`."""
         for key in keys:
+            if self._poisoned is not None and self._poisoned.is_poison(key):
+                self._holding.refuse(state, key, self._poisoned.refusing)
+                continue
             for oldest_us, produced in self._holding.again(state, key, wall_ms, held):
                 rows.extend(produced)
                 stamps.extend([oldest_us] * len(produced))
@@ -577,7 +619,6 @@ class KeyedStage:
         owned: OwnedShard,
         part: Part,
         outputs: OutputBatch,
-        calls: Calls,
         wall_ms: int,
         counts: dict[str, int],
     ) -> list[StateWrite]:
@@ -585,7 +626,7 @@ class KeyedStage:
         writes: list[StateWrite] = []
         if outputs.letters or part.order is not None or (self._spared is not None and self._spared.refused):
             writes += self._letter_writes(owned, part, outputs, wall_ms, counts)
-        if calls is self._holding:
+        if self._is_holding:
             writes += self._holding.writes(counts)
         return writes
 

@@ -7,7 +7,7 @@ instead of the runner where its operator has an `onError`, `letter_box` keeps wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from penstock.dataflow.on_error import taken_apart
@@ -126,6 +126,37 @@ class SparedCalls:
             self.refused.append(Refused(kind, key, [row], str(error)))
 
         return refuse
+
+
+class PoisonedCalls:
+    """`usual`, but that nothing is called for the keys that `is_poison` knows: tasks have crashed at it."""
+
+    def __init__(self, usual: Calls, refusing: RefusingCalls, is_poison: Callable[[Key], bool]) -> None:
+        self._usual = usual
+        self.refusing = refusing
+        self.is_poison = is_poison
+
+    def begin(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> None:
+        self._of(key).begin(state, key, rows, now_ms)
+
+    def run(
+        self,
+        state: ShardState,
+        key: Key,
+        rows: Sequence[Any],
+        now_ms: int,
+        held: Held = ONE_ROW,
+        given: Iterable[Any] | None = None,
+    ) -> list[tuple[Any, ...]]:
+        return self._of(key).run(state, key, rows, now_ms, held, given)
+
+    def expire(
+        self, state: ShardState, key: Key, expiry_ms: int, now_ms: int, held: Held = ONE_ROW
+    ) -> list[tuple[Any, ...]]:
+        return self._of(key).expire(state, key, expiry_ms, now_ms, held)
+
+    def _of(self, key: Key) -> Calls:
+        return self.refusing if self.is_poison(key) else self._usual
 
 
 class RefusingCalls:

@@ -39,7 +39,7 @@ class NotedStage:
         self._stage.loaded(owned, load, answer)
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
-        self._note.works_on(owned.shard)
+        self._note.works_on(owned.shard, owned.number)
         worked = self._stage.work(owned, fetched)
         self._note.rests()
         return worked

@@ -10,7 +10,9 @@ import pytest
 from penstock.store.codec import decode_counts
 from penstock.store.letters import COUNTED, DROP, INPUT, REPLAY, ROWS, TIMER, collection_of, decode_kept
 from penstock.store.port import Failures, Measure, Reopen, StateSnapshot
+from penstock_worker.task.launch import Poison
 from penstock_worker.task.loop import REFRESH_US
+from penstock_worker.values.wire_values import shown
 from scenes.letter_scene import CODE, LetterScene, Losing
 from scenes.task_scene import Scene
 
@@ -249,3 +251,21 @@ def test_a_timer_that_code_fails_on_becomes_a_letter_and_fires_once_its_cause_is
     scene.turns(scene.task("count", BOTH, ready="mended"))
     assert scene.letters("count") == {}
     assert last_totals(scene) == {"ash": 105, "sea": 105}
+
+
+def test_rows_that_tasks_have_crashed_at_become_letters_without_a_call_and_only_in_that_batch(tmp_path: Path):
+    # It would end the process, as `os._exit` does.
+    scene = LetterScene(tmp_path, 'if key[0] == "poison": raise AssertionError("it was called")')
+    begun(scene, "ash poison poison\n")
+    poison = [Poison(shard, 0, shown(("poison",)), "tasks crashed 5 times in a row here") for shard in BOTH]
+    task = scene.task("count", BOTH, poison=poison)
+    scene.turns(task)
+    found = list(scene.letters("count").values())
+    assert [letter.rows for letter in found] == [[["poison"]]] * 2
+    assert all("operator count: tasks crashed 5 times in a row here" in letter.error for letter in found)
+    assert last_totals(scene) == {"ash": 1}
+    (scene.folder / "b.txt").write_text("poison\n")
+    scene.publish_more("lines/b.txt")
+    scene.turns(scene.task("lines", ["lines/a.txt", "lines/b.txt"], ready="again"))
+    scene.turns(task)
+    assert "it was called" in list(scene.letters("count").values())[-1].error
