@@ -196,8 +196,8 @@ def _named(name: str) -> Place:
 def _letters(topology: str, state_dir: Path | None) -> Iterator[tuple[DeadLetters, bool]]:
     """The letters of a topology, and whether it runs."""
     from penstock_operator.local.kept.dead_letters import DeadLetters
+    from penstock_operator.local.opened_store import opened_store
     from penstock_operator.local.showing.explain import topology_name
-    from penstock_operator.local.store.opened_store import opened_store
 
     try:
         name = topology_name(topology)

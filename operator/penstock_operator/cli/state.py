@@ -1,6 +1,6 @@
 """`penstock state` and `penstock logs`: what a run on this machine keeps, and what its code wrote.
 
-Neighbours: `local.kept.stored_state` reads state, `local.processes.worker_logs` has the logs.
+Neighbours: `local.stored_state` reads state, `local.processes.worker_logs` has the logs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock_operator.cli.faults import EXIT_FAILED, EXIT_INVALID, cannot_run, 
 
 if TYPE_CHECKING:
     from penstock.dataflow.plan import Plan
-    from penstock_operator.local.store.opened_store import OpenedStore
+    from penstock_operator.local.opened_store import OpenedStore
 
 _STATE_DIR = click.option(
     "--state-dir",
@@ -47,7 +47,7 @@ def get_state(topology: str, operator: str, key: tuple[str, ...], state_dir: Pat
     """
     import msgspec
 
-    from penstock_operator.local.kept.stored_state import KeyUnknown, key_of, keyed_head, state_of
+    from penstock_operator.local.stored_state import KeyUnknown, key_of, keyed_head, state_of
 
     with _opened(topology, state_dir) as (opened, plan):
         try:
@@ -74,7 +74,7 @@ def list_state(topology: str, operator: str, most: int, state_dir: Path | None) 
     """List the keys of which OPERATOR keeps something, a JSON list of values in each line."""
     import msgspec
 
-    from penstock_operator.local.kept.stored_state import KeyUnknown, keyed_head, keys_of
+    from penstock_operator.local.stored_state import KeyUnknown, keyed_head, keys_of
 
     with _opened(topology, state_dir) as (opened, plan):
         try:
@@ -129,7 +129,7 @@ def _folder(topology: str, state_dir: Path | None) -> Path:
 def _opened(topology: str, state_dir: Path | None) -> Iterator[tuple[OpenedStore, Plan]]:
     from penstock.api.compile import compile_topology
     from penstock.api.load import load_topology
-    from penstock_operator.local.store.opened_store import opened_store
+    from penstock_operator.local.opened_store import opened_store
 
     folder = _folder(topology, state_dir)
     try:

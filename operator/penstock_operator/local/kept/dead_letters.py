@@ -1,7 +1,7 @@
 """The dead letters of a run: which there are, and orders about them.
 
 Letters are read as their shard's owner reads its state, and changed by nobody but that owner: an order is an
-entry in the shard's inbox. Neighbours: `penstock.store.letters` says how both look, `store.opened_store`
+entry in the shard's inbox. Neighbours: `penstock.store.letters` says how both look, `opened_store`
 opens the store, `cli.dead_letters` shows.
 """
 

@@ -1,6 +1,6 @@
 """What a run's keyed operators keep, asked of a worker's process, which knows how state lies in a store.
 
-Neighbours: `penstock_worker.state.stored_state` answers, `store.opened_store` opens the store, `cli.state`
+Neighbours: `penstock_worker.state.stored_state` answers, `opened_store` opens the store, `cli.state`
 shows.
 """
 
@@ -20,7 +20,7 @@ from penstock.dataflow.routing import Router
 from penstock.errors import PermanentError
 from penstock.store.port import Measure, ReadGeneration
 from penstock.store.state_question import ShardSeen, StateAnswer, StateQuestion
-from penstock_operator.local.store.opened_store import OpenedStore
+from penstock_operator.local.opened_store import OpenedStore
 
 _ANSWER_S = 60
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
