@@ -58,6 +58,8 @@ class HoldingCalls:
         self._spared = spared
         self._load = load
         self._waiting: dict[str, dict[Key, Waiting]] = {}
+        self._holding: set[str] = set()
+        """The shards of which something waits: mostly none, and asked for at every turn."""
         self._shard: dict[Key, Waiting] = {}
         self._news: dict[Key, Waiting] = {}
         """What waits of the keys that the batch at hand has changed;"""
@@ -78,29 +80,32 @@ class HoldingCalls:
                 key = hashable(letter.key)
                 found[key] = (*found.get(key, ()), (of, letter))
         self._waiting[owned.shard] = found
+        if found:
+            self._holding.add(owned.shard)
 
     def release(self, shard: str) -> None:
         self._waiting.pop(shard, None)
         self._unsettled.pop(shard, None)
+        self._holding.discard(shard)
 
     def waits(self, shard: str) -> bool:
         """Whether some key of the shard is held back."""
-        return bool(self._waiting.get(shard))
+        return shard in self._holding
 
     def next_us(self) -> int | None:
         """When a key of some shard is to be tried again; None where none waits."""
+        if not self._holding:
+            return None
         return min(
-            (waiting[0][1].due_us for held in self._waiting.values() for waiting in held.values()),
-            default=None,
+            waiting[0][1].due_us for shard in self._holding for waiting in self._waiting[shard].values()
         )
 
     def due_shards(self, now_us: int) -> list[str]:
-        return [shard for shard, held in self._waiting.items() if held and self._due(held, now_us)]
+        return [shard for shard in self._holding if self._due(self._waiting[shard], now_us)]
 
     def due_keys(self, shard: str, now_us: int) -> list[Key]:
         """The keys that are to be tried again now."""
-        held = self._waiting.get(shard)
-        return self._due(held, now_us) if held else []
+        return self._due(self._waiting[shard], now_us)
 
     def _due(self, held: Mapping[Key, Waiting], now_us: int) -> list[Key]:
         return [key for key, waiting in held.items() if waiting[0][1].due_us <= now_us]
@@ -126,6 +131,10 @@ class HoldingCalls:
                 held[key] = waiting
             else:
                 held.pop(key, None)
+        if held:
+            self._holding.add(shard)
+        else:
+            self._holding.discard(shard)
 
     def writes(self, counts: dict[str, int]) -> list[StateWrite]:
         """What the batch's commit writes of it. Raises WorkFailed where too much waits."""

@@ -282,10 +282,11 @@ class KeyedStage:
         entries, timers = given
         part = Part()
         left = self._size.rows
-        if due := self._holding.due_keys(owned.shard, self._clock.now_us()):
+        if self._holding.waits(owned.shard):
+            due = self._holding.due_keys(owned.shard, self._clock.now_us())
             part.retries = due[: max(1, left // 2)]
             left -= len(part.retries)
-            if left < 1 and owned.number % 2 and (entries or timers):
+            if due and left < 1 and owned.number % 2 and (entries or timers):
                 # Where there is room for one thing alone they take turns.
                 part.retries, left = (), self._size.rows
         if timers:
@@ -578,23 +579,24 @@ class KeyedStage:
 
     def _calls_of(self, owned: OwnedShard, part: Part, now_us: int, refused: str) -> Calls:
         """What calls the processor for a part; with `refused` nobody does."""
-        self._is_holding = False
+        self._is_holding = self._may_hold or self._holding.waits(owned.shard)
         self._poisoned = None
-        if self._spared is not None:
-            self._spared.clear()
-            if refused:
-                return RefusingCalls(self._spared, self._runner, refused)
         usual = self._calls
-        if self._may_hold or self._holding.waits(owned.shard):
+        if self._is_holding:
             self._holding.turn_to(owned, now_us, _oldest_of(part, now_us))
             usual = self._holding
-            self._is_holding = True
-        poison = self._poison.get(owned.shard)
-        if poison is None or poison.commits != owned.number or self._spared is None:
+        if self._spared is None:
             return usual
-        refusing = RefusingCalls(self._spared, self._runner, f"operator {self._operator}: {poison.words}")
-        self._poisoned = PoisonedCalls(usual, refusing, lambda key: shown(key) == poison.key)
-        return self._poisoned
+        self._spared.clear()
+        poison = self._poison.get(owned.shard)
+        if refused:
+            refusing = RefusingCalls(self._spared, self._runner, refused)
+            self._poisoned = PoisonedCalls(usual, refusing, lambda _: True)
+        elif poison is not None and poison.commits == owned.number:
+            words = f"operator {self._operator}: {poison.words}"
+            refusing = RefusingCalls(self._spared, self._runner, words)
+            self._poisoned = PoisonedCalls(usual, refusing, lambda key: shown(key) == poison.key)
+        return self._poisoned or usual
 
     def _try_again(
         self,
