@@ -7,6 +7,7 @@ as commits are settled. Neighbours: `penstock.store.letters` says how they lie, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from penstock.store.letters import Kept, Letter, LetterId
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Load, Scan, StateWrite
 from penstock_worker.stages.work import WorkFailed
+
+_LOG = logging.getLogger(__name__)
 
 LETTER_BYTES_MAX = 64 << 20
 """Of one operator in one shard."""
@@ -58,7 +61,12 @@ class LetterBox:
     def settled(self, shard: str) -> None:
         """The commit that was made last is applied."""
         for operator, kept in self._news.pop(shard, {}).items():
+            before = self._kept.get((shard, operator), Kept())
             self._kept[shard, operator] = kept
+            if len(str(kept.letters)) > len(str(before.letters)) or before.letters == 0 < kept.letters:
+                # At the first one, at ten, at a hundred: a log is no place for each.
+                told = "operator %s has %d dead letters in %s: see 'penstock dead-letters list'"
+                _LOG.warning(told, operator, kept.letters, shard)
 
     def writes(
         self,
