@@ -23,7 +23,7 @@ from penstock.store.port import (
     SetTasks,
 )
 from penstock_worker.spark.task_entry import assemble
-from penstock_worker.task.launch import TaskLaunch
+from penstock_worker.task.launch import Poison, TaskLaunch
 from penstock_worker.task.loop import TaskLoop
 from penstock_worker.user_code.recent_output import RecentOutput
 
@@ -180,13 +180,14 @@ class Scene:
         *,
         prints: bool = False,
         written: RecentOutput | None = None,
+        poison: Sequence[Poison] = (),
     ) -> TaskLoop:
         ready = ready or f"{operator}.ready"
         mapping = tuple((shard, ready) for shard in shards)
         assert self.store.call(SetTasks("w1", INCARNATION, f"{operator}-w1", mapping)) is Answer.OK
         launch = TaskLaunch(
             "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
-            str(self.folder), False, self.bounds, prints=prints,
+            str(self.folder), False, self.bounds, prints=prints, poison=tuple(poison),
         )  # fmt: skip
         return assemble(launch, store or self.store, waiter or self.store, self.clock, written=written)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from penstock.api.graph import Runtime, check
 from penstock.api.initial_state import planned_initial, waits_for
+from penstock.api.on_error_spec import planned_on_error
 from penstock.api.operators import Graph
 from penstock.api.sizes_spec import TasksSpec
 from penstock.api.topology import (
@@ -110,6 +111,8 @@ class _Fuser:
             _tasks(operator.tasks or TasksSpec()),
             self._fanout(name),
             tells,
+            on_error=planned_on_error(operator.on_error),
+            processor_timeout_us=duration_us(operator.processor_timeout) if operator.processor_timeout else 0,
             waits_for=waits_for(name, self._graph) if operator.source is not None else (),
         )
 
@@ -142,7 +145,14 @@ class _Fuser:
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
                 steps=tuple(
-                    Step(r.name, step[1], self._fanout(r.name), _arguments(r), STEPS[step[0]])
+                    Step(
+                        r.name,
+                        step[1],
+                        self._fanout(r.name),
+                        _arguments(r),
+                        STEPS[step[0]],
+                        planned_on_error(r.on_error),
+                    )
                     for r in readers
                     if (step := r.step) is not None
                 ),

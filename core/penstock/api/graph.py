@@ -18,12 +18,14 @@ from penstock.api.derived_names import taken, too_long
 from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
+from penstock.api.on_error_spec import on_error_faults
 from penstock.api.operators import Graph, Operator
 from penstock.api.topology import LATE, STEPS
 from penstock.api.window_spec import WINDOW_KINDS
 from penstock.api.windows import aggregators_of, window_output
 from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
+from penstock.dataflow.on_error import RETRY
 from penstock.dataflow.plan import EVENT_TIME
 from penstock.dataflow.schema import Schema
 from penstock.manifest.faults import Fault, joined, listed, nearest
@@ -45,13 +47,15 @@ _NEEDS = {
     "sink": ("inputs",),
 }
 _MAY_HAVE = {
-    "source": frozenset({"eventTime", "tasks"}),
-    **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "outputSchema"})),
+    "source": frozenset({"eventTime", "onError", "tasks"}),
+    **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "onError", "outputSchema"})),
     "processor": frozenset(
         {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
-        | {"timeMode", "eventTime", "lateTo", "initialState"}
+        | {"timeMode", "eventTime", "lateTo", "initialState", "onError", "processorTimeout"}
     ),
-    "window": frozenset({"inputs", "keyBy", "window", "aggregate", "lateTo", "shards", "tasks"}),
+    "window": frozenset(
+        {"inputs", "keyBy", "window", "aggregate", "lateTo", "onError", "processorTimeout", "shards", "tasks"}
+    ),
     "join": frozenset({"inputs", "lateTo", "shards", "tasks"}),
     "sink": frozenset({"inputs"}),
 }
@@ -66,6 +70,8 @@ _WHY_NOT = {
     "initialState": "only a processor has a handleInitialState",
     "eventTime": "nothing comes behind it that could go by it",
     "lateTo": "only a processor and a window go by event time",
+    "onError": "it runs no code of yours on rows, and reads none",
+    "processorTimeout": "only calls of a processor and a window are timed",
     "shards": "only the keys of a processor or a window are cut into shards",
     "tasks": "it runs in the tasks of its input",
 }
@@ -199,12 +205,19 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     tasks = body.get("tasks")
     has_timers = operator.is_codeless or body.get("timeMode") not in (None, "None")
+    if not has_timers and isinstance(tasks, dict) and tasks.get("min") == 0 and _retries(operator):
+        message = "0 leaves no task that tries again; with onError Retry give 1 or more"
+        faults.append(Fault(f"{operator.path}.tasks.min", message))
     if has_timers and isinstance(tasks, dict) and tasks.get("min") == 0:
         who = f"for a {role}" if operator.is_codeless else "with a timeMode"
         message = f"0 leaves no task that fires timers; {who} give 1 or more"
         faults.append(Fault(f"{operator.path}.tasks.min", message))
     if operator.is_keyed and body.get("lateTo") is not None:
         _check_late(operator, faults)
+    if "onError" in _MAY_HAVE[role]:
+        faults += on_error_faults(
+            f"{operator.path}.onError", body.get("onError"), cannot_retry=_cannot_retry(operator)
+        )
     if role == "join":
         check_join(operator, faults)
     if role in _KINDS and isinstance(body.get(role), dict):
@@ -212,7 +225,22 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
         if role == "source":
             for kind, source in body[role].items():
                 if kind in SOURCES and isinstance(source, dict):
+                    faults += _refusing_faults(operator, kind)
                     faults += SOURCES[kind].faults_of(f"{operator.path}.source.{kind}", source)
+
+
+def _retries(operator: Operator) -> bool:
+    on_error = operator.body.get("onError")
+    return operator.is_keyed and isinstance(on_error, dict) and on_error.get("policy") == RETRY
+
+
+def _cannot_retry(operator: Operator) -> str:
+    """Why rows that an operator fails on are not tried again; "" where they are."""
+    if operator.role == "source":
+        return "what a source cannot read stays so; give Fail or DeadLetter"
+    if operator.is_keyed and operator.time_mode == EVENT_TIME:
+        return "rows that wait would come late by event time; give Fail or DeadLetter"
+    return ""
 
 
 def _check_late(operator: Operator, faults: list[Fault]) -> None:
@@ -228,6 +256,16 @@ def _check_late(operator: Operator, faults: list[Fault]) -> None:
         )
         faults.append(Fault(f"{path}.{kind}", message))
     faults += too_long(operator, "lateTo", "sink", LATE)
+
+
+def _refusing_faults(operator: Operator, kind: str) -> list[Fault]:
+    if operator.body.get("onError") is None or SOURCES[kind].planned.refuses_input:
+        return []
+    kinds = [name for name, fields in SOURCES.items() if fields.planned.refuses_input]
+    message = (
+        f"a source of kind {kind} reads whatever there is; only {listed(kinds)} have input that is no row"
+    )
+    return [Fault(f"{operator.path}.onError", message)]
 
 
 def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:

@@ -19,6 +19,7 @@ from penstock.api.code import missing_code
 from penstock.api.code_and_args import with_args_beside
 from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
+from penstock.api.on_error_spec import with_on_error_whole
 from penstock.api.overrides import apply_overrides
 from penstock.api.pod_faults import pod_faults
 from penstock.api.rate_traces import rate_trace_faults
@@ -85,8 +86,9 @@ def parse_manifest(
         faults.append(Fault("", f"nothing in it; begin with apiVersion: {API_VERSION}, kind: Topology"))
     told: list[list[Fault]] = []
     for at, document in enumerate(documents):
-        documents[at], wrong = with_args_beside(document, runtime)
-        told.append(wrong)
+        beside, wrong = with_args_beside(document, runtime)
+        documents[at], short = with_on_error_whole(beside, in_cluster=runtime == "cluster")
+        told.append([*wrong, *short])
     if overrides:
         faults += _override(documents, overrides)
     objects: list[Topology | LatencySLA] = []

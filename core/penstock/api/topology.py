@@ -15,6 +15,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
 from penstock.api.join_spec import JoinSpec
 from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.on_error_spec import OnErrorSpec
 from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
 from penstock.api.sizes_spec import TasksSpec, WorkersSpec
 from penstock.api.window_spec import AGGREGATES_MAX, AggregateSpec, WindowSpec
@@ -34,6 +35,7 @@ from penstock.manifest.document import (
     ModuleName,
     Name,
     ObjectName,
+    PositiveDuration,
     StoreMemory,
     Target,
     atomic_list,
@@ -137,10 +139,29 @@ class OperatorSpec(Document):
             (f"!has(self.args) || {_STEP} || has(self.processor)", "only a step and a processor have args"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
+                "!has(self.processorTimeout) || has(self.processor) || has(self.window)",
+                "only a processor and a window have a processorTimeout",
+            ),
+            (
+                f"!has(self.onError) || {_STEP} || has(self.source) || has(self.processor) || "
+                "has(self.window)",
+                "only a source, a step, a processor and a window have an onError",
+            ),
+            (
+                f"!has(self.onError) || self.onError.policy != 'Retry' || {_STEP} || (has(self.processor) && "
+                "(!has(self.timeMode) || self.timeMode != 'EventTime'))",
+                "only a step and a processor without event time retry",
+            ),
+            (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
                 "!has(self.tasks) || !has(self.tasks.min) || self.tasks.min > 0",
                 "timers need a task that fires them: with a timeMode, a window or a join tasks.min is at "
                 "least 1",
+            ),
+            (
+                "!has(self.onError) || self.onError.policy != 'Retry' || !has(self.processor) || "
+                "!has(self.tasks) || !has(self.tasks.min) || self.tasks.min > 0",
+                "rows that wait need a task that tries again: with onError Retry tasks.min is at least 1",
             ),
             ("!has(self.eventTime) || !has(self.sink)", "a sink has no eventTime: nothing comes behind it"),
             (
@@ -271,6 +292,13 @@ class OperatorSpec(Document):
     sink: SinkSpec | None = None
     output_schema: Ddl | None = None
     """The columns that come out of a step or a processor: Spark's argument schema of mapInPandas."""
+    on_error: OnErrorSpec | None = None
+    """What becomes of rows on which its code raises, and of what a source cannot read as a row. Without it
+    the topology fails. It may change."""
+    processor_timeout: PositiveDuration | None = None
+    """How long a call of the processor may take. A task whose call takes longer is killed and begins anew;
+    where that comes again and again for a key, `onError` says what becomes of its rows. Without it it may
+    take any time."""
     shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
     """Parts of its keys, the units that move; fixed for life. Without it 64."""
     tasks: TasksSpec | None = None

@@ -41,6 +41,7 @@ class FilesSource(Source):
     """Text files, one source shard each, read line by line to their end."""
 
     kind: ClassVar[str] = "files"
+    refuses_input: ClassVar[bool] = True
     trace_may_end: ClassVar[bool] = False
     parts_are: ClassVar[str] = "files"
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from penstock.dataflow.interval_join import IntervalJoin
+from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
@@ -106,6 +107,7 @@ class Step:
     """What it is called with beside rows, by name: an object as JSON, "" for none."""
     form: str = ROWS
     """ROWS, PANDAS or ARROW."""
+    on_error: OnError = FAILS
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,10 @@ class Stage:
     initial_of: str = ""
     """Of a source that reads a processor's initial state, the processor's operator: its partitions are those
     that its first schedule names, and each is read once."""
+    on_error: OnError = FAILS
+    """Of its head: a source's input, a processor's code."""
+    processor_timeout_us: int = 0
+    """How long a call of its processor may take; 0 for any time."""
     waits_for: tuple[str, ...] = ()
     """Of a source, those that read the initial state of operators behind it: it begins when they are done."""
 

@@ -52,6 +52,9 @@ class Source(ABC):
     """Whether partitions may be added while it is read, which has no end: then `penstock run` looks for them
     too."""
 
+    refuses_input: ClassVar[bool] = False
+    """Whether it may have lines or records that are no rows, which its readers can pass over."""
+
     @property
     def rate(self) -> Rate:
         return Rate()

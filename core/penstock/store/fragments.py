@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-_FIRST_BYTE = 0x94
+FIRST_BYTE = 0x94
 """An array of four; a batch is one of three."""
 _AROUND_BYTES = 32
 """What a fragment has around the producer's name and its piece, at most."""
@@ -39,7 +39,7 @@ decode_fragment = _DECODER.decode
 
 def is_fragment(payload: bytes) -> bool:
     """Whether an entry's payload is a piece of a row, not a batch of rows."""
-    return payload[0] == _FIRST_BYTE
+    return payload[0] == FIRST_BYTE
 
 
 def fragments_of(producer: str, payload: bytes, entry_bytes_max: int) -> list[bytes]:

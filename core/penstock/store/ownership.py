@@ -150,6 +150,10 @@ class OwnedShard:
         ms = watermark.ms if before_ms is None else max(before_ms, watermark.ms or before_ms)
         self.watermark = Watermark(ms, watermark.is_idle)
 
+    def counted(self, name: str) -> int:
+        """How many rows came out of what is called so, since the shard's creation."""
+        return self._counts.get(name, 0)
+
     def _counted(self, counted: Mapping[str, int]) -> bytes:
         """The totals with the next commit; they hold once it is settled."""
         totals = self._counting = dict(self._counts)

@@ -12,11 +12,13 @@ import click
 
 from penstock_operator.cli.accept_loss import accept_loss
 from penstock_operator.cli.crds import crds
+from penstock_operator.cli.dead_letters import dead_letters
 from penstock_operator.cli.explain import explain
 from penstock_operator.cli.in_cluster import agent, operator, uninstall
 from penstock_operator.cli.new import new
 from penstock_operator.cli.run import run
 from penstock_operator.cli.simulate import simulate
+from penstock_operator.cli.state import logs, state
 from penstock_operator.cli.validate import validate
 
 
@@ -26,5 +28,19 @@ def main() -> None:
     """Keyed stream processing that keeps a latency promise."""
 
 
-for _command in (new, run, validate, explain, simulate, operator, agent, crds, uninstall, accept_loss):
+for _command in (
+    new,
+    run,
+    validate,
+    explain,
+    dead_letters,
+    state,
+    logs,
+    simulate,
+    operator,
+    agent,
+    crds,
+    uninstall,
+    accept_loss,
+):
     main.add_command(_command)

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.dataflow.on_error import rows_held
 from penstock.dataflow.plan import Plan
 from penstock.figures.watermarks import are_through
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import TaskRow, WorkerRow
+from penstock.store.codec import decode_counts
 from penstock.store.port import (
     ClearFailure,
     Failures,
@@ -58,7 +60,9 @@ class StoreLook:
         return Backlog(
             generation=max(counters.generation for counters in known),
             commits=sum(counters.commit for counters in known),
-            inbox_entries=sum(counters.inbox_entries for counters in known),
+            inbox_entries=sum(
+                counters.inbox_entries + rows_held(decode_counts(counters.counts)) for counters in known
+            ),
             outbox_entries=sum(counters.outbox_entries for counters in known),
             sources_finished=all(
                 counters is not None and counters.finished

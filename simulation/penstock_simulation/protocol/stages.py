@@ -155,6 +155,7 @@ class HostedStage:
         self.adopt = stage.adopt
         self.grew = stage.grew
         self.wanted = stage.wanted
+        self.due = stage.due
         self.settled = stage.settled
         self.close = stage.close
 

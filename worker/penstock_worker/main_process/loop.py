@@ -293,18 +293,21 @@ class MainProcess:
                     careful=self._has_crashed(stage.operator),
                     topology=self._plan.topology,
                     anchor=self._clock.anchor,
+                    poison=made.poison,
                 )
             )
 
         resident = self._resident
-        return RunningExecutor(
+        made = RunningExecutor(
             executor.executor,
             executor.operator,
             start,
             resident.cancel,
             resident.can_start,
             resident.is_standing,
+            spares=stage.on_error.keeps_letters,
         )
+        return made
 
     def _has_crashed(self, operator: str) -> bool:
         """A task of the operator's, here and not long ago."""

@@ -91,6 +91,7 @@ def _counter_families(names: Sequence[str], fixed: Sequence[str], counts: Counts
         ("penstock_completed_rows", "Rows committed", counts.completed),
         ("penstock_task_rows", "Rows that came out of an operator", counts.out),
         ("penstock_late_rows", "Rows that came behind an operator's watermark", counts.late),
+        ("penstock_dead_letter_rows", "Rows that became dead letters of an operator", counts.dead),
     ):
         family = CounterMetricFamily(name, text, labels=names)
         for operator, count in by_operator.items():

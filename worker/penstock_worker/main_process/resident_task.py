@@ -24,6 +24,9 @@ class ResidentTask:
     shard: str = ""
     key: str = ""
     works: int = 0
+    commits: int = 0
+    hung_us: int = 0
+    """How long its work was waited for, of one that was killed because that did not return."""
 
 
 class TaskStarter(Protocol):

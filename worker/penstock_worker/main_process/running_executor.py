@@ -18,6 +18,7 @@ from itertools import count
 
 from penstock.control.elasticutor.intra_executor_balance import Balance, rebalance
 from penstock_worker.main_process.resident_task import ResidentTask
+from penstock_worker.task.launch import Poison
 
 _LOG = logging.getLogger(__name__)
 
@@ -27,6 +28,8 @@ HEALTHY_AFTER_US = 30_000_000
 PROGRESS_WORKS = 3
 """A task that crashes at so many batches of a shard after its start, or more, has brought the shard on: it is
 not the same batch that all crash at."""
+POISON_MAX = 64
+"""So many batches are remembered; one that is past is known by its commit number, and does nothing."""
 CRASHES_MAX = 5
 """In a row at one shard without such progress, none later than `HEALTHY_AFTER_US` after the one before."""
 
@@ -52,6 +55,8 @@ class _Crashes:
     last_us: int
     error: str
     count: int = 1
+    within_us: int = HEALTHY_AFTER_US
+    """What comes later is no longer in a row with it."""
 
 
 def _never(_task: ResidentTask, _now_us: int) -> bool:
@@ -70,7 +75,10 @@ class RunningExecutor:
         cancel: Callable[[ResidentTask], None],
         can_start: Callable[[str], bool],
         is_standing: Callable[[ResidentTask, int], bool] = _never,
+        *,
+        spares: bool = False,
     ) -> None:
+        """`spares`: rows on which code fails become dead letters, and so do those that tasks crash at."""
         self.name = name
         self.operator = operator
         self._start = start
@@ -85,6 +93,9 @@ class RunningExecutor:
         self._spread_shards: tuple[str, ...] | None = None
         """What the mapping spreads, over `_able`; None when it has to be looked at."""
         self._crashes: dict[str, _Crashes] = {}
+        self._spares = spares
+        self.poison: tuple[Poison, ...] = ()
+        """What its tasks, as they start, are told not to call code for."""
         self.trouble = ""
         """The last task's end that nobody asked for, in words; "" before the first."""
         self.last_balance: Balance[int] | None = None
@@ -154,13 +165,31 @@ class RunningExecutor:
         self._crashes = {
             shard: known
             for shard, known in self._crashes.items()
-            if now_us - known.last_us <= HEALTHY_AFTER_US
+            if now_us - known.last_us <= known.within_us
         }
         before = self._crashes.get(task.shard)
         if before is None or task.works >= PROGRESS_WORKS:
             self._crashes[task.shard] = _Crashes(now_us, task.error)
         else:
             before.last_us, before.error, before.count = now_us, task.error, before.count + 1
+        self._crashes[task.shard].within_us = HEALTHY_AFTER_US + 2 * task.hung_us
+        if self._crashes[task.shard].count >= CRASHES_MAX:
+            self._poisoned(task, now_us)
+
+    def _poisoned(self, task: ResidentTask, now_us: int) -> None:
+        """The batch that tasks crash at is poison: the next ones do not call code for the key. Each of them
+        has to know, so those that run leave."""
+        known = {(one.shard, one.commits, one.key) for one in self.poison}
+        if not (self._spares and task.shard and task.key) or (task.shard, task.commits, task.key) in known:
+            return
+        words = f"tasks crashed {self._crashes[task.shard].count} times in a row here; last: {task.error}"
+        self.poison = (*self.poison[1 - POISON_MAX :], Poison(task.shard, task.commits, task.key, words))
+        self._crashes[task.shard].count = 1
+        for slot in self._slots.values():
+            slot.failures = 0
+            slot.restart_us = now_us
+            if slot.task is not None and slot.leaving_us is None:
+                slot.leaving_us = now_us
 
     def _leave_standing(self, now_us: int) -> None:
         """Its shards go to others, and it ends: by itself if it goes on in time."""

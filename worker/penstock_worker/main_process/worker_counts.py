@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.dataflow.on_error import dead_letters_of, held_rows_of
 from penstock.dataflow.plan import late_rows_of
 from penstock.metrics.rows import TaskRow
 from penstock.store.codec import decode_counts
@@ -27,12 +28,14 @@ class WorkerReading:
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Rows since the process started, by operator (`out` by operator, step or sink: rows that came out of it
-    and were committed). `late` has the operators to which some came behind their watermark."""
+    and were committed). `late` has the operators to which some came behind their watermark, `dead` those on
+    whose rows code has failed."""
 
     arrived: Mapping[str, int]
     completed: Mapping[str, int]
     out: Mapping[str, int]
     late: Mapping[str, int]
+    dead: Mapping[str, int]
 
 
 class WorkerCounts:
@@ -62,7 +65,10 @@ class WorkerCounts:
             rows = out.pop(late_rows_of(operator), None)
             if rows is not None:
                 late[operator] = rows
-        return Counts(dict(self._arrived), dict(self._completed), out, late)
+        dead = {name: out.pop(dead_letters_of(name)) for name in list(out) if dead_letters_of(name) in out}
+        for name in list(out):
+            out.pop(held_rows_of(name), None)
+        return Counts(dict(self._arrived), dict(self._completed), out, late, dead)
 
     def _count_out(self, shard: str, now: ShardCounters) -> None:
         totals = decode_counts(now.counts)

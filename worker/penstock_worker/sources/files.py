@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -26,7 +27,7 @@ from penstock_worker.process.open_files import OpenFile, OpenFiles
 from penstock_worker.sources.file_changes import FileChanges
 from penstock_worker.sources.line_formats import Rows, format_of
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
-from penstock_worker.sources.reader import SourceBatch
+from penstock_worker.sources.reader import BadInput, SourceBatch
 
 CHUNK_BYTES = 128 << 10
 OPEN_MAX = 64
@@ -86,6 +87,16 @@ class FilesReader:
         self._format = format_of(source)
         self._rate = rate_of(operator, source, base_dir)
         self._shares = {} if self._rate is None else _shares(operator, source.glob, base_dir)
+        self._spares = False
+
+    def spare(self) -> None:
+        self._spares = True
+
+    def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._format.rows([raw])
+        except BadLine as bad:
+            raise PermanentError(f"the line{bad}") from bad
 
     @property
     def paced(self) -> bool:
@@ -115,7 +126,7 @@ class FilesReader:
             while True:
                 batch = self._read(path, shard, position, rows_max, bytes_max, now_us)
                 # Blank lines may fill all that was read; without a row nobody commits the position.
-                if batch.rows or batch.finished or batch.position == position:
+                if batch.rows or batch.bad or batch.finished or batch.position == position:
                     return batch
                 position = batch.position
         except FileNotFoundError as error:
@@ -158,15 +169,14 @@ class FilesReader:
             self._files.close(path)
         due_us = quiet_us if at_end or pace is None else pace.due_us(after.line)
         times_us = [now_us] * len(lines) if pace is None else pace.timestamps_us(at.line, len(lines))
+        bad: list[BadInput] = []
+        rows, times_us = self._rows(path, lines, times_us, at.line, bad)
         return SourceBatch(
-            *self._rows(path, lines, times_us, at.line),
-            position=after.packed(),
-            finished=finished,
-            next_due_us=due_us,
+            rows, times_us, position=after.packed(), finished=finished, next_due_us=due_us, bad=bad
         )
 
     def _rows(
-        self, path: Path, lines: list[str], times_us: list[int], lines_before: int
+        self, path: Path, lines: list[str], times_us: list[int], lines_before: int, bad_lines: list[BadInput]
     ) -> tuple[Rows, list[int]]:
         """The rows of `lines`, and those of `times_us` that are theirs: a blank line may be none."""
         is_blank = self._format.is_blank
@@ -178,8 +188,19 @@ class FilesReader:
         try:
             return self._format.rows(lines), times_us
         except BadLine as bad:
-            number = lines_before + numbers[bad.index] + 1
-            raise PermanentError(f"file {path}, line {number}{bad}; correct that line") from bad
+            if not self._spares:
+                number = lines_before + numbers[bad.index] + 1
+                raise PermanentError(f"file {path}, line {number}{bad}; correct that line") from bad
+        rows: Rows = []
+        rows_us: list[int] = []
+        for number, line, time_us in zip(numbers, lines, times_us, strict=True):
+            try:
+                rows += self._format.rows([line])
+                rows_us.append(time_us)
+            except BadLine as bad:
+                place = f"file {path}, line {lines_before + number + 1}"
+                bad_lines.append(BadInput(line, f"{place}{bad}", place))
+        return rows, rows_us
 
     def _piece(self, path: Path, file: _TextFile, at: FilePosition, rows_max: int, bytes_max: int) -> bytes:
         """Lines from the position on, with their ends; b"" at the end of the file."""

@@ -7,8 +7,18 @@ are caches, open files, and the moment from which a paced partition counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+
+class BadInput(NamedTuple):
+    """A line or record that is no row: what it is, whatever its source makes of that again (`rows_again`),
+    why it is none, and where it stands, in words."""
+
+    raw: Any
+    error: str
+    place: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +39,8 @@ class SourceBatch:
     lag: tuple[int, int] | None = None
     """Of a partition that can tell it: records that are there and were not read, and how many milliseconds
     ago what was read last was made, 0 where nothing is left."""
+    bad: Sequence[BadInput] = ()
+    """What came among the rows and is none, of a reader that was told to pass such over (`SparingReader`)."""
 
 
 class SourceReader(Protocol):
@@ -58,3 +70,14 @@ class SourceReader(Protocol):
 
     def close(self) -> None:
         """Forget all shards."""
+
+
+@runtime_checkable
+class SparingReader(Protocol):
+    """A reader that can pass over what is no row."""
+
+    def spare(self) -> None:
+        """From now on `read` answers with such input (`SourceBatch.bad`), and does not raise for it."""
+
+    def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
+        """The rows of what was no row. Raises PermanentError where it is none still."""

@@ -24,6 +24,7 @@ from pyspark.errors import PySparkException
 from penstock.process_look import STOPPED, look_at
 from penstock_worker.main_process.resident_task import ResidentTask
 from penstock_worker.spark.crash_words import crash_words, killed_by_cgroup, told_by_run
+from penstock_worker.spark.hang_rule import HangRule
 from penstock_worker.spark.places import PlaceAway, Places
 from penstock_worker.spark.standby import StandbyDoor, StandbyLaunch, hand_over, run_standby_task
 from penstock_worker.spark.standby_rule import StandbyRule
@@ -53,7 +54,10 @@ class _Watched:
     """A task that runs, as it is seen from outside."""
 
     page: NotePage
+    timeout_us: int = 0
     rule: StandingRule = field(default_factory=StandingRule)
+    hang: HangRule = field(default_factory=HangRule)
+    hung: bool = False
 
 
 @dataclass(slots=True)
@@ -171,6 +175,11 @@ class ResidentTasks:
             seen = watched.page.read()
             if not seen.pid:
                 return watched.rule.is_unborn(now_us)
+            if watched.hang.is_hanging(now_us, seen, watched.timeout_us) and not watched.hung:
+                # Its job ends by that, and it is told as a crash at what it was at.
+                watched.hung = True
+                with suppress(ProcessLookupError):
+                    os.kill(seen.pid, signal.SIGKILL)
             if watched.rule.is_beating(now_us, seen.beats):
                 return False
             look = look_at(seen.pid)
@@ -190,7 +199,7 @@ class ResidentTasks:
 
     def _watch(self, task: ResidentTask, page: NotePage | None) -> None:
         if page is not None:
-            self._watched[task.group] = _Watched(page)
+            self._watched[task.group] = _Watched(page, task.launch.stage.processor_timeout_us)
 
     def _start_in_standby(self, launch: TaskLaunch, page: NotePage | None) -> ResidentTask | None:
         while self._door is not None and (waiting := self._door.take()) is not None:
@@ -252,21 +261,26 @@ class ResidentTasks:
             self._cancelled.discard(task.group)
         if watched is not None:
             if error and not was_cancelled:
-                error = self._told(task, watched.page, error)
+                error = self._told(task, watched, error)
             watched.page.close()
         task.error = error
         task.ended.set()
         self._wake()
 
-    def _told(self, task: ResidentTask, page: NotePage, error: str) -> str:
+    def _told(self, task: ResidentTask, watched: _Watched, error: str) -> str:
         """How a task ended that did not end well; of one that crashed, what it was at is left in `task`."""
+        page = watched.page
         seen = page.read()
         code = self._ends.code(seen.pid, _END_TOLD_S) if self._ends is not None and seen.pid else None
         # One that raised has told so before it ended, and ends with a code of Spark's.
         if not (_is_crash(error) or (code is not None and code < 0)):
             return error
         task.crashed, task.shard, task.key, task.works = True, seen.shard, seen.key, seen.works
+        task.commits = seen.commits
         reason = told_by_run(self._memory.kills_file, seen.pid)
+        if watched.hung:
+            task.hung_us = watched.timeout_us
+            reason = f"it did not return within {watched.timeout_us / 1e6:g} s (processorTimeout)"
         killed = killed_by_cgroup()
         if code == -signal.SIGKILL and killed is not None and killed > (self._killed or 0):
             reason = f"the container was out of memory (workers.memory is {self._memory.words})"

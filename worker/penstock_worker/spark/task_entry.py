@@ -32,6 +32,7 @@ from penstock_worker.stages.batch_stage import BatchStage, Write
 from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.letter_box import LetterBox
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import StageWork
@@ -171,6 +172,7 @@ def stage_work(
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
+    letters = LetterBox(stage, store.call)
     match stage.head:
         case Processor(batches_to=sink) as head if sink is not None:
             write = batch_writes(launch.batch_door, stage.operator)
@@ -192,9 +194,10 @@ def stage_work(
             cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
             return KeyedStage(
                 stage.operator, head, runner, cache, fanout, launch.bounds, clock,
-                tells_watermark=stage.tells_watermark,
+                tells_watermark=stage.tells_watermark, on_error=stage.on_error, letters=letters,
+                poison=launch.poison,
             )  # fmt: skip
         case source:
             reader = readers(stage.operator, source, base_dir)
             gate = InitialGate(stage.waits_for, store.call, clock) if stage.waits_for else None
-            return SourceStage(stage, reader, fanout, launch.bounds, clock, gate)
+            return SourceStage(stage, reader, fanout, launch.bounds, clock, gate, letters)

@@ -154,6 +154,9 @@ class BatchStage:
     def grew(self, owned: OwnedShard) -> bool:
         return False
 
+    def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
+        return (), None
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """Nothing is cached."""
 

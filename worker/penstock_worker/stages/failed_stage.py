@@ -7,6 +7,7 @@ Neighbours: `task` makes it, `task.loop` reports what it raises.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NoReturn
 
 from penstock.store.ownership import OwnedShard
@@ -37,6 +38,9 @@ class FailedStage:
 
     def grew(self, owned: OwnedShard) -> bool:
         return False
+
+    def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
+        return (), None
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         raise AssertionError("nothing was committed")

@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
+from penstock.dataflow.on_error import FAILS, OnError, dead_letters_of
 from penstock.dataflow.plan import Processor, late_rows_of
+from penstock.store import fragments, letters
 from penstock.store.codec import Batch, UnreadableEntry, decode_batch
-from penstock.store.fragments import is_fragment
+from penstock.store.letters import INITIAL, ROWS, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
@@ -27,18 +29,48 @@ from penstock_worker.stages import within
 from penstock_worker.stages.due import NOTHING_DUE, Due, due_of, hashable
 from penstock_worker.stages.event_time import US_PER_MS, InputTime
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.held_back import HoldingCalls
+from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.part_size import PartSize, fill_of
+from penstock_worker.stages.spared_calls import (
+    Calls,
+    PoisonedCalls,
+    Refused,
+    RefusingCalls,
+    SparedCalls,
+)
+from penstock_worker.stages.step_retries import StepRetries
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache, Variable
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import Held, TooMuch
+from penstock_worker.values.wire_values import shown
+
+
+class PoisonedBatch(Protocol):
+    """A key of the batch behind a shard's commit number `commits`, as `shown`, that tasks have crashed at."""
+
+    @property
+    def shard(self) -> str: ...
+
+    @property
+    def commits(self) -> int: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def words(self) -> str: ...
+
 
 Key = tuple[Any, ...]
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]
 
 LONG_AGO_MS = -(1 << 63)
+_APART = frozenset((fragments.FIRST_BYTE, letters.FIRST_BYTE))
+"""What entries begin with that are worked on by themselves: pieces of a row, orders about dead letters."""
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
 
@@ -81,6 +113,20 @@ def keys_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Seque
     return lambda rows: zip(map(value_of, rows))
 
 
+def _oldest_of(part: Part, now_us: int) -> Callable[[Key], int]:
+    """How old the rows of a key in a part are."""
+
+    def oldest_us(key: Key) -> int:
+        group = part.groups.get(key)
+        return now_us if group is None else group.oldest_us
+
+    return oldest_us
+
+
+def _is_apart(payload: bytes) -> bool:
+    return payload[0] in _APART
+
+
 class Part:
     """What is worked on at once: groups by key in order of first appearance, and all source timestamps.
 
@@ -90,8 +136,8 @@ class Part:
     """
 
     __slots__ = (
-        "due", "entries", "groups", "initial", "late", "late_us", "rows_placed_us", "timestamps_us", "within",
-        "writes",
+        "due", "entries", "groups", "initial", "late", "late_us", "order", "retries", "rows_placed_us",
+        "timestamps_us", "within", "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -109,16 +155,20 @@ class Part:
         """Rows that came behind the watermark,"""
         self.late_us: list[int] = []
         """and their source timestamps."""
+        self.retries: Sequence[Key] = ()
+        """Keys that are to be tried again, before all else."""
+        self.order: Ordered | None = None
+        """What is to be done with a dead letter; there is nothing else then."""
 
     def __len__(self) -> int:
-        """Rows and timers."""
-        return len(self.timestamps_us) + len(self.late) + len(self.due)
+        """Rows and timers, and keys that are tried again."""
+        return len(self.timestamps_us) + len(self.late) + len(self.due) + len(self.retries)
 
     @property
     def keys(self) -> Iterable[Key]:
         """The keys that it is about."""
-        if self.due.done or self.initial:
-            return dict.fromkeys((*self.initial, *self.groups, *self.due.keys))
+        if self.due.done or self.initial or self.retries:
+            return dict.fromkeys((*self.retries, *self.initial, *self.groups, *self.due.keys))
         return self.groups
 
 
@@ -136,8 +186,22 @@ class KeyedStage:
         clock: Clock,
         *,
         tells_watermark: bool = False,
+        on_error: OnError = FAILS,
+        letters: LetterBox | None = None,
+        poison: Sequence[PoisonedBatch] = (),
     ) -> None:
         self._operator = operator
+        self._letters = letters
+        self._poison = {one.shard: one for one in poison}
+        self._spared = SparedCalls(runner) if on_error.keeps_letters and letters is not None else None
+        self._calls: Calls = self._spared or runner
+        self._retries = StepRetries(letters.policies if letters is not None else {})
+        self._may_hold = on_error.attempts > 0
+        self._is_holding = False
+        """The part at hand is worked with keys that wait, or may have to;"""
+        self._poisoned: PoisonedCalls | None = None
+        """and with one that tasks have crashed at."""
+        self._holding = HoldingCalls(operator, runner, on_error, self._spared, cache.load)
         self._event_column = head.event_column
         self._tells = tells_watermark
         self._late_sinks = [sink.name for sink in head.late_sinks]
@@ -174,6 +238,7 @@ class KeyedStage:
 
     def adopt(self, owned: OwnedShard) -> None:
         self._states[owned.shard] = self._cache.shard(owned)
+        self._holding.adopt(owned)
 
     def release(self, shard: str) -> None:
         self._states.pop(shard, None)
@@ -183,6 +248,10 @@ class KeyedStage:
             self._begun.discard(shard)
         if self._time is not None:
             self._time.release(shard)
+        self._holding.release(shard)
+        self._retries.release(shard)
+        if self._letters is not None:
+            self._letters.release(shard)
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -190,7 +259,7 @@ class KeyedStage:
             self._time.told(owned, fetched)
         given = self._given(owned, fetched)
         entries, _ = given
-        if entries and is_fragment(entries[0].payload):
+        if entries and _is_apart(entries[0].payload):
             return None
         shard = owned.shard
         try:
@@ -208,7 +277,7 @@ class KeyedStage:
                 return entries, ()
             # Timers are asked for when all initial rows are in inboxes, and this one is empty.
             self._begun.add(owned.shard)
-        if timers and entries and (self._size.rows < 2 or is_fragment(entries[0].payload)):
+        if timers and entries and (self._size.rows < 2 or _is_apart(entries[0].payload)):
             return ((), timers) if owned.number % 2 else (entries, ())
         return entries, timers
 
@@ -218,12 +287,19 @@ class KeyedStage:
         entries, timers = given
         part = Part()
         left = self._size.rows
+        if self._holding.waits(owned.shard):
+            due = self._holding.due_keys(owned.shard, self._clock.now_us())
+            part.retries = due[: max(1, left // 2)]
+            left -= len(part.retries)
+            if due and left < 1 and owned.number % 2 and (entries or timers):
+                # Where there is room for one thing alone they take turns.
+                part.retries, left = (), self._size.rows
         if timers:
             part.due = due_of(timers[: max(1, left // 2) if entries else left], self._runner.variables)
             left -= len(part.due)
         done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
         for taken, (number, placed_us, payload) in enumerate(entries):
-            if not left or is_fragment(payload):
+            if not left or _is_apart(payload):
                 part.entries = entries[:taken]
                 return part
             batch = decode_batch(payload)
@@ -312,26 +388,50 @@ class KeyedStage:
             kept = gathered(fetched.entries)
             if kept.entries:
                 return self._keep(owned, kept.entries, kept.writes)
-            part = self._fragmented(owned, fetched.entries[0])
+            head = fetched.entries[0]
+            part = self._ordered(owned, head) if is_order(head.payload) else self._fragmented(owned, head)
         state = self._states[owned.shard]
         if refusal := self._refusal or state.refusal:
             raise WorkFailed(f"operator {self._operator}: {refusal}")
+        refused = ""
         while True:
             try:
-                return self._work(owned, part, in_hand=bool(fetched.entries))
-            except TooMuch as much:
+                return self._work(owned, part, in_hand=bool(fetched.entries), refused=refused)
+            except (TooMuch, OutputRefused, UserCodeError) as error:
                 state.rollback()
-                if len(part) < 2:
-                    what = "timer" if part.due else "row"
-                    raise WorkFailed(f"operator {self._operator}: one {what} {much}") from much
-                self._size.given_up(len(part))
-                part = self._part(owned, self._given(owned, fetched))
-            except OutputRefused as refused:
-                state.rollback()
-                raise WorkFailed(f"operator {self._operator}: {refused}") from refused
-            except UserCodeError as error:
-                state.rollback()
-                raise WorkFailed(str(error)) from error
+                message = self._words(part, error)
+                if part.order is not None:
+                    return self._kept_again(owned, part, part.order, message)
+                if isinstance(error, UserCodeError) and error.operator != self._operator:
+                    rest = self._retries.rest(owned.shard, error, self._clock.now_us())
+                    if rest is not None and rest.until_us:
+                        return rest
+                    if rest is not None:
+                        part = self._begun_again(owned, fetched, part)
+                        continue
+                is_single = len(part) < 2
+                may_split = isinstance(error, TooMuch) or self._spares(error)
+                if is_single and self._spares(error) and not refused:
+                    refused = message
+                elif is_single or not may_split:
+                    raise WorkFailed(message) from error
+                else:
+                    self._size.given_up(len(part))
+                    part = self._part(owned, self._given(owned, fetched))
+
+    def _begun_again(self, owned: OwnedShard, fetched: FetchedShard, part: Part) -> Part:
+        """The part anew; one that came in fragments is as it was."""
+        return part if part.writes else self._part(owned, self._given(owned, fetched))
+
+    def _words(self, part: Part, error: Exception) -> str:
+        if isinstance(error, UserCodeError):
+            return str(error)
+        what = f"one {'timer' if part.due else 'row'} " if isinstance(error, TooMuch) else ""
+        return f"operator {self._operator}: {what}{error}"
+
+    def _spares(self, error: Exception) -> bool:
+        """Whether what a row comes to makes it a dead letter; what code behind it raises is not its fault."""
+        return self._spared is not None and not isinstance(error, UserCodeError)
 
     def _keep(self, owned: OwnedShard, entries: Sequence[Entry], writes: tuple[StateWrite, ...]) -> Work:
         """Pieces of a row came, and the last one did not yet."""
@@ -352,17 +452,67 @@ class KeyedStage:
             state.loaded(load, self._cache.load(load))
         return part
 
-    def _work(self, owned: OwnedShard, part: Part, *, in_hand: bool) -> Work:
+    def _ordered(self, owned: OwnedShard, entry: Entry) -> Part:
+        """What is to be done with a letter, its key's state loaded."""
+        part = Part()
+        part.entries = (entry,)
+        if self._letters is None:
+            return part
+        order = part.order = self._letters.ordered(owned, entry.payload)
+        letter = order.replayed
+        state = self._states[owned.shard]
+        key = [hashable(letter.key)] if letter is not None and letter.key is not None else []
+        load = state.missing(key)
+        if load is not None:
+            state.loaded(load, self._cache.load(load))
+        return part
+
+    def _kept_again(self, owned: OwnedShard, part: Part, order: Ordered, error: str) -> Work:
+        """The code has raised on a letter again: it stays."""
+        writes: list[StateWrite] = []
+        if self._letters is not None:
+            writes = self._letters.kept_again(owned, order, error, self._clock.wall_us() // 1000)
+        commit = owned.commit(self._clock.now_us(), entries=part.entries, in_hand=True, state=tuple(writes))
+        size_bytes = sum(len(write.value or b"") for write in writes)
+        return Work(commit, (), {}, 0, 0, large=fill_of(self._bounds, 0, size_bytes, len(writes)) > 1)
+
+    def _replay(
+        self,
+        state: ShardState,
+        order: Ordered,
+        letter: Letter,
+        wall_ms: int,
+        outputs: OutputBatch,
+        counts: dict[str, int],
+    ) -> list[Any]:
+        """Work on a letter; what the stage's own code puts out. Raises as user code does."""
+        if order.operator != self._operator or letter.key is None:
+            self._fanout.feed_step(order.operator, letter.rows, letter.stamps_us, outputs, counts)
+            return []
+        key = hashable(letter.key)
+        if letter.kind == INITIAL:
+            self._runner.begin(state, key, letter.rows, wall_ms)
+            return []
+        if letter.kind == TIMER and letter.expiry_ms is not None:
+            self._runner.set_timer(state, key, letter.expiry_ms, there=True)
+            return self._runner.expire(state, key, letter.expiry_ms, wall_ms, self._alone)
+        return self._runner.run(state, key, letter.rows, wall_ms, self._alone)
+
+    def _work(self, owned: OwnedShard, part: Part, *, in_hand: bool, refused: str = "") -> Work:
         began_us = self._clock.monotonic_us()
         now_us = self._clock.now_us()
         state = self._states[owned.shard]
         rows = len(part.timestamps_us) + len(part.late)
         taken = self._taken(owned, part)
-        state.alone = len(part) == 1
+        state.alone = len(part) < 2
         held = self._alone if state.alone else self._several
         out_rows: list[Any] = []
         out_stamps: list[int] = []
-        run = self._runner.run
+        outputs = OutputBatch(self._bounds, owned.shard, held)
+        outputs.spent = self._retries.spent(owned.shard)
+        counts: dict[str, int] = {}
+        calls = self._calls_of(owned, part, now_us, refused)
+        run = calls.run
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
         state.now_ms, state.ahead_ms = now_us // 1000, -((wall_us - now_us) // 1000)
@@ -372,7 +522,9 @@ class KeyedStage:
             told = owned.watermark if rows or taken is None else taken
             self._runner.watermark_ms = told.ms or 0
         if part.initial:
-            self._begin(state, part.initial, wall_ms, held)
+            self._begin(calls, state, part.initial, wall_ms, held)
+        if part.retries:
+            self._try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
         look_at = LOOK_GROUPS
         given_each = self._runner.given([group.rows for group in part.groups.values()])
         for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
@@ -385,9 +537,12 @@ class KeyedStage:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))
         if part.due.done:
-            self._work_due(state, part.due, now_us, wall_ms, held, out_rows, out_stamps)
-        outputs = OutputBatch(self._bounds, owned.shard, held)
-        rows_out = self._fanout.feed(out_rows, out_stamps, outputs)
+            self._work_due(calls, state, part.due, now_us, wall_ms, held, out_rows, out_stamps)
+        if part.order is not None and (letter := part.order.replayed) is not None:
+            out_rows = self._replay(state, part.order, letter, wall_ms, outputs, counts)
+            out_stamps = [min(letter.stamps_us, default=now_us)] * len(out_rows)
+        self._fanout.feed_counting(out_rows, out_stamps, outputs, counts)
+        rows_out = counts
         if part.late:
             self._put_late(part, outputs, rows_out)
         # Drained first: what it refuses can still be rolled back.
@@ -395,6 +550,10 @@ class KeyedStage:
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
+        failed = self._failed_writes(owned, part, outputs, wall_ms, rows_out)
+        if failed:
+            size_bytes += sum(len(write.value or b"") for write in failed)
+            writes = (*writes, *failed)
         fill = 0.0
         count = len(drained) + len(writes) + len(timers)
         if size_bytes > self._easy_bytes or count > self._easy_count or self._size.is_limited:
@@ -410,7 +569,7 @@ class KeyedStage:
             entries=part.entries,
             rows=rows,
             within=note,
-            counted=rows_out if out_rows or part.late else None,
+            counted=rows_out if len(rows_out) > 1 or out_rows else None,
             in_hand=in_hand,
             state=(*part.writes, *writes) if part.writes else writes,
             timers=timers,
@@ -423,14 +582,100 @@ class KeyedStage:
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
         return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
 
-    def _begin(self, state: ShardState, initial: Mapping[Key, list[Any]], wall_ms: int, held: Held) -> None:
+    def _calls_of(self, owned: OwnedShard, part: Part, now_us: int, refused: str) -> Calls:
+        """What calls the processor for a part; with `refused` nobody does."""
+        self._is_holding = self._may_hold or self._holding.waits(owned.shard)
+        self._poisoned = None
+        usual = self._calls
+        if self._is_holding:
+            self._holding.turn_to(owned, now_us, _oldest_of(part, now_us))
+            usual = self._holding
+        if self._spared is None:
+            return usual
+        self._spared.clear()
+        poison = self._poison.get(owned.shard)
+        if refused:
+            refusing = RefusingCalls(self._spared, self._runner, refused)
+            self._poisoned = PoisonedCalls(usual, refusing, lambda _: True)
+        elif poison is not None and poison.commits == owned.number:
+            words = f"operator {self._operator}: {poison.words}"
+            refusing = RefusingCalls(self._spared, self._runner, words)
+            self._poisoned = PoisonedCalls(usual, refusing, lambda key: shown(key) == poison.key)
+        return self._poisoned or usual
+
+    def _try_again(
+        self,
+        state: ShardState,
+        keys: Sequence[Key],
+        wall_ms: int,
+        held: Held,
+        rows: list[Any],
+        stamps: list[int],
+    ) -> None:
+        """Keys that were held back, before all else; what comes out goes into `rows`."""
+        for key in keys:
+            if self._poisoned is not None and self._poisoned.is_poison(key):
+                self._holding.refuse(state, key, self._poisoned.refusing)
+                continue
+            for oldest_us, produced in self._holding.again(state, key, wall_ms, held):
+                rows.extend(produced)
+                stamps.extend([oldest_us] * len(produced))
+
+    def _failed_writes(
+        self,
+        owned: OwnedShard,
+        part: Part,
+        outputs: OutputBatch,
+        wall_ms: int,
+        counts: dict[str, int],
+    ) -> list[StateWrite]:
+        """What the commit writes of what code has failed on: letters, and what waits to be tried again."""
+        writes: list[StateWrite] = []
+        if outputs.letters or part.order is not None or (self._spared is not None and self._spared.refused):
+            writes += self._letter_writes(owned, part, outputs, wall_ms, counts)
+        if self._is_holding:
+            writes += self._holding.writes(counts)
+        return writes
+
+    def _letter_writes(
+        self, owned: OwnedShard, part: Part, outputs: OutputBatch, wall_ms: int, counts: dict[str, int]
+    ) -> list[StateWrite]:
+        """What the commit writes of dead letters: those of the batch, and the one that is replayed."""
+        if self._letters is None:
+            return []
+        refused = self._spared.refused if self._spared is not None else ()
+        found = [*(self._letter(part, one) for one in refused), *outputs.letters]
+        if refused:
+            dead = dead_letters_of(self._operator)
+            counts[dead] = counts.get(dead, 0) + sum(max(1, len(one.rows)) for one in refused)
+        place = f"inbox of {owned.shard}, behind entry {owned.offset}"
+        return self._letters.writes(owned, found, wall_ms, place, part.order)
+
+    def _letter(self, part: Part, refused: Refused) -> tuple[str, Letter]:
+        group = part.groups.get(refused.key) if refused.kind == ROWS else None
+        oldest_us = group.oldest_us if group is not None else self._clock.now_us()
+        letter = Letter(
+            refused.kind,
+            list(refused.key),
+            refused.rows,
+            [oldest_us] * len(refused.rows),
+            refused.error,
+            0,
+            "",
+            expiry_ms=refused.expiry_ms,
+        )
+        return self._operator, letter
+
+    def _begin(
+        self, calls: Calls, state: ShardState, initial: Mapping[Key, list[Any]], wall_ms: int, held: Held
+    ) -> None:
         """Hand over initial state, before all other rows. Nothing is put out."""
         look_at = LOOK_GROUPS
         for done, (key, rows) in enumerate(initial.items()):
             if done == look_at:
                 held.check_bytes(state.changed_bytes(), "changes")
                 look_at *= 2
-            self._runner.begin(state, key, rows, wall_ms)
+            calls.begin(state, key, rows, wall_ms)
 
     def _taken(self, owned: OwnedShard, part: Part) -> Watermark | None:
         """The watermark that the shard has behind this part; None for no other than before."""
@@ -449,6 +694,7 @@ class KeyedStage:
 
     def _work_due(
         self,
+        calls: Calls,
         state: ShardState,
         due: Due,
         now_us: int,
@@ -471,16 +717,26 @@ class KeyedStage:
                 held.check(rows)
                 held.check_bytes(state.changed_bytes(), "changes")
                 look_at *= 2
-            produced = self._runner.expire(state, key, expiry_ms, wall_ms, held)
+            produced = calls.expire(state, key, expiry_ms, wall_ms, held)
             rows.extend(produced)
             stamps.extend([due_us if self._time is None else now_us] * len(produced))
 
     def grew(self, owned: OwnedShard) -> bool:
         return False
 
+    def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
+        next_us = self._holding.next_us()
+        if next_us is None or next_us > now_us:
+            return (), next_us
+        return self._holding.due_shards(now_us), next_us
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
         self._states[owned.shard].committed()
+        self._holding.settled(owned.shard)
+        self._retries.settled(owned.shard)
+        if self._letters is not None:
+            self._letters.settled(owned.shard)
         if self._time is not None:
             self._time.settled(owned)
 

@@ -5,19 +5,24 @@ A partition begins when the initial state of all operators behind it is in their
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.dataflow.on_error import dead_letters_of
 from penstock.dataflow.plan import Stage
 from penstock.dataflow.source import ADDED, Source
 from penstock.errors import PermanentError
+from penstock.store.letters import INPUT, Letter
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, FetchedShard, Load, Output, Watermark
+from penstock.store.port import Bounds, Entry, FetchedShard, Load, Output, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
-from penstock_worker.sources.reader import SourceBatch, SourceReader
+from penstock_worker.sources.reader import SourceBatch, SourceReader, SparingReader
 from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate
+from penstock_worker.stages.letter_box import LetterBox, Ordered, policies_of
 from penstock_worker.stages.part_size import PartSize, fill_of
+from penstock_worker.stages.step_retries import StepRetries
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.user_code.running import UserCodeError
@@ -38,8 +43,13 @@ class SourceStage:
         bounds: Bounds,
         clock: Clock,
         gate: InitialGate | None = None,
+        letters: LetterBox | None = None,
     ) -> None:
         self._operator = stage.operator
+        self._letters = letters
+        self._retries = StepRetries(policies_of(stage))
+        if stage.on_error.keeps_letters and isinstance(reader, SparingReader):
+            reader.spare()
         self._late = stage.head.late_position if isinstance(stage.head, Source) else b""
         self._reader = reader
         self._fanout = fanout
@@ -67,6 +77,9 @@ class SourceStage:
         self._times.pop(shard, None)
         self._waiting.discard(shard)
         self.lags.pop(shard, None)
+        self._retries.release(shard)
+        if self._letters is not None:
+            self._letters.release(shard)
         self._reader.release(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -76,6 +89,11 @@ class SourceStage:
         raise AssertionError("a source shard has no state to load")
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        if fetched.entries:
+            return self._ordered(owned, fetched.entries[0])
+        return self._read(owned)
+
+    def _read(self, owned: OwnedShard) -> Work | Rest:
         now_us = self._clock.now_us()
         if self._gate is not None and not self._may_begin(owned, self._gate):
             return Rest(now_us + LOOK_US)
@@ -94,9 +112,11 @@ class SourceStage:
                     return self._without_rows(owned, max(batch.next_due_us or 0, rested_us), now_us, began_us)
                 held = self._several if len(batch.rows) > 1 else self._alone
                 outputs = OutputBatch(self._bounds, owned.shard, held, initial=self._is_initial)
+                outputs.spent = self._retries.spent(owned.shard)
                 rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
                 drained = outputs.drain()
                 outputs.held.check_total(outputs.drained_bytes)
+                letters = self._letter_writes(owned, batch, outputs, rows_out)
             except TooMuch as much:
                 if len(batch.rows) < 2:
                     raise WorkFailed(f"source {self._operator}: one row {much}") from much
@@ -105,23 +125,33 @@ class SourceStage:
             except OutputRefused as refused:
                 raise WorkFailed(f"source {self._operator}: {refused}") from refused
             except UserCodeError as error:
-                raise WorkFailed(str(error)) from error
+                if (rest := self._rest_after(owned, error, now_us)) is not None:
+                    return rest
+                continue
             except PermanentError as error:
                 raise WorkFailed(f"source {self._operator}: {error}") from error
-            fill = fill_of(self._bounds, len(drained), outputs.drained_bytes)
+            size_bytes = outputs.drained_bytes + sum(len(write.value or b"") for write in letters)
+            fill = fill_of(self._bounds, len(drained), size_bytes, len(letters))
             self._size.worked(len(batch.rows), fill)
             if batch.rows and (time := self._times.get(owned.shard)) is not None:
                 time.seen(outputs.latest_us, now_us)
             if fill > 1 and batch.finished and (self._declared or self._is_initial):
                 # A commit in parts says of no partition that it is idle, or read: the empty one behind does.
                 batch = replace(batch, finished=False)
-            work = self._committed(owned, batch, rows_out, drained, now_us, began_us)
+            work = self._committed(owned, batch, rows_out, drained, letters, now_us, began_us)
             return replace(work, large=True) if fill > 1 else work
 
     def seen(self, shard: str, at_us: int) -> None:
         """As if a row with this event time had come of a partition, wherever in the stage it is declared."""
         if (time := self._times.get(shard)) is not None:
             time.seen(dict.fromkeys(self._declared, at_us), self._clock.now_us())
+
+    def _rest_after(self, owned: OwnedShard, error: UserCodeError, now_us: int) -> Rest | None:
+        """How long the shard rests behind a step that has raised; None where it is worked again at once."""
+        rest = self._retries.rest(owned.shard, error, now_us)
+        if rest is None:
+            raise WorkFailed(str(error)) from error
+        return rest if rest.until_us else None
 
     def _position(self, owned: OwnedShard) -> bytes:
         return self._late if owned.position == ADDED else owned.position
@@ -157,6 +187,7 @@ class SourceStage:
         batch: SourceBatch,
         rows_out: dict[str, int],
         outputs: tuple[Output, ...],
+        letters: list[StateWrite],
         now_us: int,
         began_us: int,
     ) -> Work:
@@ -170,22 +201,87 @@ class SourceStage:
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
-            counted=rows_out if batch.rows else None,
+            counted=rows_out if batch.rows or letters else None,
             position=batch.position,
             finished=batch.finished,
             again=not batch.finished,
             in_hand=True,
+            state=tuple(letters),
             outputs=outputs,
             watermark=watermark,
             tells=watermark is not None,
         )
         return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
 
+    # --- dead letters -----------------------------------------------------------------------
+
+    def _letter_writes(
+        self, owned: OwnedShard, batch: SourceBatch, outputs: OutputBatch, counts: dict[str, int]
+    ) -> list[StateWrite]:
+        """What the commit writes of input that is no row, and of rows that steps failed on."""
+        if self._letters is None or not (batch.bad or outputs.letters):
+            return []
+        found = [
+            (self._operator, Letter(INPUT, None, [bad.raw], [self._clock.now_us()], bad.error, 0, bad.place))
+            for bad in batch.bad
+        ]
+        if found:
+            counts[dead_letters_of(self._operator)] = len(found)
+        wall_ms = self._clock.wall_us() // 1000
+        return self._letters.writes(owned, [*found, *outputs.letters], wall_ms, owned.shard)
+
+    def _ordered(self, owned: OwnedShard, entry: Entry) -> Work:
+        """Do with a letter what somebody wants. What it comes to is committed with the entry that says so."""
+        began_us, now_us = self._clock.monotonic_us(), self._clock.now_us()
+        wall_ms = self._clock.wall_us() // 1000
+        counts: dict[str, int] = {}
+        drained: tuple[Output, ...] = ()
+        writes: list[StateWrite] = []
+        size_bytes = 0
+        if self._letters is not None:
+            order = self._letters.ordered(owned, entry.payload)
+            outputs = OutputBatch(self._bounds, owned.shard, self._alone)
+            try:
+                if order.replayed is not None:
+                    self._replay(order, order.replayed, outputs, counts)
+                drained = outputs.drain()
+                writes = self._letters.writes(owned, outputs.letters, wall_ms, owned.shard, order)
+                size_bytes = outputs.drained_bytes
+            except (TooMuch, OutputRefused, PermanentError) as error:
+                counts, drained = {}, ()
+                writes = self._letters.kept_again(owned, order, str(error), wall_ms)
+        size_bytes += sum(len(write.value or b"") for write in writes)
+        commit = owned.commit(
+            now_us,
+            entries=(entry,),
+            counted=counts or None,
+            again=True,
+            in_hand=True,
+            state=tuple(writes),
+            outputs=drained,
+        )
+        is_large = fill_of(self._bounds, len(drained), size_bytes, len(writes)) > 1
+        return Work(commit, (), counts, self._clock.monotonic_us() - began_us, 0, large=is_large)
+
+    def _replay(self, order: Ordered, letter: Letter, outputs: OutputBatch, counts: dict[str, int]) -> None:
+        if letter.kind != INPUT:
+            self._fanout.feed_step(order.operator, letter.rows, letter.stamps_us, outputs, counts)
+        elif isinstance(self._reader, SparingReader):
+            rows = [row for raw in letter.rows for row in self._reader.rows_again(raw)]
+            self._fanout.feed_counting(rows, letter.stamps_us[:1] * len(rows), outputs, counts)
+            counts[self._operator] = counts.get(self._operator, 0) + len(rows)
+
     def grew(self, owned: OwnedShard) -> bool:
         return not self._is_initial and self._reader.grew(owned.shard, self._position(owned))
 
+    def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
+        return (), None
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The position is the owned shard's; how long the store took tells how long to gather."""
+        self._retries.settled(owned.shard)
+        if self._letters is not None:
+            self._letters.settled(owned.shard)
         pace = self._paces.get(owned.shard)
         if pace is not None:
             pace.answered(self._clock.now_us())

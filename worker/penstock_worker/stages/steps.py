@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
+from penstock.dataflow.on_error import dead_letters_of, taken_apart
 from penstock.dataflow.plan import ROWS, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
@@ -21,12 +22,14 @@ from penstock.dataflow.type_names import nested, struct_fields
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
+from penstock.store.letters import ROWS as ROWS_OF
+from penstock.store.letters import Letter
 from penstock.store.port import Bounds, Output
 from penstock_worker.stages.event_time import latest_us
 from penstock_worker.user_code.arguments import STEPS, decoded, step_function
 from penstock_worker.user_code.batch_steps import batch_form, batches_of, listed_batches
 from penstock_worker.user_code.forms import listed_rows
-from penstock_worker.user_code.running import raised
+from penstock_worker.user_code.running import UserCodeError, raised
 from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.values.wire_values import shown
@@ -60,6 +63,10 @@ class OutputBatch:
         self._external: set[str] = set()
         self.latest_us: dict[str, int] = {}
         """Latest event times, by where they were declared."""
+        self.letters: list[tuple[str, Letter]] = []
+        """Steps, and rows that they failed on."""
+        self.spent: frozenset[str] = frozenset()
+        """Steps that were tried again often enough."""
 
     def target(self, name: str, columns: Sequence[str]) -> _Gathered:
         """The lists that rows for the shard `name` are to be appended to; `columns` are their names."""
@@ -167,6 +174,21 @@ class FanoutRunner:
         for step in self._steps:
             step.feed(rows, timestamps_us, into, counts)
 
+    def feed_step(
+        self,
+        name: str,
+        rows: Sequence[WireRow],
+        timestamps_us: Sequence[int],
+        into: OutputBatch,
+        counts: dict[str, int],
+    ) -> bool:
+        """Take rows to the step `name` alone, as `feed_counting` does; False when there is none."""
+        for step in self._steps:
+            if step.name == name:
+                step.feed(rows, timestamps_us, into, counts)
+                return True
+        return any(step.out.feed_step(name, rows, timestamps_us, into, counts) for step in self._steps)
+
 
 class _EdgeRunner:
     """Puts rows to the shards of one keyed stage."""
@@ -255,19 +277,32 @@ class _StepRunner:
     """One map step: calls the user's function on each row and hands on what it returns."""
 
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
-        self._name = step.name
+        self.name = step.name
         self._called = step.function
         self._function = step_function(STEPS[ROWS], step.function, decoded(step.arguments), base_dir)
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
-        self._out = FanoutRunner(step.out, base_dir, step.name)
+        self._spares = step.on_error.keeps_letters and not step.on_error.attempts
+        self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
     ) -> None:
+        try:
+            wire_rows, produced_us = self._made(rows, timestamps_us, into.held)
+        except UserCodeError:
+            if not self._spares and self.name not in into.spent:
+                raise
+            wire_rows, produced_us = self._one_by_one(rows, timestamps_us, into, counts)
+        counts[self.name] = counts.get(self.name, 0) + len(wire_rows)
+        self.out.feed_counting(wire_rows, produced_us, into, counts)
+
+    def _made(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], held: Held
+    ) -> tuple[Sequence[WireRow], list[int]]:
         produced: list[Any] = []
         produced_us: list[int] = []
-        function, held = self._function, into.held
+        function = self._function
         look_at = 1
         for row, timestamp_us in zip(self._reader.rows(rows), timestamps_us, strict=True):
             try:
@@ -275,7 +310,7 @@ class _StepRunner:
             except TooMuch:
                 raise
             except BaseException as error:
-                raise raised(self._name, function, self._called, f"on {shown(row)}", error) from error
+                raise self._raised(f"on {shown(row)}", error) from error
             produced.extend(made)
             produced_us.extend([timestamp_us] * len(made))
             if len(produced) >= look_at:
@@ -284,10 +319,34 @@ class _StepRunner:
         try:
             wire_rows = self._shape.wire_rows(produced)
         except BaseException as error:
-            what = "in what it returned"
-            raise raised(self._name, function, self._called, what, error) from error
-        counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
-        self._out.feed_counting(wire_rows, produced_us, into, counts)
+            raise self._raised("in what it returned", error) from error
+        return wire_rows, produced_us
+
+    def _one_by_one(
+        self,
+        rows: Sequence[WireRow],
+        timestamps_us: Sequence[int],
+        into: OutputBatch,
+        counts: dict[str, int],
+    ) -> tuple[list[WireRow], list[int]]:
+        """As `_made`, without the rows that the function fails on: these become letters."""
+        wire_rows: list[WireRow] = []
+        stamps_us: list[int] = []
+        refused = 0
+        for row, timestamp_us in zip(rows, timestamps_us, strict=True):
+            try:
+                made, made_us = self._made([row], [timestamp_us], into.held)
+            except UserCodeError as fault:
+                into.letters.append(_letter(self.name, [row], [timestamp_us], fault))
+                refused += 1
+                continue
+            wire_rows += made
+            stamps_us += made_us
+        _count_letters(self.name, refused, counts)
+        return wire_rows, stamps_us
+
+    def _raised(self, what: str, error: BaseException) -> UserCodeError:
+        return raised(self.name, self._function, self._called, what, error)
 
 
 class _BatchStepRunner:
@@ -297,22 +356,66 @@ class _BatchStepRunner:
     """
 
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
-        self._name = step.name
+        self.name = step.name
         self._called = step.function
         self._function = step_function(STEPS[step.form], step.function, decoded(step.arguments), base_dir)
         self._form = batch_form(step.form, schema, step.out.schema)
-        self._out = FanoutRunner(step.out, base_dir, step.name)
+        self._spares = step.on_error.keeps_letters and not step.on_error.attempts
+        self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
     ) -> None:
         try:
+            wire_rows = self._made(rows, into)
+        except UserCodeError as fault:
+            if not self._spares and self.name not in into.spent:
+                raise
+            self._feed_apart(rows, timestamps_us, into, counts, fault)
+            return
+        counts[self.name] = counts.get(self.name, 0) + len(wire_rows)
+        self.out.feed_counting(wire_rows, [min(timestamps_us)] * len(wire_rows), into, counts)
+
+    def _made(self, rows: Sequence[WireRow], into: OutputBatch) -> Sequence[WireRow]:
+        try:
             result = self._function(batches_of(self._form, rows))
-            wire_rows = listed_batches(self._form, result, into.held)
+            return listed_batches(self._form, result, into.held)
         except TooMuch:
             raise
         except BaseException as error:
             what = f"on {len(rows)} rows, of which the first is {shown(tuple(rows[0]))}"
-            raise raised(self._name, self._function, self._called, what, error) from error
-        counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
-        self._out.feed_counting(wire_rows, [min(timestamps_us)] * len(wire_rows), into, counts)
+            raise raised(self.name, self._function, self._called, what, error) from error
+
+    def _feed_apart(
+        self,
+        rows: Sequence[WireRow],
+        timestamps_us: Sequence[int],
+        into: OutputBatch,
+        counts: dict[str, int],
+        fault: UserCodeError,
+    ) -> None:
+        """The rows in parts, without those that the function fails on also when they are alone."""
+        refused_before = len(into.letters)
+
+        def call(some: Sequence[tuple[WireRow, int]]) -> list[tuple[WireRow, int]]:
+            oldest_us = min(stamp for _, stamp in some)
+            return [(made, oldest_us) for made in self._made([row for row, _ in some], into)]
+
+        def refuse(one: tuple[WireRow, int], error: Exception) -> None:
+            into.letters.append(_letter(self.name, [one[0]], [one[1]], error))
+
+        given = list(zip(rows, timestamps_us, strict=True))
+        made = taken_apart(given, call, refuse, UserCodeError, fault)
+        _count_letters(self.name, len(into.letters) - refused_before, counts)
+        counts[self.name] = counts.get(self.name, 0) + len(made)
+        self.out.feed_counting([row for row, _ in made], [stamp for _, stamp in made], into, counts)
+
+
+def _letter(name: str, rows: list[WireRow], stamps_us: list[int], error: Exception) -> tuple[str, Letter]:
+    """A dead letter of a step; when and where is for the stage to say."""
+    return name, Letter(ROWS_OF, None, rows, stamps_us, str(error), 0, "")
+
+
+def _count_letters(name: str, rows: int, counts: dict[str, int]) -> None:
+    dead = dead_letters_of(name)
+    counts[dead] = counts.get(dead, 0) + rows

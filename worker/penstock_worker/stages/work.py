@@ -60,6 +60,10 @@ class StageWork(Protocol):
     def grew(self, owned: OwnedShard) -> bool:
         """A source partition that was read to its end may have more by now."""
 
+    def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
+        """Shards that are to be worked though nothing was fetched of them, by now (of the steady clock); and
+        when such a shard is due next, None for never."""
+
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The commit was applied."""
 

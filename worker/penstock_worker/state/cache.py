@@ -17,7 +17,7 @@ from typing import Any, cast
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Answer, Load, Scan, StateWrite, StoreUnreachable, TimerWrite
 from penstock_worker.state import declared, encoding
-from penstock_worker.state.cells import ListCell, MapCell
+from penstock_worker.state.cells import ListCell, MapCell, copied
 from penstock_worker.state.evolution import Stored
 from penstock_worker.state.forgetting import forgetting
 from penstock_worker.state.timers import TimerCell
@@ -103,6 +103,20 @@ class Record:
         return total
 
 
+class Savepoint:
+    """What a key's state was at some time of a batch; without values it is as the store has it. Made for each
+    call of user code that may fail, so it is no dataclass."""
+
+    __slots__ = ("dirty", "dirty_records", "key", "parts", "values")
+
+    def __init__(self, key: Key, dirty_records: int) -> None:
+        self.key = key
+        self.dirty_records = dirty_records
+        self.values: list[Any] | None = None
+        self.dirty = 0
+        self.parts: dict[int, int] | None = None
+
+
 class ShardState:
     """The cached state of one owned shard. It is useless once the shard's ownership went."""
 
@@ -130,6 +144,8 @@ class ShardState:
         self.ahead_ms = 0
         """and how far that is ahead of the wall clock, which user code goes by."""
         self._timers: dict[bytes, int | None] = {}
+        self._undo_timers: list[tuple[bytes, Any]] | None = None
+        """What timers were set to before, since the last savepoint."""
         self._read_bytes = 0
         self._cache = cache
         self._variables = cache.variables
@@ -229,7 +245,39 @@ class ShardState:
 
     def set_timer(self, name: bytes, due_ms: int | None) -> None:
         """Set or take away a timer of the shard with the batch's commit."""
+        if self._undo_timers is not None:
+            self._undo_timers.append((name, self._timers.get(name, UNLOADED)))
         self._timers[name] = due_ms
+
+    def savepoint(self, key: Key) -> Savepoint:
+        """The state of a key as it is now, before user code works on it: for `undo`, until the next one."""
+        self._undo_timers = []
+        saved = Savepoint(key, len(self._dirty))
+        record = self._records.get(key)
+        if record is not None and record.dirty:
+            saved.values = [copied(value) if type(value) in _CELL_KINDS else value for value in record.values]
+            saved.dirty = record.dirty
+            saved.parts = dict(record.parts) if record.parts else record.parts
+        return saved
+
+    def undo(self, saved: Savepoint) -> None:
+        """Forget what user code did to the key since; what it did to others of the batch stays."""
+        for name, before in reversed(self._undo_timers or ()):
+            if before is UNLOADED:
+                del self._timers[name]
+            else:
+                self._timers[name] = before
+        self._undo_timers = None
+        record = self._records.get(saved.key)
+        if record is None:
+            return
+        if saved.values is not None:
+            record.values, record.dirty, record.parts = saved.values, saved.dirty, saved.parts
+            return
+        del self._dirty[saved.dirty_records :]
+        self._account(-record.bytes)
+        self._awaiting.append(self._added(saved.key))
+        self._grown = [grown for grown in self._grown if grown is not record]
 
     def take_timers(self) -> tuple[TimerWrite, ...]:
         """The timers that this batch set and took away, of each the last word; behind `take_writes`."""
@@ -238,6 +286,7 @@ class ShardState:
         taken = tuple(TimerWrite(name, due_ms) for name, due_ms in self._timers.items())
         self.taken_bytes += sum(map(len, self._timers))
         self._timers.clear()
+        self._undo_timers = None
         return taken
 
     def changed_bytes(self) -> int:
@@ -258,6 +307,7 @@ class ShardState:
         """Forget what was changed since the last commit; the batch may be worked on anew, or given up."""
         self._is_noting = False
         self._timers.clear()
+        self._undo_timers = None
         dirty, self._dirty = self._dirty, []
         for record in dirty:
             self._account(-record.bytes)

@@ -8,7 +8,8 @@ Neighbours: `encoding` says how both lie in the store, `clients` calls, `cache` 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from copy import copy
+from typing import Any, Protocol
 
 import msgspec
 
@@ -34,6 +35,15 @@ class StateReader(Protocol):
 
     def collection(self, collection: bytes) -> dict[bytes, bytes]:
         """All fields, headers and parts of values as they lie there."""
+
+
+def copied(cell: Any) -> Any:
+    """A cell as it is now, which goes its own way."""
+    twin = copy(cell)
+    for name, value in vars(cell).items():
+        if type(value) in (list, dict):
+            setattr(twin, name, value.copy())
+    return twin
 
 
 class ListCell:

@@ -11,6 +11,17 @@ from penstock_worker.task.note import NotePlace
 
 
 @dataclass(frozen=True, slots=True)
+class Poison:
+    """What tasks have crashed at again and again: `key` (as it is noted) in the batch behind the shard's
+    commit number `commits`. `words` say how."""
+
+    shard: str
+    commits: int
+    key: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
 class TaskLaunch:
     """`owner.ready` names the task's ready list and is new for every start of a task."""
 
@@ -38,6 +49,9 @@ class TaskLaunch:
     """Its name, for people."""
     anchor: ClockAnchor | None = None
     """What its worker's clock goes by."""
+
+    poison: tuple[Poison, ...] = ()
+    """Of its executor."""
 
     batch_door: str = ""
     """Where the main process calls the function of a sink that is a stage of its own."""

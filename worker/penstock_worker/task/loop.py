@@ -67,6 +67,7 @@ REFRESH_US = 1_000_000
 NAMED_WITHIN_US = 600_000_000
 """A task that no map names within this time retires: its main process has no use for it."""
 RECLAIM_US = 50_000
+RESTING_US = 1_000
 AWAITED_MAX = 16
 """So many shards that are on their way here are claimed along with a fetch."""
 AWAY_US = 50_000
@@ -100,7 +101,7 @@ class TaskLoop:
         self._large = LargeCommits(store, launch.bounds, clock)
         self._pace = PostPace(durable=launch.durable)
         self._owned: dict[str, OwnedShard] = {}
-        is_source = not isinstance(launch.stage.head, Processor)
+        is_source = self._is_source = not isinstance(launch.stage.head, Processor)
         self._stranding = StrandingWatch(launch.bounds, source=is_source)
         self._pressure = StorePressure(launch.name, source=is_source)
         self._next_fetch = NextFetch(launch, clock, self._pressure, store.call)
@@ -165,6 +166,7 @@ class TaskLoop:
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             work = self._take_rested()
             work.extend(shard for shard in fetched.shards if self._is_mine(shard))
+            work.extend(self._due_again(work))
             self._advance(fetched)
             if work:
                 fetched = self._work_through(work)
@@ -363,6 +365,18 @@ class TaskLoop:
         due = [shard for shard, (_, until_us) in self._resting.items() if until_us <= now_us]
         return [self._resting.pop(shard)[0] for shard in due]
 
+    def _due_again(self, work: Sequence[FetchedShard]) -> list[FetchedShard]:
+        """Shards that are to be worked though nothing was fetched of them."""
+        shards, _ = self._stage.due(self._clock.now_us())
+        if not shards:
+            return []
+        at_hand = {fetched.shard for fetched in work} | self._resting.keys()
+        return [
+            FetchedShard(shard, owned.epoch, owned.offset, ())
+            for shard in shards
+            if shard not in at_hand and (owned := self._owned.get(shard)) is not None
+        ]
+
     def _is_mine(self, fetched: FetchedShard) -> bool:
         """A fetch under an epoch that is not ours took the shard off the list for nobody: claim again.
 
@@ -378,7 +392,8 @@ class TaskLoop:
                 self._lost(fetched.shard)
             return False
         self._stranding.handed_out(fetched.shard)
-        return True
+        # One that rests is handed out again for its timers: they wait for its rows.
+        return fetched.shard not in self._resting
 
     def _wait(self) -> bool:
         """Block until the ready list has something, a source's record is due, or a row of metrics is.
@@ -395,7 +410,13 @@ class TaskLoop:
             return True
         wait_us = self._next_fetch.wait_us(wait_us, now_us)
         if self._resting:
+            if wait_us <= 0 and not self._is_source:
+                # Timers of a shard that rests are due, and wait for it.
+                self._clock.sleep_us(RESTING_US)
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
+        _, due_us = self._stage.due(now_us)
+        if due_us is not None:
+            wait_us = min(wait_us, due_us - now_us)
         if wait_us <= 0:
             return False
         return self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
@@ -426,8 +447,14 @@ class TaskLoop:
         for shard, seen in zip(shards, counters, strict=True):
             held = shard in in_hand or shard in self._resting or self._pressure.holds_source
             is_ours = shard in told.mine or shard in self._leaving
-            if not is_ours or self._stranding.is_stranded(
-                self._owned[shard], seen, now_us, in_hand=held, pressed=self._pressure.is_on
+            # Orders about dead letters come to a source's inbox while the shard rests here, on no list.
+            is_ordered = shard in self._resting and self._is_source and seen and seen.inbox_entries
+            if (
+                not is_ours
+                or is_ordered
+                or self._stranding.is_stranded(
+                    self._owned[shard], seen, now_us, in_hand=held, pressed=self._pressure.is_on
+                )
             ):
                 self._release(shard)
         if not told.is_named and not self._leaving:

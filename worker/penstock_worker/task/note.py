@@ -23,8 +23,8 @@ BEAT_S = 0.5
 _SIZE_BYTES = 4096
 _HEAD = struct.Struct("<16sqq")
 """Token, process id, beats."""
-_TEXT = struct.Struct("<BHI")
-"""Before the text: whether it is what is worked on now, its length, and the shard's works."""
+_TEXT = struct.Struct("<BHIQ")
+"""Before the text: whether it is what is worked on now, its length, the shard's works, and its commits."""
 _LENGTH = struct.Struct("<H")
 _AT_WORK = _HEAD.size
 _TEXT_AT = _AT_WORK + _TEXT.size
@@ -52,6 +52,8 @@ class Noted:
     shard: str
     key: str
     works: int = 0
+    commits: int = 0
+    """The number of the shard's last commit before this work."""
 
 
 class NotePage:
@@ -73,10 +75,12 @@ class NotePage:
     def read(self) -> Noted:
         """What is there now; of a task that lives the text may be half of another one."""
         _, pid, beats = _HEAD.unpack_from(self._page)
-        at_work, length, begun = _TEXT.unpack_from(self._page, _AT_WORK)
+        at_work, length, begun, commits = _TEXT.unpack_from(self._page, _AT_WORK)
         text = bytes(self._page[_TEXT_AT : _TEXT_AT + min(length, _TEXT_BYTES_MAX)])
         shard, _, key = text.decode("utf-8", errors="replace").partition("\n")
-        return Noted(pid, beats, shard, key, begun) if at_work else Noted(pid, beats, "", "", begun)
+        if not at_work:
+            return Noted(pid, beats, "", "", begun)
+        return Noted(pid, beats, shard, key, begun, commits)
 
     def fault(self) -> str:
         """What Python wrote as a signal ended it (`faulthandler`); "" otherwise."""
@@ -108,13 +112,13 @@ class TaskNote:
         _HEAD.pack_into(self._page, 0, place.token, os.getpid(), 1)
         threading.Thread(target=self._beat, args=(self._page, place), name="beat", daemon=True).start()
 
-    def works_on(self, shard: str) -> None:
-        """From here on, until `rests`."""
+    def works_on(self, shard: str, commits: int = 0) -> None:
+        """From here on, until `rests`. `commits` is the number of the shard's last commit."""
         page = self._page
         if page is not None:
             works = self._works[shard] = self._works.get(shard, 0) + 1
             text = self._shard = shard.encode()
-            page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), works) + text
+            page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), works, commits) + text
 
     @contextmanager
     def at_work(self, shard: str) -> Iterator[None]:
@@ -122,7 +126,8 @@ class TaskNote:
         page = self._page
         if page is not None:
             text = shard.encode()
-            page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), self._works.get(shard, 0)) + text
+            head = _TEXT.pack(1, len(text), self._works.get(shard, 0), 0)
+            page[_AT_WORK : _TEXT_AT + len(text)] = head + text
         try:
             yield
         finally:

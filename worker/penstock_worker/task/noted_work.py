@@ -28,6 +28,7 @@ class NotedStage:
         self.adopt = stage.adopt
         self.release = stage.release
         self.grew = stage.grew
+        self.due = stage.due
         self.settled = stage.settled
         self.close = stage.close
 
@@ -38,7 +39,7 @@ class NotedStage:
         self._stage.loaded(owned, load, answer)
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
-        self._note.works_on(owned.shard)
+        self._note.works_on(owned.shard, owned.number)
         worked = self._stage.work(owned, fetched)
         self._note.rests()
         return worked

@@ -287,6 +287,18 @@ class ProcessorRunner:
             raise state.failure
         return wire_rows
 
+    def set_timer(self, state: ShardState, key: Key, expiry_ms: int, *, there: bool) -> None:
+        """A timer of `key` is there, or is not, whatever became of its handler. Raises as loading state."""
+        timers = cast("TimerClient", self._timers)
+        self._cursor.at(state, state.begin(key))
+        try:
+            if there:
+                timers.register(expiry_ms)
+            else:
+                timers.delete(expiry_ms)
+        finally:
+            self._cursor.leave()
+
     def _raised(self, state: ShardState, called: str, what: str, error: BaseException) -> Exception:
         """What a call of user code comes to that raised: not its own failure where loading state failed."""
         if state.failure is not None:

@@ -59,6 +59,7 @@ class KafkaSource(Source):
     kind: ClassVar[str] = "kafka"
     grows: ClassVar[bool] = True
     tells_lag: ClassVar[bool] = True
+    refuses_input: ClassVar[bool] = True
 
     connection: KafkaConnection
     topics: tuple[str, ...]

@@ -253,7 +253,7 @@ class PrivateStore:
                 stopped_since_s = self._clock_s()
             elif self._clock_s() - stopped_since_s >= _STOPPED_S:
                 process.kill()
-            if stopped_since_s is None and _answers(url):
+            if stopped_since_s is None and answers_at(url):
                 try:
                     load_functions(url)
                 except StoreUnreachable:
@@ -346,7 +346,12 @@ def find_server() -> str:
     return server
 
 
-def _answers(url: str) -> bool:
+def url_of(state_dir: Path) -> str:
+    """For `RedisStore`, where a store of this state directory is up."""
+    return "unix://" + quote(str(_socket_folder(state_dir.absolute() / "store") / _PUBLIC))
+
+
+def answers_at(url: str) -> bool:
     """Whether a server is there, with whatever answer."""
     wire = Wire(url, _ANSWER_S)
     try:

@@ -23,13 +23,17 @@ class Harness:
         self.cancelled: list[ResidentTask] = []
         self.away: set[str] = set()
         self.still: set[str] = set()
-        self.executor = RunningExecutor(
+        self.executor = self.executor_that()
+
+    def executor_that(self, *, spares: bool = False) -> RunningExecutor:
+        return RunningExecutor(
             "count-w0",
             "count",
             self._start,
             self.cancelled.append,
             lambda node: node not in self.away,
             lambda task, _: task.launch.owner.ready in self.still,
+            spares=spares,
         )
 
     def _start(self, index: int, node: str) -> ResidentTask:
@@ -309,3 +313,54 @@ def test_a_task_that_is_killed_again_and_again_while_it_gets_on_starts_at_once_e
         crash(harness, "" if number % 2 else "count/3", works=10)
         harness.turn(number * 100 + 1)
     assert harness.executor.failure(5) == ""
+
+
+def crash_at(harness: Harness, key: str, at_us: int, hung_us: int = 0) -> None:
+    """The task that was started last ends at a key of count/3, and another one starts."""
+    task = harness.started[-1]
+    task.crashed, task.shard, task.key, task.works, task.error = True, "count/3", key, 1, "killed by SIGKILL"
+    task.commits, task.hung_us = 7, hung_us
+    task.ended.set()
+    harness.turn(at_us)
+    harness.turn(at_us + 5 * S)
+
+
+def begun(harness: Harness, *, spares: bool) -> None:
+    harness.executor = harness.executor_that(spares=spares)
+    harness.executor.assign(1, SHARDS)
+    harness.turn(0)
+
+
+def test_a_batch_that_tasks_crash_at_is_poison_where_rows_may_become_letters(harness: Harness):
+    begun(harness, spares=True)
+    for number in range(CRASHES_MAX):
+        assert harness.executor.poison == ()
+        crash_at(harness, "('ash',)", 10 * number * S)
+    (poison,) = harness.executor.poison
+    assert (poison.shard, poison.commits, poison.key) == ("count/3", 7, "('ash',)")
+    assert f"crashed {CRASHES_MAX} times in a row" in poison.words
+    assert "killed by SIGKILL" in poison.words
+    assert harness.executor.failure(CRASHES_MAX) == ""
+    # What crashes all the same has nothing left to spare.
+    for number in range(CRASHES_MAX, 2 * CRASHES_MAX):
+        crash_at(harness, "('ash',)", 10 * number * S)
+    assert len(harness.executor.poison) == 1
+    assert "crashed" in harness.executor.failure(99)
+
+
+@pytest.mark.parametrize(("spares", "key"), [(False, "('ash',)"), (True, "")])
+def test_a_batch_is_no_poison_where_the_operator_fails_or_no_key_is_known(
+    harness: Harness, spares: bool, key: str
+):
+    begun(harness, spares=spares)
+    for number in range(CRASHES_MAX):
+        crash_at(harness, key, 10 * number * S)
+    assert harness.executor.poison == ()
+    assert f"crashed {CRASHES_MAX} times" in harness.executor.failure(99)
+
+
+def test_calls_that_did_not_return_are_in_a_row_however_long_each_was_waited_for(harness: Harness):
+    begun(harness, spares=True)
+    for number in range(CRASHES_MAX):
+        crash_at(harness, "('ash',)", 130 * number * S, hung_us=60 * S)
+    assert len(harness.executor.poison) == 1

@@ -39,7 +39,7 @@ def test_a_shard_that_moves_away_takes_nothing_with_it() -> None:
     counts = WorkerCounts()
     assert read(counts, a=shard(10), b=shard(5)) == (17, 15)
     assert read(counts, b=shard(7)) == (19, 17)
-    assert counts.read(WorkerReading((), {})) == Counts({"count": 19}, {"count": 17}, {}, {})
+    assert counts.read(WorkerReading((), {})) == Counts({"count": 19}, {"count": 17}, {}, {}, {})
 
 
 def test_what_a_shard_had_before_it_came_was_counted_by_others() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from operator import methodcaller
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,10 +18,63 @@ from penstock.connectors.kafka.source import KafkaSource
 from penstock.dataflow.json_lines import BadLine, JsonLines
 from penstock.errors import PermanentError
 from penstock_worker.sources.kafka.bad_record import BadRecord
+from penstock_worker.sources.reader import BadInput
 
 Row = tuple[Any, ...]
 Decode = Callable[[Sequence[bytes]], Sequence[Row]]
 """Keys or values that are there -> their columns. Raises BadRecord for the first that means nothing."""
+
+
+_VALUE, _KEY, _TOPIC, _PARTITION, _OFFSET = map(
+    methodcaller, ("value", "key", "topic", "partition", "offset")
+)
+
+
+class RecordRefused(PermanentError):
+    """A record means nothing; the message says where it is, and why."""
+
+
+class KeptRecord:
+    """A record that was refused, as a dead letter has it (`kept`): what a format asks of a Message."""
+
+    def __init__(self, kept: Sequence[Any]) -> None:
+        self._topic, self._partition, self._offset, self._timestamp, self._key, self._value, headers = kept
+        self._headers = None if headers is None else [tuple(header) for header in headers]
+
+    def topic(self) -> Any:
+        return self._topic
+
+    def partition(self) -> Any:
+        return self._partition
+
+    def offset(self) -> Any:
+        return self._offset
+
+    def timestamp(self) -> Any:
+        return self._timestamp
+
+    def key(self) -> Any:
+        return self._key
+
+    def value(self) -> Any:
+        return self._value
+
+    def headers(self) -> Any:
+        return self._headers
+
+
+def kept(record: Any) -> list[Any]:
+    """What a dead letter has of a record."""
+    headers = record.headers()
+    return [
+        record.topic(),
+        record.partition(),
+        record.offset(),
+        list(record.timestamp()),
+        record.key(),
+        record.value(),
+        None if headers is None else [list(header) for header in headers],
+    ]
 
 
 class RecordRows:
@@ -35,12 +89,28 @@ class RecordRows:
                 return Registered(format_, source.registry, secrets).rows
             return _DECODERS[format_.format](format_)
 
-        self._value = _Part("value", source.value, Message.value, decode(source.value))
-        self._key = None if source.key is None else _Part("key", source.key, Message.key, decode(source.key))
+        self._value = _Part("value", source.value, _VALUE, decode(source.value))
+        self._key = None if source.key is None else _Part("key", source.key, _KEY, decode(source.key))
         self._metadata = [_METADATA[what] for what, _ in source.metadata]
 
+    def sparing(self, records: Sequence[Message]) -> tuple[list[Row], list[BadInput]]:
+        """The rows of those that mean something, and the others. Raises PermanentError and RetryError where
+        it is not the records' fault."""
+        try:
+            return self.rows(records), []
+        except RecordRefused:
+            rows: list[Row] = []
+            bad: list[BadInput] = []
+        for record in records:
+            try:
+                rows += self.rows([record])
+            except RecordRefused as refused:
+                place = f"topic {record.topic()}, partition {record.partition()}, offset {record.offset()}"
+                bad.append(BadInput(kept(record), str(refused), place))
+        return rows, bad
+
     def rows(self, records: Sequence[Message]) -> list[Row]:
-        """A row for each. Raises PermanentError, which says where the record is that means nothing."""
+        """A row for each. Raises RecordRefused for one that means nothing."""
         parts: list[Sequence[Row]] = [self._value.rows(records)]
         if self._key is not None:
             parts.append(self._key.rows(records))
@@ -69,7 +139,7 @@ class _Part:
         except BadRecord as bad:
             places = [place for place, one in enumerate(given) if one is not None]
             record = records[places[bad.index]]
-            raise PermanentError(
+            raise RecordRefused(
                 f"topic {record.topic()}, partition {record.partition()}, offset {record.offset()}: "
                 f"the {self._name} {bad}; correct what writes it, and begin behind that record"
             ) from bad
@@ -124,8 +194,8 @@ def _headers(record: Message) -> list[list[Any]] | None:
 
 _METADATA: Mapping[str, Callable[[Message], Any]] = {
     "timestamp": _timestamp,
-    "topic": Message.topic,
-    "partition": Message.partition,
-    "offset": Message.offset,
+    "topic": _TOPIC,
+    "partition": _PARTITION,
+    "offset": _OFFSET,
     "headers": _headers,
 }

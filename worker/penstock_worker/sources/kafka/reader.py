@@ -23,7 +23,7 @@ from penstock.connectors.secrets import secrets_folder
 from penstock.dataflow.partitions import part_of
 from penstock.errors import PermanentError, RetryError
 from penstock_worker.sources.kafka.client import KafkaClient
-from penstock_worker.sources.kafka.formats import RecordRows
+from penstock_worker.sources.kafka.formats import KeptRecord, RecordRows
 from penstock_worker.sources.kafka.partition import Partition
 from penstock_worker.sources.kafka.places import Places
 from penstock_worker.sources.kafka.rewinds import Rewinds
@@ -66,6 +66,17 @@ class KafkaReader:
         self._write_back_us = 0
         self._came_us = 0
         self._look_us = 0
+
+        self._spares = False
+
+    def spare(self) -> None:
+        self._spares = True
+
+    def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self._rows.rows([cast("Message", KeptRecord(raw))])
+        except RetryError as error:
+            raise PermanentError(str(error)) from error
 
     @property
     def paced(self) -> bool:
@@ -118,7 +129,7 @@ class KafkaReader:
             return self._without_rows(partition, position, at, now_us)
         after = partition.behind(taken, at, partition.topic_id)
         try:
-            rows = self._rows.rows(taken)
+            rows, bad = self._rows.sparing(taken) if self._spares else (self._rows.rows(taken), [])
         except RetryError as error:
             # What else the cluster needs is away, such as a schema registry.
             self._client.tell_away(error, now_us)
@@ -127,9 +138,10 @@ class KafkaReader:
         partition.read_ms = max(taken[-1].timestamp()[1], 0)
         return SourceBatch(
             rows,
-            [now_us] * len(taken),
+            [now_us] * len(rows),
             after.packed(),
             finished=False,
+            bad=bad,
             next_due_us=now_us if partition.has_more(taken) else self._next_look_us(now_us),
             lag=self._lag(partition, after.offset, now_us),
         )

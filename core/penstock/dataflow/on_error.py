@@ -1,0 +1,102 @@
+"""What becomes of rows on which the code of an operator raises: the policy, and its decisions.
+
+Pure. Neighbours: `plan` has one for each operator, the worker's stages go by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+FAIL = "Fail"
+DEAD_LETTER = "DeadLetter"
+RETRY = "Retry"
+KEEP_DEFAULT = 1000
+ATTEMPTS_DEFAULT = 5
+BACKOFF_MS_DEFAULT = 100
+BACKOFF_MS_MAX = 60_000
+_DEAD = "/dead"
+_HELD = "/held"
+
+Row = TypeVar("Row")
+Made = TypeVar("Made")
+
+
+def dead_letters_of(operator: str) -> str:
+    """The name under which an operator's dead letters are counted by rows, which no operator can have."""
+    return operator + _DEAD
+
+
+def operator_of_dead_letters(name: str) -> str | None:
+    """Inverse of `dead_letters_of`; None for what is counted under another name."""
+    return name.removesuffix(_DEAD) if name.endswith(_DEAD) else None
+
+
+def held_rows_of(operator: str) -> str:
+    """The same of rows that wait to be tried again; what no longer waits is taken off."""
+    return operator + _HELD
+
+
+def rows_held(counts: Mapping[str, int]) -> int:
+    """Of all that is counted in a shard, how many rows wait to be tried again."""
+    return sum(rows for name, rows in counts.items() if name.endswith(_HELD))
+
+
+@dataclass(frozen=True, slots=True)
+class OnError:
+    """`then` is FAIL or DEAD_LETTER: what becomes of rows that `attempts` further calls fail on as well.
+
+    `keep` is how many dead letters a shard holds for the operator.
+    """
+
+    then: str = FAIL
+    attempts: int = 0
+    backoff_ms: int = 0
+    keep: int = KEEP_DEFAULT
+
+    @property
+    def fails(self) -> bool:
+        """Whether the operator fails at once, as it does without a word in the manifest."""
+        return self.then == FAIL and not self.attempts
+
+    @property
+    def keeps_letters(self) -> bool:
+        return self.then == DEAD_LETTER
+
+    def wait_ms(self, failed: int) -> int | None:
+        """How long to wait after the call that failed as the `failed`th in a row (from 1); None for no more.
+
+        Each time twice as long as before, a minute at the most.
+        """
+        if failed > self.attempts:
+            return None
+        return min(BACKOFF_MS_MAX, self.backoff_ms << min(failed - 1, 32))
+
+
+FAILS = OnError()
+
+
+def taken_apart(
+    rows: Sequence[Row],
+    call: Callable[[Sequence[Row]], Sequence[Made]],
+    refused: Callable[[Row, Exception], None],
+    fault: type[Exception],
+    first: Exception,
+) -> list[Made]:
+    """What `call` makes of `rows`, for which it has raised `first`, a `fault`.
+
+    It is called for halves, in order, until only single rows raise, which are `refused`. So one bad row of n
+    costs about 2 log n calls.
+    """
+    if len(rows) == 1:
+        refused(rows[0], first)
+        return []
+    made: list[Made] = []
+    half = len(rows) // 2
+    for part in (rows[:half], rows[half:]):
+        try:
+            made.extend(call(part))
+        except fault as error:
+            made.extend(taken_apart(part, call, refused, fault, error))
+    return made

@@ -1,0 +1,76 @@
+"""Dead letters as people and machines read them. Neighbours: `kept.dead_letters`, `cli.dead_letters`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from penstock.store.letters import TIMER, Letter
+from penstock_operator.local.kept.dead_letters import Place
+
+_LINE_CHARACTERS = 100
+
+
+def letter_lines(letters: Iterable[tuple[Place, Letter]]) -> str:
+    """One line each: its name, what it is about, and what was raised."""
+    return "\n".join(f"{place}  {_about(letter)}  {_raised(letter)}" for place, letter in letters)
+
+
+def letter_text(place: Place, letter: Letter) -> str:
+    """All of one."""
+    rows = "\n".join(f"  {_json(row)}" for row in letter.rows)
+    lines = [
+        str(place),
+        f"operator  {place.operator}",
+        f"shard     {place.shard}",
+        *([f"key       {_json(letter.key)}"] if letter.key is not None else []),
+        *([f"timer     {letter.expiry_ms}"] if letter.kind == TIMER else []),
+        f"when      {_when(letter)}",
+        f"where     {letter.place}",
+        f"attempts  {letter.attempts}",
+        *([f"{letter.kind}:\n{rows}"] if rows else []),
+        letter.error,
+    ]
+    return "\n".join(lines)
+
+
+def letter_json(place: Place, letter: Letter) -> str:
+    """The same as an object, in one line. Rows are as they travel: times are microseconds, dates days."""
+    found: dict[str, Any] = {
+        "id": str(place),
+        "operator": place.operator,
+        "shard": place.shard,
+        "kind": letter.kind,
+        "key": letter.key,
+        "rows": letter.rows,
+        "timer": letter.expiry_ms,
+        "at": _when(letter),
+        "place": letter.place,
+        "attempts": letter.attempts,
+        "error": letter.error,
+    }
+    return _json(found)
+
+
+def _about(letter: Letter) -> str:
+    key = f"key {_json(letter.key)}, " if letter.key is not None else ""
+    if letter.kind == TIMER:
+        return f"{key}timer {letter.expiry_ms}"
+    return f"{key}{len(letter.rows)} {'row' if len(letter.rows) == 1 else 'rows'}"
+
+
+def _raised(letter: Letter) -> str:
+    """The line that says what was raised: the last one of a traceback that is no place."""
+    lines = [line for line in letter.error.splitlines() if line and not line.startswith(" ")]
+    return (lines[-1] if lines else "")[:_LINE_CHARACTERS]
+
+
+def _when(letter: Letter) -> str:
+    return datetime.fromtimestamp(letter.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
