@@ -56,7 +56,7 @@ def test_records_that_mean_nothing_are_told_apart_from_the_others(rows: RecordRo
     assert found == [(1, 0), (None, 2), (2, 4)]
     assert [one.place for one in bad] == [f"topic orders, partition 3, offset {n}" for n in (1, 3)]
     assert all(one.place in one.error and "the value" in one.error for one in bad)
-    with pytest.raises(RecordRefused, match="offset [13]"):
+    with pytest.raises(RecordRefused, match=r"offset [13]"):
         rows.rows(given)
 
 

@@ -41,6 +41,7 @@ class WatchedStage:
         self.wanted = stage.wanted
         self.loaded = stage.loaded
         self.grew = stage.grew
+        self.due = stage.due
         self.settled = stage.settled
         self.close = stage.close
 
