@@ -53,6 +53,10 @@ spec:
     inputs: [bids]
     map: {function: "steps_code:some_of", args: {bidders: [b1, b2]}}
     outputSchema: "bidder string"
+  - name: chosen
+    inputs: [bids]
+    filter: "price >= 250 AND bidder <> 'b2'"
+    select: ["auction", "upper(bidder) AS who", "price / 4 AS quarter", "auction % 2 = 0 AS even"]
   - name: count
     inputs: [dear]
     keyBy: [auction]
@@ -62,6 +66,7 @@ spec:
   - {name: dears, inputs: [dear], sink: {files: {path: out/dear}}}
   - {name: twices, inputs: [twice], sink: {files: {path: out/twice}}}
   - {name: fews, inputs: [few], sink: {files: {path: out/few}}}
+  - {name: chosens, inputs: [chosen], sink: {files: {path: out/chosen}}}
   - {name: totals, inputs: [count], sink: {files: {path: out/count}}}
 """
 CODE = """
@@ -153,6 +158,10 @@ def test_steps_on_columns_are_sparks_and_count_once_whatever_is_killed(
     twice = frame.mapInArrow(steps_code.twice, "auction int, price double")
     assert written(tmp_path, "dear") == counted(json.loads(text) for text in dear.toJSON().collect())
     assert written(tmp_path, "twice") == counted(json.loads(text) for text in twice.toJSON().collect())
+    chosen = frame.where("price >= 250 AND bidder <> 'b2'").selectExpr(
+        "auction", "upper(bidder) AS who", "price / 4 AS quarter", "auction % 2 = 0 AS even"
+    )
+    assert written(tmp_path, "chosen") == counted(json.loads(text) for text in chosen.toJSON().collect())
     assert written(tmp_path, "few") == counted(
         {"bidder": row["bidder"]} for row in bids if row["bidder"] in ("b1", "b2")
     )

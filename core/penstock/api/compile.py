@@ -141,11 +141,7 @@ class _Fuser:
             readers = [self._operators[str(reader.name)] for reader in self._graph.readers(name)]
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
-                steps=tuple(
-                    Step(r.name, step[1], self._fanout(r.name), _arguments(r), STEPS[step[0]])
-                    for r in readers
-                    if (step := r.step) is not None
-                ),
+                steps=tuple(self._step(r) for r in readers if r.is_step),
                 sinks=tuple(
                     r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
                     for r in readers
@@ -155,6 +151,13 @@ class _Fuser:
                 event_time=self._event_time(self._operators[name]),
             )
         return self._built[name]
+
+    def _step(self, operator: OperatorSpec) -> Step:
+        out = self._fanout(operator.name)
+        if operator.step is None:
+            return Step(operator.name, "", out, columns=self._graph.column_steps[operator.name])
+        field, target = operator.step
+        return Step(operator.name, target, out, _arguments(operator), STEPS[field])
 
     def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
         if operator.sink is not None:
@@ -214,8 +217,8 @@ class _Fuser:
             if name not in found:
                 found.add(name)
                 operator = self._operators[name]
-                waiting += (operator.inputs or ()) if operator.step is not None else ()
-        stages = {name for name in found if self._operators[name].step is None}
+                waiting += (operator.inputs or ()) if operator.is_step else ()
+        stages = {name for name in found if not self._operators[name].is_step}
         return tuple(name for name in self._graph.order if name in stages)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:

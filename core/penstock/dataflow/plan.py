@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.dataflow.expressions.tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
@@ -106,6 +107,8 @@ class Step:
     """What it is called with beside rows, by name: an object as JSON, "" for none."""
     form: str = ROWS
     """ROWS, PANDAS or ARROW."""
+    columns: ColumnStep | None = None
+    """Instead of a function, which is "" then: `filter` and `select`."""
 
 
 @dataclass(frozen=True, slots=True)

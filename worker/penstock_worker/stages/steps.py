@@ -13,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from penstock.dataflow.expressions.tree import ColumnStep
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
 from penstock.dataflow.plan import ROWS, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
@@ -130,10 +131,7 @@ class FanoutRunner:
         self._columns = fanout.schema.names
         self._sinks = [sink.name for sink in fanout.sinks]
         self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
-        self._steps = [
-            (_StepRunner if step.form == ROWS else _BatchStepRunner)(step, fanout.schema, base_dir)
-            for step in fanout.steps
-        ]
+        self._steps = [_step_runner(step, fanout.schema, base_dir) for step in fanout.steps]
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
@@ -251,6 +249,14 @@ def _with_decimals(type_: str) -> Callable[[Any], Any] | None:
     ]
 
 
+def _step_runner(
+    step: Step, schema: Schema, base_dir: Path
+) -> _StepRunner | _BatchStepRunner | _ColumnStepRunner:
+    if step.columns is not None:
+        return _ColumnStepRunner(step, step.columns, schema, base_dir)
+    return (_StepRunner if step.form == ROWS else _BatchStepRunner)(step, schema, base_dir)
+
+
 class _StepRunner:
     """One map step: calls the user's function on each row and hands on what it returns."""
 
@@ -316,3 +322,21 @@ class _BatchStepRunner:
             raise raised(self._name, self._function, self._called, what, error) from error
         counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
         self._out.feed_counting(wire_rows, [min(timestamps_us)] * len(wire_rows), into, counts)
+
+
+class _ColumnStepRunner:
+    """One step that expressions say. Arrow takes its time and its memory: only who has one pays."""
+
+    def __init__(self, step: Step, columns: ColumnStep, schema: Schema, base_dir: Path) -> None:
+        from penstock_worker.expressions.column_step import ColumnStepWork
+
+        self._name = step.name
+        self._work = ColumnStepWork(columns, schema, step.name).work
+        self._out = FanoutRunner(step.out, base_dir, step.name)
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        found, found_us = self._work(rows, timestamps_us)
+        counts[self._name] = counts.get(self._name, 0) + len(found)
+        self._out.feed_counting(found, found_us, into, counts)

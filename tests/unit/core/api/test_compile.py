@@ -127,6 +127,44 @@ def test_steps_on_columns_stand_in_the_plan_by_their_form() -> None:
     assert (more.function, more.arguments, more.form) == ("code:frames", "", "Pandas")
 
 
+def test_filter_and_select_stand_in_the_plan_with_the_schema_that_follows() -> None:
+    kept = {"name": "kept", "inputs": ["lines"], "filter": "length(value) > 3"}
+    made = {
+        "name": "made",
+        "inputs": ["kept"],
+        "filter": "value <> 'x'",
+        "select": ["*", "length(value) * 2L AS twice"],
+    }
+    plan = compiled(LINES, kept, made, {**OUT, "inputs": ["made"]})
+    (first,) = plan.stages[0].out.steps
+    (second,) = first.out.steps
+    assert first.out.schema == TEXT
+    assert second.out.schema == Schema((Column("value", "string"), Column("twice", "bigint")))
+    assert first.columns is not None
+    assert second.columns is not None
+    assert (first.function, first.columns.filter_text) == ("", "length(value) > 3")
+    assert second.columns.kept is not None
+    assert outline(plan)[1].kind == "step"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"filter": "lenght(value) > 3"}, ".filter: 'lenght(value) > 3': function lenght is not among those"),
+        ({"select": ["value", "valu AS x"]}, ".select: [1] 'valu AS x': there is no column 'valu' (did you"),
+        ({"select": ["length(value)"]}, "has no name; write length(value) AS name"),
+        ({"filter": "value"}, "a filter takes booleans, got string; compare it with something"),
+        ({"filter": "true", "map": "code:f"}, "has map and filter; keep exactly one of"),
+        ({"select": ["value"], "outputSchema": WORDS}, "a select has none: its columns are those of select"),
+        ({"select": ["value", "'x' AS VALUE"]}, "column 'VALUE' comes twice"),
+    ],
+)
+def test_expressions_that_are_not_taken_are_told_with_their_place(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        compiled(LINES, {"name": "kept", "inputs": ["lines"], **fields}, {**OUT, "inputs": ["kept"]})
+    assert said in str(refused.value)
+
+
 def test_a_map_with_two_inputs_is_fused_into_both() -> None:
     plan = compiled(LINES, MORE, step("words", "lines", "more"), {**OUT, "inputs": ["words"]})
     fused = Fanout(TEXT, (Step("words", "code:words", Fanout(WORD, (), (ConsoleSink("out"),), ())),), (), ())
