@@ -57,6 +57,12 @@ spec:
     inputs: [bids]
     filter: "price >= 250 AND bidder <> 'b2'"
     select: ["auction", "upper(bidder) AS who", "price / 4 AS quarter", "auction % 2 = 0 AS even"]
+  - name: asked
+    inputs: [bids]
+    map: steps_code:asked
+    args: {added: 1}
+    calls: {concurrent: 32, timeout: 20s, retries: 50, retryAfter: 1ms}
+    outputSchema: "auction int, price double"
   - name: count
     inputs: [dear]
     keyBy: [auction]
@@ -67,9 +73,12 @@ spec:
   - {name: twices, inputs: [twice], sink: {files: {path: out/twice}}}
   - {name: fews, inputs: [few], sink: {files: {path: out/few}}}
   - {name: chosens, inputs: [chosen], sink: {files: {path: out/chosen}}}
+  - {name: askeds, inputs: [asked], sink: {files: {path: out/asked}}}
   - {name: totals, inputs: [count], sink: {files: {path: out/count}}}
 """
 CODE = """
+import asyncio
+import random
 from typing import Any, Iterator
 
 import pandas as pd
@@ -89,6 +98,13 @@ def twice(batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         halves = batch.select(["auction", "price"]).set_column(1, "price", pc.divide(batch["price"], 2.0))
         yield from (halves, halves)
+
+
+async def asked(row, added: int):
+    await asyncio.sleep(random.random() / 1000)
+    if random.random() < 0.1:
+        raise ConnectionError("away for a moment")
+    return [(row.auction + added, row.price)] if row.auction else []
 
 
 def some_of(bidders: list[str]):
@@ -162,6 +178,9 @@ def test_steps_on_columns_are_sparks_and_count_once_whatever_is_killed(
         "auction", "upper(bidder) AS who", "price / 4 AS quarter", "auction % 2 = 0 AS even"
     )
     assert written(tmp_path, "chosen") == counted(json.loads(text) for text in chosen.toJSON().collect())
+    assert written(tmp_path, "asked") == counted(
+        {"auction": row["auction"] + 1, "price": row["price"]} for row in bids if row["auction"]
+    )
     assert written(tmp_path, "few") == counted(
         {"bidder": row["bidder"]} for row in bids if row["bidder"] in ("b1", "b2")
     )

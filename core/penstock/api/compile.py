@@ -21,6 +21,7 @@ from penstock.api.topology import (
     LATE,
     SHARDS_DEFAULT,
     STEPS,
+    CallsSpec,
     OperatorSpec,
     Topology,
 )
@@ -29,6 +30,7 @@ from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
     ROWS,
+    Calls,
     EventTime,
     Fanout,
     InitialState,
@@ -157,7 +159,9 @@ class _Fuser:
         if operator.step is None:
             return Step(operator.name, "", out, columns=self._graph.column_steps[operator.name])
         field, target = operator.step
-        return Step(operator.name, target, out, _arguments(operator), STEPS[field])
+        return Step(
+            operator.name, target, out, _arguments(operator), STEPS[field], calls=_calls(operator.calls)
+        )
 
     def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
         if operator.sink is not None:
@@ -227,6 +231,18 @@ class _Fuser:
         if planned is not None:
             return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
+
+
+def _calls(given: CallsSpec | None) -> Calls | None:
+    if given is None:
+        return None
+    else_ = Calls()
+    return Calls(
+        given.concurrent if given.concurrent is not None else else_.concurrent,
+        _milliseconds(given.timeout) if given.timeout is not None else else_.timeout_ms,
+        given.retries if given.retries is not None else else_.retries,
+        _milliseconds(given.retry_after) if given.retry_after is not None else else_.retry_after_ms,
+    )
 
 
 def _arguments(operator: OperatorSpec) -> str:

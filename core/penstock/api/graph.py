@@ -50,6 +50,7 @@ _NEEDS = {
 _MAY_HAVE = {
     "source": frozenset({"eventTime", "tasks"}),
     **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "outputSchema"})),
+    "map": frozenset({"inputs", "args", "calls", "eventTime", "outputSchema"}),
     **dict.fromkeys(COLUMN_STEPS, frozenset({"inputs", "eventTime"})),
     "processor": frozenset(
         {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
@@ -64,6 +65,7 @@ _WHY_NOT = {
     "keyBy": "only a processor and a window have a key",
     "aggregate": "only a window computes without code",
     "args": "only the code of a step or a processor is called with some",
+    "calls": "only a map may be async",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",

@@ -34,6 +34,7 @@ from penstock.manifest.document import (
     ModuleName,
     Name,
     ObjectName,
+    PositiveDuration,
     StoreMemory,
     Target,
     atomic_list,
@@ -68,6 +69,8 @@ def _not_too_short(text: str) -> str:
 
 
 SELECTED_MAX = 256
+CONCURRENT_MAX = 1024
+RETRIES_MAX = 100
 SqlText = Annotated[
     str,
     StringConstraints(min_length=1, max_length=4096),
@@ -106,6 +109,19 @@ class EventTimeSpec(Document):
     it 0s."""
     idle_after: IdleDuration | None = None
     """A partition without rows for so long holds the watermark back no more. Without it 1m."""
+
+
+class CallsSpec(Document):
+    """How an `async def` map is called: many rows at once, each with a time limit."""
+
+    concurrent: Annotated[int, Field(ge=1, le=CONCURRENT_MAX)] | None = None
+    """Rows that it is called for at once, in each task. Without it 16."""
+    timeout: PositiveDuration | None = None
+    """How long one call may take. Without it 30s."""
+    retries: Annotated[int, Field(ge=0, le=RETRIES_MAX)] | None = None
+    """How often a call that raised or took too long is made again. Without it 0."""
+    retry_after: PositiveDuration | None = None
+    """The pause before the first retry; each further one is twice as long. Without it 100ms."""
 
 
 _KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
@@ -147,6 +163,7 @@ class OperatorSpec(Document):
             (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
             (f"!has(self.args) || {_CODE_STEP} || has(self.processor)", "only code has args"),
+            ("!has(self.calls) || has(self.map)", "only a map has calls"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
@@ -261,6 +278,8 @@ class OperatorSpec(Document):
     args: Arguments | None = None
     """What the code of a step or a processor is called with by name, beside rows; checked against its
     signature. They may change."""
+    calls: CallsSpec | None = None
+    """Of a map that is `async def`: how many at once, how long, how often again. They may change."""
     window: WindowSpec | None = None
     """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
     each, without code. Fixed for life."""

@@ -96,6 +96,17 @@ class Fanout:
 
 
 @dataclass(frozen=True, slots=True)
+class Calls:
+    """How async code of a step is called: for so many rows at once, each for so long, and how often again."""
+
+    concurrent: int = 16
+    timeout_ms: int = 30_000
+    retries: int = 0
+    retry_after_ms: int = 100
+    """Before the first retry; twice as long before each further one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A stateless step fused behind a stage: row -> rows, or batches -> batches."""
 
@@ -109,6 +120,8 @@ class Step:
     """ROWS, PANDAS or ARROW."""
     columns: ColumnStep | None = None
     """Instead of a function, which is "" then: `filter` and `select`."""
+    calls: Calls | None = None
+    """Where the manifest says how its async code is called."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.dataflow.expressions.tree import ColumnStep
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
-from penstock.dataflow.plan import ROWS, Fanout, KeyedEdge, Projection, Step
+from penstock.dataflow.plan import ROWS, Calls, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.type_names import nested, struct_fields
@@ -24,10 +24,11 @@ from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.port import Bounds, Output
 from penstock_worker.stages.event_time import latest_us
-from penstock_worker.user_code.arguments import STEPS, decoded, step_function
+from penstock_worker.user_code.arguments import STEPS, decoded, step_function, sync_with_calls
+from penstock_worker.user_code.async_step import AsyncCalls, CallFailed, is_async
 from penstock_worker.user_code.batch_steps import batch_form, batches_of, listed_batches
 from penstock_worker.user_code.forms import listed_rows
-from penstock_worker.user_code.running import raised
+from penstock_worker.user_code.running import UserCodeMissing, raised
 from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.values.wire_values import shown
@@ -264,6 +265,11 @@ class _StepRunner:
         self._name = step.name
         self._called = step.function
         self._function = step_function(STEPS[ROWS], step.function, decoded(step.arguments), base_dir)
+        self._calls: AsyncCalls | None = None
+        if is_async(self._function):
+            self._calls = AsyncCalls(self._function, step.calls or Calls())
+        elif step.calls is not None and (problem := sync_with_calls(step.function, self._function)):
+            raise UserCodeMissing(problem)
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
         self._out = FanoutRunner(step.out, base_dir, step.name)
@@ -274,14 +280,18 @@ class _StepRunner:
         produced: list[Any] = []
         produced_us: list[int] = []
         function, held = self._function, into.held
+        given: Iterable[Any] = self._reader.rows(rows)
+        if self._calls is not None:
+            given = list(given)
+            function = self._answers(self._calls, given)
         look_at = 1
-        for row, timestamp_us in zip(self._reader.rows(rows), timestamps_us, strict=True):
+        for row, timestamp_us in zip(given, timestamps_us, strict=True):
             try:
                 made = listed_rows(function(row), held)
             except TooMuch:
                 raise
             except BaseException as error:
-                raise raised(self._name, function, self._called, f"on {shown(row)}", error) from error
+                raise raised(self._name, self._function, self._called, f"on {shown(row)}", error) from error
             produced.extend(made)
             produced_us.extend([timestamp_us] * len(made))
             if len(produced) >= look_at:
@@ -291,9 +301,18 @@ class _StepRunner:
             wire_rows = self._shape.wire_rows(produced)
         except BaseException as error:
             what = "in what it returned"
-            raise raised(self._name, function, self._called, what, error) from error
+            raise raised(self._name, self._function, self._called, what, error) from error
         counts[self._name] = counts.get(self._name, 0) + len(wire_rows)
         self._out.feed_counting(wire_rows, produced_us, into, counts)
+
+    def _answers(self, calls: AsyncCalls, rows: Sequence[Any]) -> Callable[[Any], Any]:
+        """Call async code for all rows, and give what came of it in their order."""
+        try:
+            results = iter(calls.results(rows))
+        except CallFailed as failed:
+            what = f"on {shown(rows[failed.place])}"
+            raise raised(self._name, self._function, self._called, what, failed.error) from failed.error
+        return lambda _: next(results)
 
 
 class _BatchStepRunner:

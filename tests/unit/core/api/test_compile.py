@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from penstock.api.compile import compile_topology
 from penstock.api.topology import Topology
@@ -17,6 +18,7 @@ from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.outline import outline
 from penstock.dataflow.plan import (
+    Calls,
     EventTime,
     Fanout,
     KeyedEdge,
@@ -125,6 +127,15 @@ def test_steps_on_columns_stand_in_the_plan_by_their_form() -> None:
     (more,) = words.out.steps
     assert (words.function, words.arguments, words.form) == ("code:arrow", '{"n": 1}', "Arrow")
     assert (more.function, more.arguments, more.form) == ("code:frames", "", "Pandas")
+
+
+def test_calls_of_an_async_map_stand_in_the_plan() -> None:
+    given = {"concurrent": 3, "timeout": "1.5s", "retries": 2}
+    plan = compiled(LINES, {**step("words", "lines"), "calls": given}, {**OUT, "inputs": ["words"]})
+    assert plan.stages[0].out.steps[0].calls == Calls(3, 1500, 2, 100)
+    arrow = {"name": "words", "inputs": ["lines"], "mapInArrow": "code:f", "outputSchema": WORDS, "calls": {}}
+    with pytest.raises((InvalidManifest, ValidationError), match="only a map"):
+        compiled(LINES, arrow, {**OUT, "inputs": ["words"]})
 
 
 def test_filter_and_select_stand_in_the_plan_with_the_schema_that_follows() -> None:
