@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as spark_functions
 
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.expression_tree import InvalidExpression
 from penstock.dataflow.expressions.column_step import read_select
-from penstock.dataflow.expressions.tree import InvalidExpression
 from penstock_worker.expressions.column_step import ColumnStepWork
 from penstock_worker.user_code.running import UserCodeError
 from penstock_worker.values.rows import OutputShape

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from penstock.api.operators import Graph, Operator
+from penstock.dataflow.expression_tree import InvalidExpression
 from penstock.dataflow.expressions.column_step import all_columns, read_filter, read_select
-from penstock.dataflow.expressions.tree import InvalidExpression
 from penstock.dataflow.schema import Schema
 from penstock.manifest.faults import Fault
 

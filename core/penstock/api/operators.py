@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.api.topology import COLUMN_STEPS, STEPS, OperatorSpec
-from penstock.dataflow.expressions.tree import ColumnStep
+from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME, Projection
 from penstock.dataflow.schema import Schema

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from penstock.dataflow.expressions.tree import ColumnStep
+from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink

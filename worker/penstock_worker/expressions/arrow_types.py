@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from penstock.dataflow.expressions.tree import VOID
+from penstock.dataflow.expression_tree import VOID
 from penstock.dataflow.expressions.types import PRECISION_MAX, digits
 
 _TYPES = {

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.dataflow.expressions.tree import Column, ColumnStep, Expression, columns_of
+from penstock.dataflow.expression_tree import Column, ColumnStep, Expression, columns_of
 from penstock.dataflow.schema import Schema
 from penstock_worker.expressions.casts import Refused
 from penstock_worker.expressions.evaluation import Rows, evaluated

@@ -14,7 +14,7 @@ from functools import cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.dataflow.expressions.tree import Call, Column, Expression, Literal
+from penstock.dataflow.expression_tree import Call, Column, Expression, Literal
 from penstock.dataflow.expressions.types import FRACTIONAL, INTEGRAL
 from penstock_worker.expressions.arrow_types import arrow_type
 from penstock_worker.expressions.operations import work_out

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.dataflow.expressions.tree import Call
+from penstock.dataflow.expression_tree import Call
 from penstock.dataflow.expressions.types import PRECISION_MAX
 from penstock_worker.expressions.arrow_types import arrow_type
 from penstock_worker.expressions.casts import Refused, cast, filled, nulls, truncated

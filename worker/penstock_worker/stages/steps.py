@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from penstock.dataflow.expressions.tree import ColumnStep
+from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
 from penstock.dataflow.plan import ROWS, Calls, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
@@ -357,5 +357,6 @@ class _ColumnStepRunner:
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
     ) -> None:
         found, found_us = self._work(rows, timestamps_us)
+        into.held.check(found)
         counts[self._name] = counts.get(self._name, 0) + len(found)
         self._out.feed_counting(found, found_us, into, counts)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.dataflow.expression_tree import Column, ColumnStep, Expression, InvalidExpression
 from penstock.dataflow.expressions import operations
 from penstock.dataflow.expressions.reading import read, read_named
-from penstock.dataflow.expressions.tree import Column, ColumnStep, Expression, InvalidExpression
 from penstock.dataflow.schema import Column as SchemaColumn
 from penstock.dataflow.schema import Schema
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.dataflow.expression_tree import VOID, Call, Expression, InvalidExpression, Literal
 from penstock.dataflow.expressions.operations import (
     BOOLEAN,
     arithmetic,
@@ -16,7 +17,6 @@ from penstock.dataflow.expressions.operations import (
     exactly_signed,
     negation,
 )
-from penstock.dataflow.expressions.tree import VOID, Call, Expression, InvalidExpression, Literal
 from penstock.dataflow.expressions.types import INTEGRAL, common, is_number, kind_of, widened
 
 Arguments = tuple[Expression, ...]

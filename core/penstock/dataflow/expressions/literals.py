@@ -10,7 +10,7 @@ import datetime
 import re
 from decimal import Decimal
 
-from penstock.dataflow.expressions.tree import InvalidExpression, Literal
+from penstock.dataflow.expression_tree import InvalidExpression, Literal
 from penstock.dataflow.expressions.types import INTEGRAL_BITS, PRECISION_MAX, decimal
 
 _NUMBER = re.compile(r"(\d+\.?\d*)(e[+-]?\d+)?(bd|[lsydf])?", re.IGNORECASE)

@@ -6,7 +6,7 @@ reads, `functions` has what is called by name, `types` the rules.
 
 from __future__ import annotations
 
-from penstock.dataflow.expressions.tree import VOID, Call, Expression, InvalidExpression, Literal
+from penstock.dataflow.expression_tree import VOID, Call, Expression, InvalidExpression, Literal
 from penstock.dataflow.expressions.types import (
     INTEGRAL,
     adjusted,

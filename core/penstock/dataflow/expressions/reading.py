@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
-from penstock.dataflow.expressions import literals, operations
-from penstock.dataflow.expressions.functions import called, concatenated, like
-from penstock.dataflow.expressions.tree import (
+from penstock.dataflow.expression_tree import (
     VOID,
     Call,
     Column,
@@ -23,6 +21,8 @@ from penstock.dataflow.expressions.tree import (
     InvalidExpression,
     Literal,
 )
+from penstock.dataflow.expressions import literals, operations
+from penstock.dataflow.expressions.functions import called, concatenated, like
 from penstock.dataflow.expressions.types import cast
 from penstock.dataflow.schema import Schema
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.expression_tree import Call, Column, Expression, InvalidExpression, Literal
 from penstock.dataflow.expressions.reading import read, read_named
-from penstock.dataflow.expressions.tree import Call, Column, Expression, InvalidExpression, Literal
 
 GIVEN = parse_schema(
     "amount int, country string, price decimal(10,2), wide decimal(38,18), x double, "

@@ -1,7 +1,7 @@
 """A Spark SQL expression that is understood: each part has its type, and all casts that Spark adds are there.
 
-`binding` makes them from text, the worker's `expressions` works them out over columns. What is not understood
-for certain never becomes one. Types are those of `schema`, and "void" for NULL alone; a decimal that only a
+`expressions` makes them from text, the worker's `expressions` works them out over columns. What is not
+understood for certain never becomes one. Types are those of `schema`, and "void" for NULL alone; a decimal that only a
 cast is given may have more than 38 digits.
 """
 
@@ -45,7 +45,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operation of `operations`; for a cast `type` says to what."""
+    """An operation that `expressions` names; for a cast `type` says to what."""
 
     function: str
     arguments: tuple[Expression, ...]
