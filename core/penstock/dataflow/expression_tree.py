@@ -1,8 +1,8 @@
 """A Spark SQL expression that is understood: each part has its type, and all casts that Spark adds are there.
 
 `expressions` makes them from text, the worker's `expressions` works them out over columns. What is not
-understood for certain never becomes one. Types are those of `schema`, and "void" for NULL alone; a decimal that only a
-cast is given may have more than 38 digits.
+understood for certain never becomes one. Types are those of `schema`, and "void" for NULL alone; a decimal
+that only a cast is given may have more than 38 digits.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which type Spark gives to what is made of two, in ANSI mode: of numbers, of decimals, of branches.
 
 Spark puts casts where types differ, and so does this; what it would turn from or to a text without a word is
-refused, since the text may not be read as one thinks. Neighbours: `operations` asks, the tree holds the casts.
+refused, since the text may not be read as one thinks. Neighbours: `operations`, the tree.
 """
 
 from __future__ import annotations
