@@ -40,7 +40,7 @@ def called(name: str, arguments: Arguments) -> Expression:
     if made is None:
         raise InvalidExpression(
             f"function {name} is not among those whose results are promised to be Spark's; there are "
-            f"{', '.join(sorted(FUNCTIONS))}. A transform or code may call it"
+            f"{', '.join(sorted(FUNCTIONS))}. Code may call it (map, mapInArrow)"
         )
     return made(name.lower(), arguments)
 

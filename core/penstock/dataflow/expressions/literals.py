@@ -65,7 +65,7 @@ def text(source: str) -> Literal:
     if "\\" in inner or source[0] in inner:
         raise InvalidExpression(
             f"{source}: escapes are not read; a text with one kind of quotes stands in the other kind; what "
-            "else it takes, a transform or code may do"
+            "else it takes, code may do"
         )
     return Literal(inner, "string")
 

@@ -156,4 +156,4 @@ def _of_void(expression: Expression, other: Expression) -> Expression:
 def _not_a_number(type_: str) -> str:
     if type_ in ("date", "timestamp", "timestamp_ntz"):
         return "date_add, datediff and unix_micros work on times"
-    return "cast it, such as CAST(x AS double)" if type_ == "string" else "a transform or code may do it"
+    return "cast it, such as CAST(x AS double)" if type_ == "string" else "code may do it"

@@ -180,7 +180,7 @@ class _Reader:
             elif (token := self._peek()) is not None and token.word in ("rlike", "regexp", "ilike"):
                 raise InvalidExpression(
                     f"{token.source} is not promised: Java's patterns are not those that are here. LIKE, "
-                    "contains, startswith and endswith are; a transform or code may do it"
+                    "contains, startswith and endswith are; code may do it"
                 )
             else:
                 return value
@@ -244,7 +244,7 @@ class _Reader:
             found = cast(found, self._type(None))
         if (token := self._peek()) is not None and token.word in (".", "[", "->"):
             raise InvalidExpression(
-                f"{token.source!r}: parts of nested values are not taken out; a transform or code may do it"
+                f"{token.source!r}: parts of nested values are not taken out; code may do it"
             )
         return found
 
