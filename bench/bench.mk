@@ -11,6 +11,10 @@ bench-latency: setup-tests ## Bench: latency from source to sink, beside Spark's
 bench-throughput: setup-tests ## Bench: records per CPU-second at the highest rate held, beside Spark's
 	@$(BENCH) bench.throughput
 
+.PHONY: bench-throughput-forms
+bench-throughput-forms: setup-tests ## Bench: records per CPU-second of a count and of a step in each form
+	@$(BENCH) bench.throughput_forms
+
 .PHONY: bench-event-time
 bench-event-time: setup-tests ## Bench: timers, windows beside Spark's, what watermarks cost, the pandas form
 	@$(BENCH) bench.event_time

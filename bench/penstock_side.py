@@ -161,9 +161,10 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def read(store: RedisStore) -> Reading:
-    """Look at the run's store. Raises RetryError when that is away."""
-    shards = ("records/0", *(f"count/{part}" for part in range(SHARDS)))
+def read(store: RedisStore, *, keyed: bool = True) -> Reading:
+    """Look at the run's store; what is counted without keys is what the source committed. Raises RetryError
+    when it is away."""
+    shards = ("records/0", *(f"count/{part}" for part in range(SHARDS if keyed else 0)))
     packed, counters = store.pipeline([ReadMetrics(), Measure(shards)])
     tasks = [
         row
@@ -174,7 +175,7 @@ def read(store: RedisStore) -> Reading:
     return Reading(
         time.time(),
         completed[0],
-        sum(completed[1:]),
+        sum(completed[1:]) if keyed else completed[0],
         merged(histogram_of(task, "totals") for task in tasks),
         merged(histogram_of(task, "count") for task in tasks),
         frozenset(task.pid for task in tasks),
@@ -193,40 +194,41 @@ def measure(
     topology: str = "counting",
     code: str = "counting.py",
     sets: Sequence[str] = (),
+    keyed: bool = True,
 ) -> PenstockRun:
     """Run the counting topology and measure `seconds` after the warm-up, both counted from the first record.
 
     `topology` and `code` are of another one with the same operators, `sets` further settings of it, as
-    `penstock run --set` takes them. `rate_per_s` None is as fast as it goes.
+    `penstock run --set` takes them; without `keyed` it has no count. `rate_per_s` None is as fast as it goes.
     `folder` must be empty. Raises RunFailedError.
     """
     overrides = [
         f"records.source.zipf.ratePerSecond={'null' if rate_per_s is None else rate_per_s}",
         f"durability={durability}",
-        f"count.tasks.initial={count_tasks}",
-        f"count.tasks.max={max(2, count_tasks)}",
+        *((f"count.tasks.initial={count_tasks}", f"count.tasks.max={max(2, count_tasks)}") if keyed else ()),
         *sets,
     ]
     with running(topology, overrides, folder, code) as run, CpuSampler(run.process.pid) as cpu:
         store = run.connect(START_WITHIN_S)
         try:
-            first = first_record(run, store)
+            first = first_record(run, store, keyed=keyed)
             tell("warm-up")
-            readings = _readings(run, store, first.at_s, first.at_s + warmup_s)[-1:]
+            readings = _readings(run, store, first.at_s, first.at_s + warmup_s, keyed=keyed)[-1:]
             tell("measuring")
-            readings += _readings(run, store, first.at_s + warmup_s, first.at_s + warmup_s + seconds)
+            begin_s = first.at_s + warmup_s
+            readings += _readings(run, store, begin_s, begin_s + seconds, keyed=keyed)
         finally:
             store.close()
     return _figures(readings, rate_per_s, cpu)
 
 
-def first_record(run: Running, store: RedisStore) -> Reading:
+def first_record(run: Running, store: RedisStore, *, keyed: bool = True) -> Reading:
     """Wait for the first record to be counted. Raises RunFailedError."""
     end_s = time.monotonic() + START_WITHIN_S
     while time.monotonic() < end_s:
         run.check()
         try:
-            reading = read(store)
+            reading = read(store, keyed=keyed)
         except RetryError:
             reading = None
         if reading is not None and reading.counted > 0:
@@ -235,7 +237,7 @@ def first_record(run: Running, store: RedisStore) -> Reading:
     raise RunFailedError(f"no record was counted within {START_WITHIN_S:.0f} s: {run.output}")
 
 
-def _readings(run: Running, store: RedisStore, start_s: float, end_s: float) -> list[Reading]:
+def _readings(run: Running, store: RedisStore, start_s: float, end_s: float, *, keyed: bool) -> list[Reading]:
     """Readings every `POLL_S` from `start_s` to `end_s`, one of them at the very end."""
     found = []
     next_s = start_s
@@ -243,7 +245,7 @@ def _readings(run: Running, store: RedisStore, start_s: float, end_s: float) -> 
         next_s = min(end_s, next_s + POLL_S)
         time.sleep(max(0.0, next_s - time.time()))
         run.check()
-        found.append(read(store))
+        found.append(read(store, keyed=keyed))
     return found
 
 

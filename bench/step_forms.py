@@ -1,4 +1,4 @@
-"""`python -m bench.step_forms`: CPU time of one filter and projection as a row step, mapInPandas, mapInArrow.
+"""`python -m bench.step_forms`: CPU time of one filter and projection in each form of step.
 
 What a task does between a read and a commit, in this process: wire rows go through the step and become
 entries for a sink. Half of the rows come out, five columns go in and three out. Each form's best of many
@@ -11,10 +11,12 @@ from __future__ import annotations
 import json
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from penstock.connectors.console import ConsoleSink
 from penstock.dataflow.ddl import parse_schema
+from penstock.dataflow.expressions.column_step import read_filter, read_select
 from penstock.dataflow.plan import ARROW, PANDAS, ROWS, Fanout, Step
 from penstock.store.port import Bounds
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch
@@ -27,7 +29,10 @@ FORMS = {
     "map, tuples": ("in_tuples", ROWS),
     "mapInPandas": ("in_pandas", PANDAS),
     "mapInArrow": ("in_arrow", ARROW),
+    "filter and select": ("", ""),
 }
+FILTER = "price > 500"
+SELECT = ("auction", "bidder", "price * 0.908 AS price")
 PARTS = (64, 1024, 8192)
 """Rows at once; a source's part has at most 1024."""
 SECONDS = 1.0
@@ -47,7 +52,11 @@ def ns_per_row(function: str, form: str, rows: int) -> float:
         for n in range(rows)
     ]
     out = Fanout(OUTPUT, (), (ConsoleSink("out"),), ())
-    step = Step("kept", f"bench.filtering:{function}", out, form=form)
+    if form:
+        step = Step("kept", f"bench.filtering:{function}", out, form=form)
+    else:
+        columns = replace(read_select(SELECT, GIVEN), kept=read_filter(FILTER, GIVEN), filter_text=FILTER)
+        step = Step("kept", "", out, columns=columns)
     runner = FanoutRunner(Fanout(GIVEN, (step,), (), ()), Path())
     held, bounds, times_us = Held(Bounds(), alone=False), Bounds(), [BEGIN_US] * rows
     best_ns, end = float("inf"), time.process_time() + SECONDS

@@ -53,6 +53,16 @@ spec:
     inputs: [bids]
     map: {function: "steps_code:some_of", args: {bidders: [b1, b2]}}
     outputSchema: "bidder string"
+  - name: chosen
+    inputs: [bids]
+    filter: "price >= 250 AND bidder <> 'b2'"
+    select: ["auction", "upper(bidder) AS who", "price / 4 AS quarter", "auction % 2 = 0 AS even"]
+  - name: asked
+    inputs: [bids]
+    map: steps_code:asked
+    args: {added: 1}
+    calls: {concurrent: 32, timeout: 20s, retries: 50, retryAfter: 1ms}
+    outputSchema: "auction int, price double"
   - name: count
     inputs: [dear]
     keyBy: [auction]
@@ -62,9 +72,13 @@ spec:
   - {name: dears, inputs: [dear], sink: {files: {path: out/dear}}}
   - {name: twices, inputs: [twice], sink: {files: {path: out/twice}}}
   - {name: fews, inputs: [few], sink: {files: {path: out/few}}}
+  - {name: chosens, inputs: [chosen], sink: {files: {path: out/chosen}}}
+  - {name: askeds, inputs: [asked], sink: {files: {path: out/asked}}}
   - {name: totals, inputs: [count], sink: {files: {path: out/count}}}
 """
 CODE = """
+import asyncio
+import random
 from typing import Any, Iterator
 
 import pandas as pd
@@ -84,6 +98,13 @@ def twice(batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         halves = batch.select(["auction", "price"]).set_column(1, "price", pc.divide(batch["price"], 2.0))
         yield from (halves, halves)
+
+
+async def asked(row, added: int):
+    await asyncio.sleep(random.random() / 1000)
+    if random.random() < 0.1:
+        raise ConnectionError("away for a moment")
+    return [(row.auction + added, row.price)] if row.auction else []
 
 
 def some_of(bidders: list[str]):
@@ -153,6 +174,13 @@ def test_steps_on_columns_are_sparks_and_count_once_whatever_is_killed(
     twice = frame.mapInArrow(steps_code.twice, "auction int, price double")
     assert written(tmp_path, "dear") == counted(json.loads(text) for text in dear.toJSON().collect())
     assert written(tmp_path, "twice") == counted(json.loads(text) for text in twice.toJSON().collect())
+    chosen = frame.where("price >= 250 AND bidder <> 'b2'").selectExpr(
+        "auction", "upper(bidder) AS who", "price / 4 AS quarter", "auction % 2 = 0 AS even"
+    )
+    assert written(tmp_path, "chosen") == counted(json.loads(text) for text in chosen.toJSON().collect())
+    assert written(tmp_path, "asked") == counted(
+        {"auction": row["auction"] + 1, "price": row["price"]} for row in bids if row["auction"]
+    )
     assert written(tmp_path, "few") == counted(
         {"bidder": row["bidder"]} for row in bids if row["bidder"] in ("b1", "b2")
     )

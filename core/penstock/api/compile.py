@@ -22,6 +22,7 @@ from penstock.api.topology import (
     LATE,
     SHARDS_DEFAULT,
     STEPS,
+    CallsSpec,
     OperatorSpec,
     Topology,
 )
@@ -30,6 +31,7 @@ from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
     ROWS,
+    Calls,
     EventTime,
     Fanout,
     InitialState,
@@ -144,18 +146,7 @@ class _Fuser:
             readers = [self._operators[str(reader.name)] for reader in self._graph.readers(name)]
             self._built[name] = Fanout(
                 schema=self._graph.outputs[name],
-                steps=tuple(
-                    Step(
-                        r.name,
-                        step[1],
-                        self._fanout(r.name),
-                        _arguments(r),
-                        STEPS[step[0]],
-                        planned_on_error(r.on_error),
-                    )
-                    for r in readers
-                    if (step := r.step) is not None
-                ),
+                steps=tuple(self._step(r) for r in readers if r.is_step),
                 sinks=tuple(
                     r.sink.given.plan(r.name, tuple(sorted(self._producers_of(r))))
                     for r in readers
@@ -165,6 +156,22 @@ class _Fuser:
                 event_time=self._event_time(self._operators[name]),
             )
         return self._built[name]
+
+    def _step(self, operator: OperatorSpec) -> Step:
+        out, on_error = self._fanout(operator.name), planned_on_error(operator.on_error)
+        if operator.step is None:
+            columns = self._graph.column_steps[operator.name]
+            return Step(operator.name, "", out, columns=columns, on_error=on_error)
+        field, target = operator.step
+        return Step(
+            operator.name,
+            target,
+            out,
+            _arguments(operator),
+            STEPS[field],
+            calls=_calls(operator.calls),
+            on_error=on_error,
+        )
 
     def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
         if operator.sink is not None:
@@ -224,8 +231,8 @@ class _Fuser:
             if name not in found:
                 found.add(name)
                 operator = self._operators[name]
-                waiting += (operator.inputs or ()) if operator.step is not None else ()
-        stages = {name for name in found if self._operators[name].step is None}
+                waiting += (operator.inputs or ()) if operator.is_step else ()
+        stages = {name for name in found if not self._operators[name].is_step}
         return tuple(name for name in self._graph.order if name in stages)
 
     def _key_columns(self, operator: OperatorSpec) -> tuple[int, ...]:
@@ -234,6 +241,18 @@ class _Fuser:
         if planned is not None:
             return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
+
+
+def _calls(given: CallsSpec | None) -> Calls | None:
+    if given is None:
+        return None
+    else_ = Calls()
+    return Calls(
+        given.concurrent if given.concurrent is not None else else_.concurrent,
+        _milliseconds(given.timeout) if given.timeout is not None else else_.timeout_ms,
+        given.retries if given.retries is not None else else_.retries,
+        _milliseconds(given.retry_after) if given.retry_after is not None else else_.retry_after_ms,
+    )
 
 
 def _arguments(operator: OperatorSpec) -> str:

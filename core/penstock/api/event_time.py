@@ -50,7 +50,7 @@ class EventTimes:
         match operator.role:
             case "source":
                 rows[name] = _source(operator, graph)
-            case "map" | "mapInPandas" | "mapInArrow":
+            case _ if operator.is_step:
                 rows[name] = _map(operator, _input(operator, rows, graph.faults), graph)
             case "processor":
                 rows[name] = _processor(operator, rows, graph)

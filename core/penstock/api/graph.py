@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
+from penstock.api.column_steps import column_step_output
 from penstock.api.columns import in_words, key_fault
 from penstock.api.derived_names import taken, too_long
 from penstock.api.event_time import EventTimes
@@ -20,7 +21,7 @@ from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
 from penstock.api.on_error_spec import on_error_faults
 from penstock.api.operators import Graph, Operator
-from penstock.api.topology import LATE, STEPS
+from penstock.api.topology import COLUMN_STEPS, LATE, STEPS
 from penstock.api.window_spec import WINDOW_KINDS
 from penstock.api.windows import aggregators_of, window_output
 from penstock.connectors.registry import SINKS, SOURCES
@@ -35,12 +36,14 @@ Runtime = Literal["local", "cluster"]
 FUSED_COPIES_MAX = 256
 """How often one stateless operator may be fused: once for each path from a stage to it."""
 
-_ROLES = ("source", *STEPS, "processor", "window", "join", "sink")
+_ROLES = ("source", *STEPS, *COLUMN_STEPS, "processor", "window", "join", "sink")
+_ROLES_IN_WORDS = ("source", *STEPS, "filter with select", "processor", "window", "join", "sink")
 _KINDS = {"source": tuple(SOURCES), "window": WINDOW_KINDS, "sink": tuple(SINKS)}
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
     "source": (),
     **dict.fromkeys(STEPS, ("inputs", "outputSchema")),
+    **dict.fromkeys(COLUMN_STEPS, ("inputs",)),
     "processor": ("inputs", "keyBy", "processor", "outputSchema"),
     "window": ("inputs", "keyBy", "window", "aggregate"),
     "join": ("inputs",),
@@ -49,6 +52,8 @@ _NEEDS = {
 _MAY_HAVE = {
     "source": frozenset({"eventTime", "onError", "tasks"}),
     **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "onError", "outputSchema"})),
+    "map": frozenset({"inputs", "args", "calls", "eventTime", "onError", "outputSchema"}),
+    **dict.fromkeys(COLUMN_STEPS, frozenset({"inputs", "eventTime", "onError"})),
     "processor": frozenset(
         {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
         | {"timeMode", "eventTime", "lateTo", "initialState", "onError", "processorTimeout"}
@@ -64,6 +69,7 @@ _WHY_NOT = {
     "keyBy": "only a processor and a window have a key",
     "aggregate": "only a window computes without code",
     "args": "only the code of a step or a processor is called with some",
+    "calls": "only a map may be async",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
@@ -85,6 +91,15 @@ _WHY_NO_JOIN = {
     "outputSchema": "its columns are those of left and right",
     "timeMode": "it goes by event time always",
     "eventTime": "its rows have those of both sides",
+}
+_WHY_NO_COLUMN_STEP = {
+    "outputSchema": "its columns are those of select, or of its input",
+    "args": "expressions take none; --set changes them",
+}
+_WHY_NONE_HERE = {
+    "window": _WHY_NO_WINDOW,
+    "join": _WHY_NO_JOIN,
+    **dict.fromkeys(COLUMN_STEPS, _WHY_NO_COLUMN_STEP),
 }
 _HINTS = {
     "inputs": "give the names of the operators that it reads, as a list",
@@ -123,6 +138,8 @@ def _operators(listing: object) -> Iterator[Operator]:
         roles = [role for role in _ROLES if body.get(role) is not None]
         if not roles and body.get("keyBy") is not None:
             roles = ["window" if body.get("aggregate") is not None else "processor"]
+        if roles == list(COLUMN_STEPS):
+            roles = ["select"]
         yield Operator(
             path=f"spec.operators[{index}]" + (f" ({name})" if name is not None else ""),
             name=name,
@@ -145,7 +162,7 @@ def _check_code_and_durability(
     users = [
         operator
         for operator in operators
-        if operator.is_step or operator.role == "processor" or any(aggregators_of(operator.body))
+        if operator.has_step_code or operator.role == "processor" or any(aggregators_of(operator.body))
     ]
     if code is None and users:
         names = listed(str(operator.name) for operator in users)
@@ -191,16 +208,16 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
     unknown = operator.unknown_fields
     if role is None:
         if given:
-            message = f"has {' and '.join(given)}; keep exactly one of {joined(_ROLES)}"
+            message = f"has {' and '.join(given)}; keep exactly one of {joined(_ROLES_IN_WORDS)}"
             faults.append(Fault(operator.path, message))
         elif not any(nearest(name, unknown) for name in _ROLES):
-            message = f"does nothing; give exactly one of {joined(_ROLES)}"
+            message = f"does nothing; give exactly one of {joined(_ROLES_IN_WORDS)}"
             faults.append(Fault(operator.path, message))
         return
     missing = [name for name in _NEEDS[role] if body.get(name) is None and not nearest(name, unknown)]
     faults += [Fault(f"{operator.path}.{name}", f"is missing; {_HINTS[name]}") for name in missing]
     extra = [name for name in _WHY_NOT if body.get(name) is not None and name not in _MAY_HAVE[role]]
-    reasons = _WHY_NOT | {"window": _WHY_NO_WINDOW, "join": _WHY_NO_JOIN}.get(role, {})
+    reasons = _WHY_NOT | _WHY_NONE_HERE.get(role, {})
     why = {name: f"a {role} has none: {reasons[name]}; leave it out" for name in extra}
     faults += [Fault(f"{operator.path}.{name}", message) for name, message in why.items()]
     tasks = body.get("tasks")
@@ -377,6 +394,8 @@ def _flow(graph: Graph) -> None:
         elif operator.role == "join":
             event_times.hand_on(operator)
             schema = join_output(operator, event_times.of_inputs(operator), graph)
+        elif operator.is_column_step:
+            schema = column_step_output(operator, graph)
         else:
             schema = _output(operator, graph.faults)
         if schema is not None:
@@ -416,7 +435,7 @@ def _output(operator: Operator, faults: list[Fault]) -> Schema | None:
         fields, body = given[0]
         return fields.schema_of(body if isinstance(body, dict) else {})
     ddl = operator.body.get("outputSchema")
-    if not (operator.is_step or operator.role == "processor") or not isinstance(ddl, str) or not ddl:
+    if not (operator.has_step_code or operator.role == "processor") or not isinstance(ddl, str) or not ddl:
         return None
     try:
         return parse_schema(ddl)

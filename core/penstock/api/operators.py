@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.api.topology import STEPS, OperatorSpec
+from penstock.api.topology import COLUMN_STEPS, STEPS, OperatorSpec
+from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME, Projection
 from penstock.dataflow.schema import Schema
@@ -27,8 +28,8 @@ class Operator:
     path: str
     name: str | None
     role: str | None
-    """One of source, those of `STEPS`, processor, window, join, sink (a window or a processor also when it
-    lacks no more than that); None when it has not exactly one."""
+    """One of source, those of `STEPS`, filter, select (also with a filter), processor, window, join, sink (a
+    window or a processor also when it lacks no more than that); None when it has not exactly one."""
     inputs: tuple[str, ...]
     body: Mapping[str, Any]
 
@@ -38,7 +39,16 @@ class Operator:
 
     @property
     def is_step(self) -> bool:
+        return self.has_step_code or self.is_column_step
+
+    @property
+    def has_step_code(self) -> bool:
         return self.role in STEPS
+
+    @property
+    def is_column_step(self) -> bool:
+        """Whether it is a step that expressions say."""
+        return self.role in COLUMN_STEPS
 
     @property
     def is_keyed(self) -> bool:
@@ -83,6 +93,7 @@ class Graph:
     """Processor or window that goes by event time -> the column of its input that says it."""
     windows: dict[str, WindowAggregation] = field(default_factory=dict)
     joins: dict[str, PlannedJoin] = field(default_factory=dict)
+    column_steps: dict[str, ColumnStep] = field(default_factory=dict)
     initial: dict[str, Schema] = field(default_factory=dict)
     """Processor -> schema of the rows of its initial state."""
 

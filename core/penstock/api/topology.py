@@ -57,6 +57,8 @@ IDLE_AFTER_DEFAULT = "1m"
 IDLE_AFTER_LEAST = "100ms"
 STEPS = {"map": ROWS, "mapInPandas": PANDAS, "mapInArrow": ARROW}
 """Fields of an operator that name the code of a step -> how that takes its rows."""
+COLUMN_STEPS = ("filter", "select")
+"""Fields that say in expressions what a step does; one may have both."""
 STAGE_SINK = "foreachBatch"
 """The kind of sink that is a stage of its own, as rules in CEL name it."""
 
@@ -66,6 +68,15 @@ def _not_too_short(text: str) -> str:
         raise ValueError(f"must be at least {IDLE_AFTER_LEAST}: partitions pause that long now and then")
     return text
 
+
+SELECTED_MAX = 256
+CONCURRENT_MAX = 1024
+RETRIES_MAX = 100
+SqlText = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=4096),
+    Field(json_schema_extra={EXPECTED: "a Spark SQL expression, such as \"amount > 10 AND country = 'AT'\""}),
+]
 
 IdleDuration = Annotated[
     Duration,
@@ -101,23 +112,39 @@ class EventTimeSpec(Document):
     """A partition without rows for so long holds the watermark back no more. Without it 1m."""
 
 
+class CallsSpec(Document):
+    """How an `async def` map is called: many rows at once, each with a time limit."""
+
+    concurrent: Annotated[int, Field(ge=1, le=CONCURRENT_MAX)] | None = None
+    """Rows that it is called for at once, in each task. Without it 16."""
+    timeout: PositiveDuration | None = None
+    """How long one call may take. Without it 30s."""
+    retries: Annotated[int, Field(ge=0, le=RETRIES_MAX)] | None = None
+    """How often a call that raised or took too long is made again. Without it 0."""
+    retry_after: PositiveDuration | None = None
+    """The pause before the first retry; each further one is twice as long. Without it 100ms."""
+
+
 _KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
 _CODELESS = "(has(self.window) || has(self.join))"
-_STEP = "(has(self.map) || has(self.mapInPandas) || has(self.mapInArrow))"
+_CODE_STEP = "(has(self.map) || has(self.mapInPandas) || has(self.mapInArrow))"
+_STEP = f"({_CODE_STEP} || has(self.filter) || has(self.select))"
 _STEP_BEFORE = _STEP.replace("self", "oldSelf")
 
 
 class OperatorSpec(Document):
-    """A node of the topology's graph. Exactly one of source, map, mapInPandas, mapInArrow, processor, window,
-    join and sink says what it does."""
+    """A node of the topology's graph. Exactly one of source, map, mapInPandas, mapInArrow, filter with
+    select, processor, window, join and sink says what it does."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
                 "[has(self.source), has(self.map), has(self.mapInPandas), has(self.mapInArrow), "
-                "has(self.processor), has(self.window), has(self.join), has(self.sink)]"
+                "has(self.filter) || has(self.select), has(self.processor), has(self.window), "
+                "has(self.join), has(self.sink)]"
                 ".filter(given, given).size() == 1",
-                "exactly one of source, map, mapInPandas, mapInArrow, processor, window, join and sink",
+                "exactly one of source, map, mapInPandas, mapInArrow, filter with select, processor, window, "
+                "join and sink",
             ),
             (
                 "has(self.source) != has(self.inputs)",
@@ -130,13 +157,14 @@ class OperatorSpec(Document):
             ),
             ("has(self.window) == has(self.aggregate)", "a window has aggregate, and nothing else has"),
             (
-                f"has(self.outputSchema) == ({_STEP} || has(self.processor))",
-                "a step and a processor need outputSchema; that of a source, a window and a sink follows",
+                f"has(self.outputSchema) == ({_CODE_STEP} || has(self.processor))",
+                "the code of a step and a processor need outputSchema; that of all others follows",
             ),
             ("!has(self.join) || self.inputs.size() == 2", "a join has two inputs, left and right"),
             (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
-            (f"!has(self.args) || {_STEP} || has(self.processor)", "only a step and a processor have args"),
+            (f"!has(self.args) || {_CODE_STEP} || has(self.processor)", "only code has args"),
+            ("!has(self.calls) || has(self.map)", "only a map has calls"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 "!has(self.processorTimeout) || has(self.processor) || has(self.window)",
@@ -259,6 +287,10 @@ class OperatorSpec(Document):
     """The same as PySpark's mapInPandas: a function of an iterator of DataFrames, which returns one."""
     map_in_arrow: Target | None = None
     """The same as PySpark's mapInArrow: of an iterator of pyarrow.RecordBatch."""
+    filter: SqlText | None = None
+    """A Spark SQL expression; rows for which it is true go on. Without a Spark job."""
+    select: Annotated[tuple[SqlText, ...], atomic_list(SELECTED_MAX, minimum=1)] | None = None
+    """Spark SQL expressions: what comes out, such as 'user' or 'amount * 2 AS twice'; '*' is all columns."""
     key_by: Annotated[tuple[ColumnName, ...], atomic_list(16, minimum=1)] | None = None
     """Columns of the input that make the key of a processor or a window; fixed for life."""
     processor: Target | None = None
@@ -266,6 +298,8 @@ class OperatorSpec(Document):
     args: Arguments | None = None
     """What the code of a step or a processor is called with by name, beside rows; checked against its
     signature. They may change."""
+    calls: CallsSpec | None = None
+    """Of a map that is `async def`: how many at once, how long, how often again. They may change."""
     window: WindowSpec | None = None
     """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
     each, without code. Fixed for life."""
@@ -308,6 +342,11 @@ class OperatorSpec(Document):
         """Of a step, the field that names its code and what that is; None of another operator."""
         named = (("map", self.map), ("mapInPandas", self.map_in_pandas), ("mapInArrow", self.map_in_arrow))
         return next(((field, target) for field, target in named if target is not None), None)
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it has no key and runs in the tasks of its inputs, and is no sink."""
+        return self.step is not None or self.filter is not None or self.select is not None
 
     @property
     def is_keyed(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.schema import Schema
@@ -96,6 +97,17 @@ class Fanout:
 
 
 @dataclass(frozen=True, slots=True)
+class Calls:
+    """How async code of a step is called: for so many rows at once, each for so long, and how often again."""
+
+    concurrent: int = 16
+    timeout_ms: int = 30_000
+    retries: int = 0
+    retry_after_ms: int = 100
+    """Before the first retry; twice as long before each further one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A stateless step fused behind a stage: row -> rows, or batches -> batches."""
 
@@ -107,6 +119,10 @@ class Step:
     """What it is called with beside rows, by name: an object as JSON, "" for none."""
     form: str = ROWS
     """ROWS, PANDAS or ARROW."""
+    columns: ColumnStep | None = None
+    """Instead of a function, which is "" then: `filter` and `select`."""
+    calls: Calls | None = None
+    """Where the manifest says how its async code is called."""
     on_error: OnError = FAILS
 
 

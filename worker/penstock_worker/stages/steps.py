@@ -13,9 +13,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
 from penstock.dataflow.on_error import dead_letters_of, taken_apart
-from penstock.dataflow.plan import ROWS, Fanout, KeyedEdge, Projection, Step
+from penstock.dataflow.plan import ROWS, Calls, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.type_names import nested, struct_fields
@@ -26,10 +27,11 @@ from penstock.store.letters import ROWS as ROWS_OF
 from penstock.store.letters import Letter
 from penstock.store.port import Bounds, Output
 from penstock_worker.stages.event_time import latest_us
-from penstock_worker.user_code.arguments import STEPS, decoded, step_function
+from penstock_worker.user_code.arguments import STEPS, decoded, step_function, sync_with_calls
+from penstock_worker.user_code.async_step import AsyncCalls, CallFailed, is_async
 from penstock_worker.user_code.batch_steps import batch_form, batches_of, listed_batches
 from penstock_worker.user_code.forms import listed_rows
-from penstock_worker.user_code.running import UserCodeError, raised
+from penstock_worker.user_code.running import UserCodeError, UserCodeMissing, raised
 from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
 from penstock_worker.values.wire_values import shown
@@ -37,6 +39,7 @@ from penstock_worker.values.wire_values import shown
 ENTRY_ROWS_MAX = 256
 """A task downstream works on an entry at a time at the least; what its rows come to should fit a commit."""
 
+_Stamped = tuple[WireRow, int]
 _Gathered = tuple[list[int], list[WireRow]]
 """Timestamps and rows for one target, equally long."""
 
@@ -137,10 +140,7 @@ class FanoutRunner:
         self._columns = fanout.schema.names
         self._sinks = [sink.name for sink in fanout.sinks]
         self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
-        self._steps = [
-            (_StepRunner if step.form == ROWS else _BatchStepRunner)(step, fanout.schema, base_dir)
-            for step in fanout.steps
-        ]
+        self._steps = [_step_runner(step, fanout.schema, base_dir) for step in fanout.steps]
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
@@ -273,6 +273,14 @@ def _with_decimals(type_: str) -> Callable[[Any], Any] | None:
     ]
 
 
+def _step_runner(
+    step: Step, schema: Schema, base_dir: Path
+) -> _StepRunner | _BatchStepRunner | _ColumnStepRunner:
+    if step.columns is not None:
+        return _ColumnStepRunner(step, step.columns, schema, base_dir)
+    return (_StepRunner if step.form == ROWS else _BatchStepRunner)(step, schema, base_dir)
+
+
 class _StepRunner:
     """One map step: calls the user's function on each row and hands on what it returns."""
 
@@ -280,6 +288,11 @@ class _StepRunner:
         self.name = step.name
         self._called = step.function
         self._function = step_function(STEPS[ROWS], step.function, decoded(step.arguments), base_dir)
+        self._calls: AsyncCalls | None = None
+        if is_async(self._function):
+            self._calls = AsyncCalls(self._function, step.calls or Calls())
+        elif step.calls is not None and (problem := sync_with_calls(step.function, self._function)):
+            raise UserCodeMissing(problem)
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
         self._spares = step.on_error.keeps_letters and not step.on_error.attempts
@@ -303,8 +316,12 @@ class _StepRunner:
         produced: list[Any] = []
         produced_us: list[int] = []
         function = self._function
+        given: Iterable[Any] = self._reader.rows(rows)
+        if self._calls is not None:
+            given = list(given)
+            function = self._answers(self._calls, given)
         look_at = 1
-        for row, timestamp_us in zip(self._reader.rows(rows), timestamps_us, strict=True):
+        for row, timestamp_us in zip(given, timestamps_us, strict=True):
             try:
                 made = listed_rows(function(row), held)
             except TooMuch:
@@ -347,6 +364,15 @@ class _StepRunner:
 
     def _raised(self, what: str, error: BaseException) -> UserCodeError:
         return raised(self.name, self._function, self._called, what, error)
+
+    def _answers(self, calls: AsyncCalls, rows: Sequence[Any]) -> Callable[[Any], Any]:
+        """Call async code for all rows, and give what came of it in their order."""
+        try:
+            results = iter(calls.results(rows))
+        except CallFailed as failed:
+            what = f"on {shown(rows[failed.place])}"
+            raise self._raised(what, failed.error) from failed.error
+        return lambda _: next(results)
 
 
 class _BatchStepRunner:
@@ -394,21 +420,64 @@ class _BatchStepRunner:
         counts: dict[str, int],
         fault: UserCodeError,
     ) -> None:
-        """The rows in parts, without those that the function fails on also when they are alone."""
-        refused_before = len(into.letters)
-
-        def call(some: Sequence[tuple[WireRow, int]]) -> list[tuple[WireRow, int]]:
+        def call(some: Sequence[_Stamped]) -> list[_Stamped]:
             oldest_us = min(stamp for _, stamp in some)
             return [(made, oldest_us) for made in self._made([row for row, _ in some], into)]
 
-        def refuse(one: tuple[WireRow, int], error: Exception) -> None:
-            into.letters.append(_letter(self.name, [one[0]], [one[1]], error))
-
-        given = list(zip(rows, timestamps_us, strict=True))
-        made = taken_apart(given, call, refuse, UserCodeError, fault)
-        _count_letters(self.name, len(into.letters) - refused_before, counts)
+        made = _made_apart(self.name, call, rows, timestamps_us, into, counts, fault)
         counts[self.name] = counts.get(self.name, 0) + len(made)
         self.out.feed_counting([row for row, _ in made], [stamp for _, stamp in made], into, counts)
+
+
+class _ColumnStepRunner:
+    """One step that expressions say. Arrow takes its time and its memory: only who has one pays."""
+
+    def __init__(self, step: Step, columns: ColumnStep, schema: Schema, base_dir: Path) -> None:
+        from penstock_worker.expressions.column_step import ColumnStepWork
+
+        self.name = step.name
+        self._work = ColumnStepWork(columns, schema, step.name).work
+        self._spares = step.on_error.keeps_letters and not step.on_error.attempts
+        self.out = FanoutRunner(step.out, base_dir, step.name)
+
+    def feed(
+        self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
+    ) -> None:
+        try:
+            found, found_us = self._work(rows, timestamps_us)
+        except UserCodeError as fault:
+            if not self._spares and self.name not in into.spent:
+                raise
+            made = _made_apart(self.name, self._work_pairs, rows, timestamps_us, into, counts, fault)
+            found, found_us = [row for row, _ in made], [stamp for _, stamp in made]
+        into.held.check(found)
+        counts[self.name] = counts.get(self.name, 0) + len(found)
+        self.out.feed_counting(found, found_us, into, counts)
+
+    def _work_pairs(self, some: Sequence[_Stamped]) -> list[_Stamped]:
+        return list(zip(*self._work([row for row, _ in some], [stamp for _, stamp in some]), strict=True))
+
+
+def _made_apart(
+    name: str,
+    call: Callable[[Sequence[_Stamped]], list[_Stamped]],
+    rows: Sequence[WireRow],
+    timestamps_us: Sequence[int],
+    into: OutputBatch,
+    counts: dict[str, int],
+    fault: UserCodeError,
+) -> list[_Stamped]:
+    """What comes of the rows in parts, without those that `call` fails on also when they are alone: these
+    become letters."""
+    refused_before = len(into.letters)
+
+    def refuse(one: _Stamped, error: Exception) -> None:
+        into.letters.append(_letter(name, [one[0]], [one[1]], error))
+
+    given = list(zip(rows, timestamps_us, strict=True))
+    made = taken_apart(given, call, refuse, UserCodeError, fault)
+    _count_letters(name, len(into.letters) - refused_before, counts)
+    return made
 
 
 def _letter(name: str, rows: list[WireRow], stamps_us: list[int], error: Exception) -> tuple[str, Letter]:

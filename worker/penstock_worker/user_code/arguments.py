@@ -24,6 +24,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from penstock.dataflow.plan import ARROW, PANDAS, ROWS
 from penstock.manifest.faults import joined
+from penstock_worker.user_code.async_step import is_async
 from penstock_worker.user_code.processor_code import class_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, users_traceback
 from penstock_worker.values.wire_values import shown
@@ -96,8 +97,8 @@ def step_problem(kind: StepKind, target: str, code: Any, arguments: Arguments) -
         return f"{target!r} is a StatefulProcessor; a {kind.role} is a function, and a processor needs keyBy"
     if not callable(code):
         return f"{target!r} is {type(code).__name__}, no function; {kind.returns}"
-    if inspect.iscoroutinefunction(code):
-        return f"{target!r} is async, and nobody would wait for it; {kind.returns}"
+    if kind is not MAP and is_async(code):
+        return f"{target!r} is async, and only a map may be; {kind.returns}"
     if _is_factory(code, arguments):
         return _wrong_values(target, code, arguments)
     return _wrong_call(target, code, (kind.given,), arguments) or _wrong_values(target, code, arguments)
@@ -106,6 +107,13 @@ def step_problem(kind: StepKind, target: str, code: Any, arguments: Arguments) -
 def _is_factory(code: Any, arguments: Arguments) -> bool:
     """Whether it can be called with arguments, and cannot with a row beside them."""
     return not _binds(code, (None,), arguments) and _binds(code, (), arguments)
+
+
+def sync_with_calls(target: str, function: Callable[[Any], Any]) -> str | None:
+    """What is wrong with a step that has `calls`; None for nothing."""
+    if is_async(function):
+        return None
+    return f"{target!r} is not async, so calls says nothing of it; make it async def, or leave calls out"
 
 
 # --- processors -------------------------------------------------------------------------------------

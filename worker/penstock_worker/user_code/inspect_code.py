@@ -32,7 +32,13 @@ from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
 from penstock.manifest.faults import Fault, joined, listed, path_text
 from penstock_worker.state.handle import TaskHandle, needs_time
-from penstock_worker.user_code.arguments import STEPS, Arguments, processor_problem, step_function
+from penstock_worker.user_code.arguments import (
+    STEPS,
+    Arguments,
+    processor_problem,
+    step_function,
+    sync_with_calls,
+)
 from penstock_worker.user_code.batch_code import not_foreach_batch
 from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
@@ -117,6 +123,7 @@ class _Target:
     has_initial: bool = False
     code: NamedCode | None = None
     arguments: Arguments = field(default_factory=dict)
+    has_calls: bool = False
 
     @property
     def module(self) -> str:
@@ -151,7 +158,7 @@ def _targets(topology: Topology) -> Iterator[_Target]:
                 has_initial = operator.initial_state is not None
                 yield _Target(
                     operator.name, role, path, str(target), form, time_mode, has_initial,
-                    arguments=operator.args or {},
+                    arguments=operator.args or {}, has_calls=operator.calls is not None,
                 )  # fmt: skip
         for place, aggregate in enumerate(operator.aggregate or ()):
             if ":" in aggregate.function:
@@ -195,7 +202,9 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
             _look_at_processor(named, code, found)
     else:
         try:
-            step_function(STEPS[STEP_FORMS[named.role]], target, named.arguments, base_dir)
+            function = step_function(STEPS[STEP_FORMS[named.role]], target, named.arguments, base_dir)
+            if named.has_calls and (problem := sync_with_calls(target, function)):
+                found.fault(problem)
         except UserCodeMissing as missing:
             found.fault(str(missing))
     return found

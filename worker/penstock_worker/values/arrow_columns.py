@@ -45,10 +45,11 @@ class ArrowShape:
                 f"{', '.join(self._names)}, by their places"
             )
         given = batch.columns[: len(self._names)]
-        columns = [self._values(place, column) for place, column in enumerate(given)]
+        columns = [self.column(place, column) for place, column in enumerate(given)]
         return list(zip(*columns, strict=True))
 
-    def _values(self, place: int, column: pa.Array) -> list[Any]:
+    def column(self, place: int, column: pa.Array) -> list[Any]:
+        """Wire values of the column at `place`. Raises RowMismatch."""
         data_type, wanted, read = self._columns[place]
         where = f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
         if column.null_count == len(column):

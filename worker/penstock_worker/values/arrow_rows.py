@@ -7,7 +7,7 @@ code of users', `stages.batch_stage` packs, `spark.batch_door` unpacks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -33,12 +33,14 @@ class ArrowRows:
 
     def batch(self, rows: Sequence[WireRow]) -> pa.RecordBatch:
         """All of `rows`, which are not none."""
-        values = zip(*rows, strict=True)
-        arrays = [
+        return pa.RecordBatch.from_arrays(self.arrays(zip(*rows, strict=True)), schema=self._schema)
+
+    def arrays(self, columns: Iterable[Sequence[Any]]) -> list[pa.Array]:
+        """The same of columns of wire values, each by itself."""
+        return [
             _array(column, arrow_type, convert)
-            for column, (arrow_type, convert) in zip(values, self._columns, strict=True)
+            for column, (arrow_type, convert) in zip(columns, self._columns, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def packed(self, rows: Sequence[WireRow]) -> bytes:
         """An Arrow stream of one batch of records; `rows` are not none."""

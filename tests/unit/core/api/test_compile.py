@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from penstock.api.compile import compile_topology
 from penstock.api.topology import Topology
@@ -17,6 +18,7 @@ from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.outline import outline
 from penstock.dataflow.plan import (
+    Calls,
     EventTime,
     Fanout,
     KeyedEdge,
@@ -125,6 +127,53 @@ def test_steps_on_columns_stand_in_the_plan_by_their_form() -> None:
     (more,) = words.out.steps
     assert (words.function, words.arguments, words.form) == ("code:arrow", '{"n": 1}', "Arrow")
     assert (more.function, more.arguments, more.form) == ("code:frames", "", "Pandas")
+
+
+def test_calls_of_an_async_map_stand_in_the_plan() -> None:
+    given = {"concurrent": 3, "timeout": "1.5s", "retries": 2}
+    plan = compiled(LINES, {**step("words", "lines"), "calls": given}, {**OUT, "inputs": ["words"]})
+    assert plan.stages[0].out.steps[0].calls == Calls(3, 1500, 2, 100)
+    arrow = {"name": "words", "inputs": ["lines"], "mapInArrow": "code:f", "outputSchema": WORDS, "calls": {}}
+    with pytest.raises((InvalidManifest, ValidationError), match="only a map"):
+        compiled(LINES, arrow, {**OUT, "inputs": ["words"]})
+
+
+def test_filter_and_select_stand_in_the_plan_with_the_schema_that_follows() -> None:
+    kept = {"name": "kept", "inputs": ["lines"], "filter": "length(value) > 3"}
+    made = {
+        "name": "made",
+        "inputs": ["kept"],
+        "filter": "value <> 'x'",
+        "select": ["*", "length(value) * 2L AS twice"],
+    }
+    plan = compiled(LINES, kept, made, {**OUT, "inputs": ["made"]})
+    (first,) = plan.stages[0].out.steps
+    (second,) = first.out.steps
+    assert first.out.schema == TEXT
+    assert second.out.schema == Schema((Column("value", "string"), Column("twice", "bigint")))
+    assert first.columns is not None
+    assert second.columns is not None
+    assert (first.function, first.columns.filter_text) == ("", "length(value) > 3")
+    assert second.columns.kept is not None
+    assert outline(plan)[1].kind == "step"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"filter": "lenght(value) > 3"}, ".filter: 'lenght(value) > 3': function lenght is not among those"),
+        ({"select": ["value", "valu AS x"]}, ".select: [1] 'valu AS x': there is no column 'valu' (did you"),
+        ({"select": ["length(value)"]}, "has no name; write length(value) AS name"),
+        ({"filter": "value"}, "a filter takes booleans, got string; compare it with something"),
+        ({"filter": "true", "map": "code:f"}, "has map and filter; keep exactly one of"),
+        ({"select": ["value"], "outputSchema": WORDS}, "a select has none: its columns are those of select"),
+        ({"select": ["value", "'x' AS VALUE"]}, "column 'VALUE' comes twice"),
+    ],
+)
+def test_expressions_that_are_not_taken_are_told_with_their_place(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        compiled(LINES, {"name": "kept", "inputs": ["lines"], **fields}, {**OUT, "inputs": ["kept"]})
+    assert said in str(refused.value)
 
 
 def test_a_map_with_two_inputs_is_fused_into_both() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 from pyspark.sql.streaming import StatefulProcessor
 
-from penstock_worker.user_code.arguments import MAP, processor_problem, step_problem
+from penstock_worker.user_code.arguments import MAP, STEPS, processor_problem, step_problem
 
 
 class Top(StatefulProcessor):
@@ -100,7 +100,6 @@ def test_a_step_that_can_be_called_so_is_right(code: Any, arguments: dict[str, A
             {"n": 1},
             "'m:code' takes () and is called as code(row, n=1): it has no 'n'; make it def code(row, n)",
         ),
-        (waiting, {}, "'m:code' is async, and nobody would wait for it; a map takes a row and returns rows"),
         (5, {}, "'m:code' is int, no function; a map takes a row and returns rows"),
         (Top, {"n": 1}, "'m:code' is a StatefulProcessor; a map is a function, and a processor needs keyBy"),
         (
@@ -151,3 +150,10 @@ def test_a_processor_that_cannot_be_made_is_told_with_what_is_right(
 
 def test_a_whole_number_is_a_fraction_too() -> None:
     assert processor_problem("m:code", Top, {"n": 3, "floor": 1}) is None
+
+
+def test_only_a_map_may_be_async() -> None:
+    assert step_problem(MAP, "m:code", waiting, {}) is None
+    told = step_problem(STEPS["Arrow"], "m:code", waiting, {})
+    assert told is not None
+    assert "'m:code' is async, and only a map may be" in told

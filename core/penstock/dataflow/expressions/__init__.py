@@ -1,0 +1,1 @@
+"""Spark SQL expressions over a schema: which are taken, and what type each has."""
