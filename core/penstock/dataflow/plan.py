@@ -67,6 +67,8 @@ class KeyedEdge:
     shards: int
     projection: Projection | None = None
     """Where the stage is a join."""
+    locality: bool = False
+    """Whether a routing table may say where keys of it go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,8 @@ class Processor:
     nothing out."""
     arguments: str = ""
     """What the target is called with, by name: an object as JSON, "" for none."""
+    locality: bool = False
+    """Whether a routing table may say which shard its keys are on; its edges say the same."""
 
     @property
     def by_event_time(self) -> bool:

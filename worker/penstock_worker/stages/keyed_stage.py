@@ -170,6 +170,10 @@ class KeyedStage:
     def adopt(self, owned: OwnedShard) -> None:
         self._states[owned.shard] = self._cache.shard(owned)
 
+    def state_of(self, shard: str) -> ShardState:
+        """The state of an owned shard. KeyError for others."""
+        return self._states[shard]
+
     def release(self, shard: str) -> None:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
@@ -360,7 +364,7 @@ class KeyedStage:
         run = self._runner.run
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
-        state.now_ms, state.ahead_ms = now_us // 1000, -((wall_us - now_us) // 1000)
+        state.at(now_us, wall_us)
         if self._time is not None:
             # Timers are due by event time, also those before the watermark.
             state.now_ms, state.ahead_ms = LONG_AGO_MS, 0

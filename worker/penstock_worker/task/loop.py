@@ -40,7 +40,7 @@ from penstock.store.port import (
 from penstock.store.stranding import StrandingWatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
-from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.stages.work import Rest, StageWork, Unasked, Work, WorkFailed
 from penstock_worker.task.advances import Advances
 from penstock_worker.task.arrivals import without_stale
 from penstock_worker.task.large_commit import LargeCommits, Placed
@@ -87,8 +87,10 @@ class TaskLoop:
         metrics: TaskMetrics,
         clock: Clock,
         written: RecentOutput | None = None,
+        unasked: Unasked | None = None,
     ) -> None:
         self._launch = launch
+        self._unasked = unasked
         self._written = written
         self._operator = launch.stage.operator
         self._store = store
@@ -160,6 +162,8 @@ class TaskLoop:
             if self._wait() and not self._named:
                 self._look_for_name()
             return
+        if self._unasked is not None and self._unasked.wait_us() <= 0:
+            self._work_unasked(self._unasked)
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
@@ -222,6 +226,18 @@ class TaskLoop:
         while posted:
             self._settle_first(posted)
         return self._finish(last)
+
+    def _work_unasked(self, stage: Unasked) -> None:
+        """Nothing is handed out now but what rests."""
+        stage.look()
+        done: list[tuple[OwnedShard, Work]] = []
+        for owned in list(self._owned.values()):
+            worked = stage.unasked(owned, rests=owned.shard in self._resting)
+            if worked is not None and worked.large:
+                self._carry_out(owned, worked)
+            elif worked is not None:
+                done.append((owned, worked))
+        self._finish(self._post(done))
 
     def _settle_first(self, posted: deque[Posted]) -> None:
         first = posted.popleft()
@@ -394,6 +410,8 @@ class TaskLoop:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
         wait_us = self._next_fetch.wait_us(wait_us, now_us)
+        if self._unasked is not None and self._named and not self._halted:
+            wait_us = min(wait_us, self._unasked.wait_us())
         if self._resting:
             wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
         if wait_us <= 0:
