@@ -163,6 +163,14 @@ class Processor:
     locality: bool = False
     """Whether a routing table may say which shard its keys are on; its edges say the same."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where a key cannot go from one shard to another with all that it has."""
+        if self.locality and (self.by_event_time or self.initial is not None or not self.key_columns):
+            raise ValueError(
+                "a stage by event time, with initial state or without a key has no routing tables: a shard "
+                "tells its watermark, and begins with its rows, for the keys that it has"
+            )
+
     @property
     def by_event_time(self) -> bool:
         return self.time_mode == EVENT_TIME

@@ -53,7 +53,7 @@ class Chaos:
             )
         if world.tables is not None:
             tables = world.tables
-            self._events += ((0.5, tables.propose), (0.4, tables.put_somewhere))
+            self._events += ((0.8, tables.propose), (0.6, tables.put_somewhere))
         if world.pressure:
             self._events += ((0.3, self._memory_runs_out),)
         self._upto = list(accumulate(chance for chance, _ in self._events))

@@ -37,13 +37,15 @@ class TableHand:
         self._world = world
         self._made: dict[str, list[RoutingTable]] = {operator: [] for operator in _KEYS}
         self.refused = 0
+        self.operator = "mid"
+        """Whose table was asked for last."""
 
     def propose(self) -> None:
         """Another table for one operator, with some keys on shards by lot; unless one is under way."""
         rng = self._world.rng
-        operator = "mid" if rng.random() < 0.7 else "end"
+        operator = self.operator = "mid" if rng.random() < 0.7 else "end"
         made, shards = self._made[operator], _SHARDS[operator]
-        if not self._is_carried_out(operator):
+        if self._overlaps():
             self.refused += 1
             return
         keys = {
@@ -56,6 +58,12 @@ class TableHand:
         cast("Rerouted", self._world.workload).tables[operator] = table
         self._world.trace.event("tables", f"{operator} has version {table.version}: {table.moves}")
         self.put_somewhere()
+
+    def _overlaps(self) -> bool:
+        """Whether any table of the topology is under way. Not one of this operator alone: a key that goes
+        from one shard to another, of which one routes by the next operator's new table, would overtake
+        itself."""
+        return not all(map(self._is_carried_out, self._made))
 
     def put_somewhere(self) -> None:
         """One store gets what it lacks."""

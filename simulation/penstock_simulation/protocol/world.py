@@ -94,6 +94,7 @@ class Parts:
     tables: bool = False
     """Whether both keyed stages have routing tables, which change."""
     routed: RoutedParts = ROUTED_PARTS
+    table_hand: type[TableHand] = TableHand
     shares: Shares = SHARES
     """How many of the runs have what, beside."""
     gate: type[InitialGate] = InitialGate
@@ -194,7 +195,7 @@ class World:
         self._order = 0
         self._nested = 0
         self._on_their_way: dict[Link, None] = {}
-        self.tables = TableHand(self) if parts.tables else None
+        self.tables = parts.table_hand(self) if parts.tables else None
         self._chaos = Chaos(self)
         self.watermarks: WatermarkPromises | None = None
         if isinstance(self.workload, Timed):

@@ -73,6 +73,8 @@ class Given:
 class Receiving:
     """Of one task's keyed stage."""
 
+    arriving = ArrivingVersion
+
     def __init__(
         self,
         operator: str,
@@ -322,7 +324,7 @@ class Receiving:
         if table is None:
             return None
         part = int(owned.shard.rpartition("/")[2])
-        version = ArrivingVersion(table, part, self._key, self._left.pop(owned.shard, ()))
+        version = self.arriving(table, part, self._key, self._left.pop(owned.shard, ()))
         self._versions[owned.shard] = version
         return version
 

@@ -82,15 +82,15 @@ class Switching:
                 table = self._shelf.table(edge.edge.operator, version)
                 if table is None:
                     return False
-                route = self._routes[number, version] = _routing(edge, table)
+                route = self._routes[number, version] = self._routing(edge, table)
                 for key in [k for k in self._routes if k[0] == number and 0 < k[1] < version - 1]:
                     del self._routes[key]
             edge.route = route
         return True
 
-
-def _routing(edge: EdgeRunner, table: RoutingTable) -> Callable[[Key], int]:
-    columns = range(len(edge.types))
-    keys = routing_keys(columns, edge.types)([_DECODER.decode(packed) for packed, _ in table.keys])
-    overrides = {key: shard for key, (_, shard) in zip(keys, table.keys, strict=True)}
-    return Router(edge.types, edge.edge.shards, overrides, table.version).route
+    @staticmethod
+    def _routing(edge: EdgeRunner, table: RoutingTable) -> Callable[[Key], int]:
+        columns = range(len(edge.types))
+        keys = routing_keys(columns, edge.types)([_DECODER.decode(packed) for packed, _ in table.keys])
+        overrides = {key: shard for key, (_, shard) in zip(keys, table.keys, strict=True)}
+        return Router(edge.types, edge.edge.shards, overrides, table.version).route

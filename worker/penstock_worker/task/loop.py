@@ -167,8 +167,8 @@ class TaskLoop:
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
-            work = self._take_rested()
-            work.extend(shard for shard in fetched.shards if self._is_mine(shard))
+            handed_out = [shard for shard in fetched.shards if self._is_mine(shard)]
+            work = [*self._take_rested(), *handed_out]
             self._advance(fetched)
             if work:
                 fetched = self._work_through(work)
@@ -394,6 +394,8 @@ class TaskLoop:
                 self._lost(fetched.shard)
             return False
         self._stranding.handed_out(fetched.shard)
+        # One of which only timers were due may rest, and is handed out anew.
+        self._resting.pop(fetched.shard, None)
         return True
 
     def _wait(self) -> bool:

@@ -125,10 +125,6 @@ local function has_room(record, size, bounds)
     or (entries < bounds[IN_ENTRIES_MAX] and record[INBOX_BYTES] + size <= bounds[IN_BYTES_MAX])
 end
 
--- Whether what goes from one shard to another is the state of a key that changes its shard: no rows go between shards of
--- one operator. It waits for no room, or two full shards could wait for each other's for ever.
-local function is_key_state(producer, target) return operator_of(producer) == operator_of(target) end
-
 local function over_bound(record, bounds)
   return record[OUT_BYTES] > bounds[OUT_BYTES_MAX] or record[OUT_ENTRIES] > bounds[OUT_ENTRIES_MAX]
 end
