@@ -45,6 +45,7 @@ class RoutedStage:
         self._clock = clock
         self._is_source = is_source
         self._steps: dict[str, _Step] = {}
+        self._unasked_us = 0
         self.grew = stage.grew
         self.settled = stage.settled
         self.close = stage.close
@@ -87,9 +88,10 @@ class RoutedStage:
     # --- shards without work
 
     def wait_us(self) -> int:
-        return self._shelf.wait_us()
+        return self._unasked_us - self._clock.monotonic_us()
 
     def look(self) -> None:
+        self._unasked_us = self._clock.monotonic_us() + LOOK_US
         self._shelf.look()
 
     def unasked(self, owned: OwnedShard, *, rests: bool) -> Work | None:

@@ -28,10 +28,6 @@ class TableShelf:
         self._versions: dict[str, tuple[int, ...]] = {}
         self._tables: dict[tuple[str, int], RoutingTable] = {}
 
-    def wait_us(self) -> int:
-        """How long until the next look; 0 or less where it is due."""
-        return self._due_us - self._clock.monotonic_us()
-
     def look(self) -> None:
         """Ask which versions there are, where that is due."""
         now_us = self._clock.monotonic_us()

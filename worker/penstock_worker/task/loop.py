@@ -162,13 +162,13 @@ class TaskLoop:
             if self._wait() and not self._named:
                 self._look_for_name()
             return
-        if self._unasked is not None and self._unasked.wait_us() <= 0:
-            self._work_unasked(self._unasked)
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             handed_out = [shard for shard in fetched.shards if self._is_mine(shard)]
             work = [*self._take_rested(), *handed_out]
+            if self._unasked is not None and self._unasked.wait_us() <= 0:
+                self._work_unasked(self._unasked, {one.shard for one in work})
             self._advance(fetched)
             if work:
                 fetched = self._work_through(work)
@@ -227,17 +227,18 @@ class TaskLoop:
             self._settle_first(posted)
         return self._finish(last)
 
-    def _work_unasked(self, stage: Unasked) -> None:
-        """Nothing is handed out now but what rests."""
+    def _work_unasked(self, stage: Unasked, in_hand: Collection[str]) -> None:
+        """What shards commit though nothing was handed out of them: all but those in hand."""
         stage.look()
         done: list[tuple[OwnedShard, Work]] = []
-        for owned in list(self._owned.values()):
+        for owned in [one for one in self._owned.values() if one.shard not in in_hand]:
             worked = stage.unasked(owned, rests=owned.shard in self._resting)
             if worked is not None and worked.large:
                 self._carry_out(owned, worked)
             elif worked is not None:
                 done.append((owned, worked))
-        self._finish(self._post(done))
+        if done:
+            self._finish(self._post(done))
 
     def _settle_first(self, posted: deque[Posted]) -> None:
         first = posted.popleft()
