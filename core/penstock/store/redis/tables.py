@@ -25,16 +25,16 @@ class RedisTables(RedisRole):
         }
 
     def _put(self, call: PutTable) -> Command:
-        return (b"HSET", self._keys.tables(call.operator), b"%d" % call.version, call.content)
+        return (b"HSET", self._keys.tables(call.operator), call.version, call.content)
 
     def _drop(self, call: DropTable) -> Command:
-        return (b"HDEL", self._keys.tables(call.operator), b"%d" % call.version)
+        return (b"HDEL", self._keys.tables(call.operator), call.version)
 
     def _versions(self, call: TableVersions) -> Command:
         return (b"HKEYS", self._keys.tables(call.operator))
 
     def _read(self, call: ReadTable) -> Command:
-        return (b"HGET", self._keys.tables(call.operator), b"%d" % call.version)
+        return (b"HGET", self._keys.tables(call.operator), call.version)
 
 
 def _done(_: PutTable | DropTable, _reply: int) -> Answer:
