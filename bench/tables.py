@@ -26,7 +26,7 @@ from penstock.control.locality.pair_summary import Integers, Pair, PairSummary
 from penstock.control.locality.scene import OperatorHomes
 from penstock.control.locality.scene import Table as KeyTable
 from penstock.control.locality.tables import LocalityLook, TableRules, decide_tables
-from penstock.dataflow.routing import Router
+from penstock.dataflow.routing import Key, Router
 from penstock_operator.partitioning.choice import installed_partitioner
 
 SEED = 20161212
@@ -101,7 +101,7 @@ def routing(kind: str) -> dict[str, float]:
     """Nanoseconds to route a record by hash, and by a table of as many keys as tables have at most."""
     _, tag = stream(kind)
     found = {}
-    overrides = {(f"tag-{one}",): one % SHARDS for one in range(TableRules().keys_max)}
+    overrides: dict[Key, int] = {(f"tag-{one}",): one % SHARDS for one in range(TableRules().keys_max)}
     for name, table in (("hash_ns", None), ("table_ns", overrides)):
         keys = [(f"tag-{one}",) for one in tag.tolist()]
         route = Router(["string"], SHARDS, table, int(table is not None)).route
