@@ -15,6 +15,7 @@ from penstock_worker.stages.control_entries import KeyState, Mark
 from penstock_worker.stages.receiving import Given, Receiving
 from penstock_worker.stages.routed_stage import RoutedParts
 from penstock_worker.stages.switching import Switch, Switching
+from penstock_worker.stages.table_shelf import TableShelf
 from penstock_worker.stages.work import Rest, Work
 
 
@@ -56,6 +57,13 @@ class SwitchesInMemory(Switching):
     def work(self, owned: OwnedShard, switch: Switch, *, in_hand: bool, again: bool) -> Work:
         work = super().work(owned, switch, in_hand=in_hand, again=again)
         return replace(work, commit=replace(work.commit, counts=None))
+
+
+class KnowsFromBefore(TableShelf):
+    """A shard that is new begins with the versions that its task knew of before."""
+
+    def look_anew(self) -> None:
+        pass
 
 
 class SendsAtTheFirstMark(Receiving):
@@ -156,6 +164,7 @@ TABLE_BUGS = {
     "a mark lost": _with(switching=LosesMark),
     "switched before its commit": _with(switching=SwitchesBeforeItsCommit),
     "switched in memory": _with(switching=SwitchesInMemory),
+    "a new shard by old versions": _with(shelf=KnowsFromBefore),
     "state sent before all marks": _with(receiving=SendsAtTheFirstMark),
     "state overtakes what its key put out": _with(receiving=StateOvertakes),
     "rows not held back": _with(receiving=HoldsNothingBack),

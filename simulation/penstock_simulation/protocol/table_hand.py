@@ -53,11 +53,28 @@ class TableHand:
         }
         router = Router(["int"], len(shards))
         by_hash = {pack((key,)): router.route((key,)) for key in _KEYS[operator]}
-        table = next_table(made[-1] if made else None, keys, by_hash.__getitem__, _PRODUCERS[operator])
+        producers = list(_PRODUCERS[operator])
+        if rng.random() < 0.5:
+            # Who has never been claimed is as if it were born later: every store has the table before.
+            producers = [shard for shard in producers if self._is_begun(shard)]
+        table = next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers)
         made.append(table)
         cast("Rerouted", self._world.workload).tables[operator] = table
         self._world.trace.event("tables", f"{operator} has version {table.version}: {table.moves}")
-        self.put_somewhere()
+        if len(producers) < len(_PRODUCERS[operator]):
+            for node in self._world.nodes:
+                self._put(node)
+        else:
+            self.put_somewhere()
+
+    def _is_begun(self, shard: str) -> bool:
+        """Whether anybody has ever had it."""
+        return any(
+            record.epoch > 0
+            for node in self._world.nodes.values()
+            for name, record in node.records()
+            if name == shard
+        )
 
     def _overlaps(self) -> bool:
         """Whether any table of the topology is under way. Not one of this operator alone: a key that goes

@@ -52,6 +52,7 @@ class RoutedStage:
 
     def adopt(self, owned: OwnedShard) -> None:
         self._stage.adopt(owned)
+        self._shelf.look_anew()
         if self._receiving is not None:
             self._receiving.adopt(owned)
 
@@ -135,6 +136,7 @@ class RoutedStage:
 class RoutedParts:
     """What is put around a stage; a test puts a part with a planted bug in its place."""
 
+    shelf: type[TableShelf] = TableShelf
     switching: type[Switching] = Switching
     receiving: type[Receiving] = Receiving
 
@@ -159,7 +161,7 @@ def routed(
     receives = isinstance(head, Processor) and head.locality
     if not edges and not receives:
         return work
-    shelf = TableShelf(dict.fromkeys(edge.edge.operator for edge in edges), store, clock)
+    shelf = parts.shelf(dict.fromkeys(edge.edge.operator for edge in edges), store, clock)
     switching = parts.switching(edges, shelf, bounds, clock)
     receiving = None
     if isinstance(head, Processor) and receives and isinstance(work, KeyedStage):

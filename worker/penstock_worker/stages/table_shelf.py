@@ -28,6 +28,11 @@ class TableShelf:
         self._versions: dict[str, tuple[int, ...]] = {}
         self._tables: dict[tuple[str, int], RoutingTable] = {}
 
+    def look_anew(self) -> None:
+        """What comes next is to know of all versions that there are now: a shard that is new begins with the
+        newest, and nobody waits for its mark."""
+        self._due_us = 0
+
     def look(self) -> None:
         """Ask which versions there are, where that is due."""
         now_us = self._clock.monotonic_us()
