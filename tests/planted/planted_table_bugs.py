@@ -152,6 +152,10 @@ class OverlappingTables(TableHand):
 class TablesOfTwoOperators(TableHand):
     """Tables of operators that follow each other change at a time."""
 
+    def propose(self) -> None:
+        for _ in range(3):
+            super().propose()
+
     def _overlaps(self) -> bool:
         return not self._is_carried_out(self.operator)
 
