@@ -2,7 +2,8 @@
 counted pairs to a decision about tables.
 
 Records are counted in batches as a task puts them out, with keys that were just read and routed; beside it
-stands what routing them takes, which a record costs anyway. Decisions are about a graph of tags and
+stands what routing them takes, which a record costs anyway; then what it takes by hash and by a table.
+Decisions are about a graph of tags and
 countries: a first one, and one with that table in use and a tenth of the tags gone elsewhere. CPU time of one
 process; no figure needs a node store.
 """
@@ -25,7 +26,7 @@ from penstock.control.locality.pair_summary import Integers, Pair, PairSummary
 from penstock.control.locality.scene import OperatorHomes
 from penstock.control.locality.scene import Table as KeyTable
 from penstock.control.locality.tables import LocalityLook, TableRules, decide_tables
-from penstock.dataflow.routing import Router
+from penstock.dataflow.routing import Key, Router
 from penstock_operator.partitioning.choice import installed_partitioner
 
 SEED = 20161212
@@ -96,6 +97,21 @@ def counting(kind: str, size: int) -> dict[str, float]:
     }
 
 
+def routing(kind: str) -> dict[str, float]:
+    """Nanoseconds to route a record by hash, and by a table of as many keys as tables have at most."""
+    _, tag = stream(kind)
+    found = {}
+    overrides: dict[Key, int] = {(f"tag-{one}",): one % SHARDS for one in range(TableRules().keys_max)}
+    for name, table in (("hash_ns", None), ("table_ns", overrides)):
+        keys = [(f"tag-{one}",) for one in tag.tolist()]
+        route = Router(["string"], SHARDS, table, int(table is not None)).route
+        began = time.thread_time()
+        for key in keys:
+            route(key)
+        found[name] = round((time.thread_time() - began) / RECORDS * 1e9, 1)
+    return found
+
+
 def graph(pairs: int, drifted: float) -> PairSummary:
     """Counted pairs of tags and countries; a part of the tags has gone to other countries."""
     rng = np.random.default_rng(SEED)
@@ -146,12 +162,13 @@ def _homes(operator: str, nodes: Sequence[str], table: KeyTable | None) -> Opera
 
 def main() -> None:
     """Measure, print the table and the line."""
-    screen = Screen(len(STREAMS) * len(BATCHES) + len(GRAPHS))
+    screen = Screen(len(STREAMS) * (len(BATCHES) + 1) + len(GRAPHS))
     about = machine.description()
     table = Table(title=f"Counting in {LIMIT_BYTES >> 20} MiB, {RECORDS} records; deciding about tables")
     for column in ("what", "cost", "beside", "pairs", "of all, or local", "before"):
         table.add_column(column, justify="right", no_wrap=True)
-    result: dict[str, Any] = {"bench": "tables", "counting": {}, "deciding": {}, "to_reach_s": TO_REACH_S}
+    result: dict[str, Any] = {"bench": "tables", "counting": {}, "routing": {}, "deciding": {}}
+    result["to_reach_s"] = TO_REACH_S
     for kind in STREAMS:
         for size in BATCHES:
             with screen.step(f"counting, {kind}, batches of {size}"):
@@ -164,6 +181,10 @@ def main() -> None:
                 f"{one['pairs']:.0f}",
                 f"{one['counted_share']:.0%}",
             )
+    for kind in STREAMS:
+        with screen.step(f"routing, {kind}"):
+            two = result["routing"][kind] = routing(kind)
+        table.add_row(f"routing, {kind}", f"{two['table_ns']:.0f} ns", f"hash {two['hash_ns']:.0f} ns")
     for pairs, nodes in GRAPHS:
         with screen.step(f"deciding, {pairs} pairs, {nodes} nodes"):
             found = deciding(pairs, nodes)

@@ -26,6 +26,7 @@ from penstock_simulation.protocol.world import Parts
 from planted.planted_agent_bugs import AGENT_BUGS
 from planted.planted_initial_bugs import INITIAL_BUGS, JOIN_BUGS
 from planted.planted_move_bugs import MOVE_BUGS
+from planted.planted_table_bugs import TABLE_BUGS
 from planted.planted_task_bugs import TASK_BUGS
 from planted.planted_time_bugs import TIME_BUGS
 from planted.planted_worker_bugs import WORKER_BUGS
@@ -186,4 +187,5 @@ BUGS = (
     | TIME_BUGS
     | INITIAL_BUGS
     | JOIN_BUGS
+    | TABLE_BUGS
 )

@@ -10,7 +10,7 @@ from typing import overload
 import msgspec
 
 from penstock.connectors.zipf import ZipfSource
-from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
+from penstock.dataflow.plan import NO_TIME, Fanout, KeyedEdge, Plan, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
 from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.state import encoding
@@ -28,12 +28,17 @@ _ROW = Schema((Column("source", "string"), Column("key", "string"), Column("numb
 _TOTAL = encoding.field_prefix(encoding.VALUE, "total")
 
 
-def counting_plan(shards: int) -> Plan:
-    """So many shards for each keyed stage."""
+def counting_plan(shards: int, *, tables: bool = False) -> Plan:
+    """So many shards for each keyed stage; with `tables` keys may go to others."""
     one = Tasks(1, 1, 1)
 
+    def edge(operator: str) -> KeyedEdge:
+        return KeyedEdge(operator, (1,), shards, locality=tables)
+
     def keyed(operator: str, name: str, edges: tuple[KeyedEdge, ...]) -> Stage:
-        processor = Processor(f"processes.counting_code:{name}", _ROW, (1,), shards)
+        processor = Processor(
+            f"processes.counting_code:{name}", _ROW, (1,), shards, time_mode=NO_TIME, locality=tables
+        )
         return Stage(operator, processor, one, Fanout(_ROW, (), (), edges))
 
     # Only says that it is a source: `CountedRows` reads.
@@ -45,8 +50,8 @@ def counting_plan(shards: int) -> Plan:
         2,
         1 << 31,
         (
-            Stage("src", source, one, Fanout(_ROW, (), (), (KeyedEdge("mid", (1,), shards),))),
-            keyed("mid", "Mid", (KeyedEdge("end", (1,), shards),)),
+            Stage("src", source, one, Fanout(_ROW, (), (), (edge("mid"),))),
+            keyed("mid", "Mid", (edge("end"),)),
             keyed("end", "End", ()),
         ),
     )

@@ -30,6 +30,7 @@ class Settings(msgspec.Struct):
     store_url: str
     sources: list[str]
     step_s: float
+    tables: bool = False
 
 
 class Held(NodeStore):
@@ -77,7 +78,13 @@ class ProcessWorker(CountingWorker):
     def __init__(self, settings: Settings) -> None:
         folder, name = Path(settings.folder), settings.name
         rows = {source: EndlessRows(source) for source in settings.sources}
-        super().__init__(name, settings.store_url, rows, between=lambda store: Held(store, folder, name))
+        super().__init__(
+            name,
+            settings.store_url,
+            rows,
+            between=lambda store: Held(store, folder, name),
+            tables=settings.tables,
+        )
         self._pause = folder / "pause"
         self.step_s = settings.step_s
 

@@ -29,6 +29,8 @@ class CountingWorker:
         rows: Mapping[str, Sequence[Row]],
         shards: int = 4,
         between: Callable[[NodeStore], NodeStore] = lambda store: store,
+        *,
+        tables: bool = False,
     ) -> None:
         self.name = name
         self.uid = f"uid-{name}"
@@ -49,7 +51,7 @@ class CountingWorker:
         )
         self._worker = SparklessWorker(
             launch,
-            counting_plan(shards),
+            counting_plan(shards, tables=tables),
             lambda: between(RedisStore(store_url, UID)),
             SystemClock(),
             lambda *_: CountedRows(rows, lambda: self.part, lambda: self.step_s),

@@ -21,9 +21,20 @@ import msgspec
 from backends.schedule_api_server import ScheduleApiServer
 from clocks.eventually import eventually
 from penstock.api.schedule_object import to_spec
+from penstock.dataflow.routing_table import RoutingTable, encode_table, is_carried_out
 from penstock.errors import PenstockError
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
-from penstock.store.port import Failures, Measure, Outgoing, ShardCounters, ShardStatus, StateSnapshot
+from penstock.store.codec import decode_counts
+from penstock.store.port import (
+    Answer,
+    Failures,
+    Measure,
+    Outgoing,
+    PutTable,
+    ShardCounters,
+    ShardStatus,
+    StateSnapshot,
+)
 from penstock.store.port.moves import MoveState, ReadMove
 from penstock.store.redis.store import RedisStore
 from processes.counting_plan import KEYS, UID, counted, row_of
@@ -42,14 +53,15 @@ STEP_S = 0.01
 class WorkerProcess:
     """One worker, started again and again."""
 
-    def __init__(self, folder: Path, name: str, server: Server) -> None:
+    def __init__(self, folder: Path, name: str, server: Server, *, tables: bool = False) -> None:
         self.name = name
+        self._tables = tables
         self._folder = folder
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        settings = Settings(str(self._folder), self.name, self._server.url, SOURCES, STEP_S)
+        settings = Settings(str(self._folder), self.name, self._server.url, SOURCES, STEP_S, self._tables)
         with (self._folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "processes.counting_process", msgspec.json.encode(settings).decode()],
@@ -71,9 +83,9 @@ class WorkerProcess:
 
 
 class KillScene:
-    """Shards begin spread over all workers. `stop` ends everything."""
+    """Shards begin spread over all workers. `stop` ends everything. `tables`: keys may go to other shards."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tables: bool = False) -> None:
         self.folder = folder
         self.version = 0
         self.api = ScheduleApiServer()
@@ -89,7 +101,8 @@ class KillScene:
                 folder, server, kubeconfig, "processes.gated_agent", PENSTOCK_GATE=gate
             )
         self.workers = {
-            name: WorkerProcess(folder, name, self.servers[node]) for name, node in WORKERS.items()
+            name: WorkerProcess(folder, name, self.servers[node], tables=tables)
+            for name, node in WORKERS.items()
         }
         self._stores = {node: RedisStore(server.url, UID) for node, server in self.servers.items()}
         names = list(WORKERS)
@@ -229,6 +242,31 @@ class KillScene:
         """The executor that has it at its home; "" for none."""
         seen = self._look(self.home(shard), shard)
         return seen.executor if seen is not None else ""
+
+    def put_table(self, operator: str, table: RoutingTable) -> None:
+        """A routing table comes into both stores."""
+        call = PutTable(operator, table.version, encode_table(table))
+        for node, store in self._stores.items():
+            eventually(lambda store=store: self._is_put(store, call), f"{node} has the table")
+
+    def _is_put(self, store: RedisStore, call: PutTable) -> bool:
+        try:
+            return store.call(call) is Answer.OK
+        except PenstockError:
+            return False
+
+    def is_carried_out(self, operator: str, table: RoutingTable) -> bool:
+        """Whether nobody routes by an earlier table, or waits for keys of this one."""
+        counts = {
+            shard: decode_counts(seen.counts)
+            for shard in self.places
+            if (seen := self._look(self.home(shard), shard)) is not None
+        }
+        return is_carried_out(operator, table, counts)
+
+    def keys_on(self, shard: str) -> set[str]:
+        """The keys that it has state of."""
+        return set(counted(self._state(shard)))
 
     def commits(self, shard: str) -> int:
         seen = self._look(self.home(shard), shard)

@@ -37,12 +37,23 @@ KINDS = {
     "full": Parts(pressure=True),
     "moving-full": Parts(moves=True, pressure=True),
     "event-time": Parts(moves=True, event_time=True),
+    "tables": Parts(moves=True, tables=True),
+    "tables-full": Parts(moves=True, tables=True, pressure=True),
 }
-"""Whether shards go from store to store, stores come to their memory limits, and stages go by event time. In
+"""Whether shards go from store to store, stores come to their memory limits, stages go by event time, and
+routing tables change. In
 some runs of each kind a stage begins with initial rows, in some by event time it joins two sources, or a
 partition is idle and comes back (`drawn_runs`)."""
 
-SEEDS = {"still": 3_500, "moving": 5_000, "full": 1_000, "moving-full": 500, "event-time": 500}
+SEEDS = {
+    "still": 3_500,
+    "moving": 5_000,
+    "full": 1_000,
+    "moving-full": 500,
+    "event-time": 500,
+    "tables": 1_000,
+    "tables-full": 250,
+}
 SEEDS_PER_TEST = 250
 
 
@@ -92,6 +103,7 @@ def planted_seeds() -> dict[str, int]:
 def test_a_planted_bug_is_caught(bug: str) -> None:
     known = [seed for planted, seed in planted_seeds().items() if planted == bug]
     kind = "event-time" if BUGS[bug].event_time else "moving" if BUGS[bug].moves else "still"
+    kind = "tables" if BUGS[bug].tables else kind
     kept = [seed for kept_kind, seed in kept_seeds() if kept_kind == kind]
     seeds = (*known, *kept, *range(1_000))
     caught = next((seed for seed in seeds if simulate(seed, BUGS[bug]).broken), None)

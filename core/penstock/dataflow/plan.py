@@ -69,6 +69,8 @@ class KeyedEdge:
     shards: int
     projection: Projection | None = None
     """Where the stage is a join."""
+    locality: bool = False
+    """Whether a routing table may say where keys of it go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +178,16 @@ class Processor:
     nothing out."""
     arguments: str = ""
     """What the target is called with, by name: an object as JSON, "" for none."""
+    locality: bool = False
+    """Whether a routing table may say which shard its keys are on; its edges say the same."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where a key cannot go from one shard to another with all that it has."""
+        if self.locality and (self.by_event_time or self.initial is not None or not self.key_columns):
+            raise ValueError(
+                "a stage by event time, with initial state or without a key has no routing tables: a shard "
+                "tells its watermark, and begins with its rows, for the keys that it has"
+            )
 
     @property
     def by_event_time(self) -> bool:

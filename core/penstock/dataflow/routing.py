@@ -88,13 +88,14 @@ class Router:
     def _look_up(self, key: Key) -> int:
         # Dict keys that compare equal (1 and True, 0.0 and -0.0) have equal bytes in a column of one type.
         hashed, size = SEED, 0
-        for value, encode in zip(key, self._encoders, strict=True):
-            if value is not None:
-                data = encode(value)
-                hashed = xxh64_intdigest(data, hashed)
-                size += len(data)
-        override = self._overrides.get(key)
-        shard = _signed(hashed) % self.shards if override is None else override
+        shard = self._overrides.get(key) if self._overrides else None
+        if shard is None:
+            for value, encode in zip(key, self._encoders, strict=True):
+                if value is not None:
+                    data = encode(value)
+                    hashed = xxh64_intdigest(data, hashed)
+                    size += len(data)
+            shard = _signed(hashed) % self.shards
         if size <= CACHED_KEY_BYTES_MAX:
             if len(self._cache) >= CACHED_KEYS_MAX:
                 self._cache.clear()

@@ -225,6 +225,12 @@ class Keys:
         each schedule that names the worker."""
         return self.prefix + b"assigned:" + worker.encode()
 
+    # --- routing
+
+    def tables(self, operator: str) -> bytes:
+        """Hash: version of the operator's routing -> content of the table."""
+        return self.prefix + b"tables:" + operator.encode()
+
     # --- reports
 
     @property

@@ -9,7 +9,7 @@ was applied. A task therefore never repeats a commit itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.store.codec import decode_counts, encode_counts
 from penstock.store.lives import before_first
@@ -160,6 +160,19 @@ class OwnedShard:
         for name, rows in counted.items():
             totals[name] = totals.get(name, 0) + rows
         return encode_counts(totals)
+
+    def counted_so_far(self, name: str) -> int:
+        """What the shard's record counts under a name; 0 before the first."""
+        return self._counts.get(name, 0)
+
+    def counting_too(self, commit: Commit, counted: Mapping[str, int]) -> Commit:
+        """The next commit, which counts this beside what it does already."""
+        if commit.counts is None:
+            self._counting = self._counts
+        totals = self._counting = dict(self._counting)
+        for name, rows in counted.items():
+            totals[name] = totals.get(name, 0) + rows
+        return replace(commit, counts=encode_counts(totals))
 
     def unwritten(self) -> list[str]:
         """Outside sinks that an earlier owner left entries for: to be read from the outbox and

@@ -51,6 +51,9 @@ class Chaos:
                 (0.1, self._owner_changes_while_its_shard_is_copied),
                 (0.4, self._agent_is_late_with_a_move),
             )
+        if world.tables is not None:
+            tables = world.tables
+            self._events += ((0.8, tables.propose), (0.6, tables.put_somewhere))
         if world.pressure:
             self._events += ((0.3, self._memory_runs_out),)
         self._upto = list(accumulate(chance for chance, _ in self._events))

@@ -11,7 +11,14 @@ from dataclasses import dataclass
 
 from penstock_simulation.protocol.event_workload import make_windowed
 from penstock_simulation.protocol.join_workload import make_joined
-from penstock_simulation.protocol.topologies import Topology, by_event_time, by_the_clock, joined
+from penstock_simulation.protocol.table_workload import Rerouted
+from penstock_simulation.protocol.topologies import (
+    Topology,
+    by_event_time,
+    by_tables,
+    by_the_clock,
+    joined,
+)
 from penstock_simulation.protocol.workload import Workload, make_initial, make_partitions
 from penstock_worker.windows.interval_join import IntervalJoinProcessor
 
@@ -37,12 +44,15 @@ def drawn(
     join: Callable[..., IntervalJoinProcessor],
     *,
     event_time: bool,
+    tables: bool = False,
 ) -> tuple[Workload, Topology]:
     """`rng` is the run's own; `join` is what joins."""
     lot = random.Random(f"what {seed} computes")  # noqa: S311 - a seeded run
     is_joined, is_resting, is_initial = (
         lot.random() < share for share in (shares.joined, shares.resting, shares.initial)
     )
+    if tables:
+        return Rerouted(make_partitions(rng, rows_max)), by_tables()
     initial = make_initial(lot) if is_initial else None
     if not event_time:
         workload = Workload(make_partitions(rng, rows_max), initial)

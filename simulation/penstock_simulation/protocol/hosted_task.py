@@ -39,6 +39,7 @@ from penstock_simulation.protocol.link import ActorGone
 from penstock_simulation.protocol.promises import PromiseBroken
 from penstock_simulation.protocol.stages import HostedStage, PartitionReader
 from penstock_worker.stages.initial_gate import LOOK_US
+from penstock_worker.stages.routed_stage import RoutedStage, routed
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.work import StageWork
 from penstock_worker.task.launch import TaskLaunch
@@ -104,7 +105,8 @@ class HostedTask:
         """Epochs under which it was told in this turn that it commits no more."""
         clock = TaskClock(world.now_us, int((rng.random() - 0.5) * 2 * SKEW_US_MAX), self._sleep)
         self.clock = clock
-        self._stage = HostedStage(self._made(launch, clock, rng), rng, world.take_time, world.is_hot)
+        made = self._made(launch, clock, rng)
+        self._stage = HostedStage(made, rng, world.take_time, world.is_hot)
         self.loop = world.parts.loop(
             launch,
             self.link,
@@ -113,6 +115,7 @@ class HostedTask:
             world.parts.sinks(launch.stage, world.promises.write_sink),
             TaskMetrics(launch, 1),
             clock,
+            unasked=made if isinstance(made, RoutedStage) else None,
         )
 
     def _made(self, launch: TaskLaunch, clock: TaskClock, rng: random.Random) -> StageWork:
@@ -122,13 +125,17 @@ class HostedTask:
         if not isinstance(head, Processor):
             reader = PartitionReader(world.workload, rng, paced=world.paced)
             gate = world.parts.gate(stage.waits_for, self.link.call, clock) if stage.waits_for else None
-            return SourceStage(stage, reader, fanout, launch.bounds, clock, gate)
+            source = SourceStage(stage, reader, fanout, launch.bounds, clock, gate)
+            return routed(stage, source, (), fanout, self.link, launch.bounds, clock, world.parts.routed)
         runner = world.runners.lend(operator)
         cache = world.parts.cache(runner.variables, runner.key_types, self.link.call)
-        return world.parts.keyed(
+        keyed = world.parts.keyed(
             operator, head, runner, cache, fanout, launch.bounds, clock,
             tells_watermark=stage.tells_watermark,
         )  # fmt: skip
+        return routed(
+            stage, keyed, runner.variables, fanout, self.link, launch.bounds, clock, world.parts.routed
+        )
 
     # --- its host
 

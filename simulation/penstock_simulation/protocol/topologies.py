@@ -142,6 +142,20 @@ def by_the_clock(*, initial: bool) -> Topology:
 
 
 @cache
+def by_tables() -> Topology:
+    """By the clock, where both keyed stages may have routing tables; for itself, since edges keep routes."""
+    src, mid, end = _IN_A_ROW.stages
+    plan = _plan(_with_tables(src), _with_tables(mid), _with_tables(end))
+    return Topology(plan, {"mid": user_code.Mid, "end": user_code.End})
+
+
+def _with_tables(stage: Stage) -> Stage:
+    edges = tuple(replace(edge, locality=True) for edge in stage.out.edges)
+    head = replace(stage.head, locality=True) if isinstance(stage.head, Processor) else stage.head
+    return replace(stage, head=head, out=replace(stage.out, edges=edges))
+
+
+@cache
 def by_event_time(*, initial: bool, resting: bool) -> Topology:
     """`resting`: a partition that gives no rows for a while is idle."""
     plan = _by_event_time(_IN_A_ROW, IDLE_MS if resting else NEVER_MS)

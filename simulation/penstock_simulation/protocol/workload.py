@@ -102,9 +102,11 @@ Counts = Counter[tuple[int, int]]
 """The last number by (key, part of it)."""
 
 
-def expected_state(partitions: Mapping[str, Sequence[Row]]) -> dict[str, Counts]:
-    """What a run without faults ends with, by keyed shard."""
-    mid, end = Router(["int"], len(SHARDS.mid)), Router(["int"], len(SHARDS.end))
+def expected_state(
+    partitions: Mapping[str, Sequence[Row]], mid: Router | None = None, end: Router | None = None
+) -> dict[str, Counts]:
+    """What a run without faults ends with, by keyed shard; rows go by hash, or as is given."""
+    mid, end = mid or Router(["int"], len(SHARDS.mid)), end or Router(["int"], len(SHARDS.end))
     truth: dict[str, Counts] = defaultdict(Counter)
     for rows in partitions.values():
         for key, source, _ in rows:
@@ -291,6 +293,14 @@ class Workload:
     def counts_outside(self, content: bytes) -> Counts:
         """The same of a sink. Raises OutOfOrder."""
         return counts_in(content)
+
+    def wrong_outside(self, sinks: Mapping[str, bytes]) -> str:
+        """What of the sinks' files is not the truth, "" for nothing. Raises OutOfOrder."""
+        truth = self.truth()
+        for shard, content in sinks.items():
+            if (counts := self.counts_outside(content)) != truth[shard]:
+                return f"sink of {shard} has {dict(counts)}, not {dict(truth[shard])}"
+        return ""
 
     def wrong_marks(self, shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
         """What of a shard's state and timers does not go with its last numbers, "" for nothing."""

@@ -42,12 +42,14 @@ from penstock_simulation.protocol.promises import PromiseBroken, Promises
 from penstock_simulation.protocol.schedule_api import ROUGH, ScheduleApi
 from penstock_simulation.protocol.scheduling import Schedules
 from penstock_simulation.protocol.stages import Runners, SimulatedSinks
+from penstock_simulation.protocol.table_hand import TableHand
 from penstock_simulation.protocol.trace import Trace
 from penstock_simulation.protocol.watermark_promises import WatermarkPromises
 from penstock_simulation.protocol.workers import Workers
 from penstock_worker.main_process.loop import MainProcess
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.routed_stage import ROUTED_PARTS, RoutedParts
 from penstock_worker.state.cache import StateCache
 from penstock_worker.task.loop import TaskLoop
 from penstock_worker.windows.interval_join import IntervalJoinProcessor
@@ -89,6 +91,10 @@ class Parts:
     """Whether stores come to their memory limits."""
     event_time: bool = False
     """Whether rows have event times, and both keyed stages go by them."""
+    tables: bool = False
+    """Whether both keyed stages have routing tables, which change."""
+    routed: RoutedParts = ROUTED_PARTS
+    table_hand: type[TableHand] = TableHand
     shares: Shares = SHARES
     """How many of the runs have what, beside."""
     gate: type[InitialGate] = InitialGate
@@ -162,7 +168,7 @@ class World:
         self.pace = PACE_MIN + rng.random() * (PACE_MAX - PACE_MIN)
         rows_max = self.roughness.rows_max
         self.workload, self.topology = drawn(
-            seed, rng, rows_max, parts.shares, parts.join, event_time=parts.event_time
+            seed, rng, rows_max, parts.shares, parts.join, event_time=parts.event_time, tables=parts.tables
         )
         self.layout = self.workload.layout
         self.promises = Promises(self.workload)
@@ -189,6 +195,7 @@ class World:
         self._order = 0
         self._nested = 0
         self._on_their_way: dict[Link, None] = {}
+        self.tables = parts.table_hand(self) if parts.tables else None
         self._chaos = Chaos(self)
         self.watermarks: WatermarkPromises | None = None
         if isinstance(self.workload, Timed):
@@ -310,9 +317,9 @@ class World:
         self._calm_down()
         self._relieve()
         self._drain(self._left_over)
-        self.promises.check_marks(self._records_at_home())
-        self.promises.check_counts(self._records_at_home())
-        self.promises.check_results(self._records_at_home())
+        self.promises.check_marks(self.records_at_home())
+        self.promises.check_counts(self.records_at_home())
+        self.promises.check_results(self.records_at_home())
 
     def _be_born(self) -> None:
         """Agents make the shards, and publish the first schedules, before anything fails."""
@@ -420,7 +427,7 @@ class World:
         """Full stores work off all that waits in them; then they have room again, and sources go on."""
         full = [node for node in self.nodes.values() if node.is_full]
         if full and not self.moves:
-            self._drain(lambda: self.promises.waiting(self._records_at_home()))
+            self._drain(lambda: self.promises.waiting(self.records_at_home()))
         for node in full:
             node.fill(full=False)
 
@@ -448,12 +455,13 @@ class World:
         return (
             self._moves_left()
             or self._agents_left()
+            or (self.tables.left_over() if self.tables is not None else "")
             or (self.watermarks.not_ended() if self.watermarks is not None else "")
-            or self.promises.left_over(self._records_at_home(), self._owners())
+            or self.promises.left_over(self.records_at_home(), self._owners())
             or (self.watermarks.left_over() if self.watermarks is not None else "")
         )
 
-    def _records_at_home(self) -> dict[str, ShardRecord]:
+    def records_at_home(self) -> dict[str, ShardRecord]:
         return {shard: self.nodes[home].record(shard) for shard, home in self.schedules.homes.items()}
 
     def _moves_left(self) -> str:

@@ -12,8 +12,12 @@ BOOK = "core/penstock/schedule/book.py"
 READER = "core/penstock/api/schedule_object.py"
 """It makes a schedule of what the book has written."""
 WRITER = "operator/penstock_operator/cluster/decisions/schedule_writing.py"
-OTHERS = "core/penstock/simulation/"
-"""Versions of stations: no schedule is written there."""
+OTHERS = (
+    "core/penstock/simulation/",
+    "core/penstock/dataflow/routing_table.py",
+    "worker/penstock_worker/stages/",
+)
+"""Versions of stations, and of routing tables: no schedule is written there."""
 
 
 def numbering(source: str, *, may_make: bool = False) -> list[str]:

@@ -33,6 +33,7 @@ from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.letter_box import LetterBox
+from penstock_worker.stages.routed_stage import RoutedStage, routed
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import StageWork
@@ -96,6 +97,7 @@ def assemble(
     `written` is what user code writes, `readers` open what sources read."""
     note = note or TaskNote(None)
     work = _stage_work(launch, store, clock, note, readers)
+    inner = work.inner if isinstance(work, RoutedStage) else work
     return TaskLoop(
         launch,
         store,
@@ -115,9 +117,10 @@ def assemble(
             lambda: _connected(launch),
             prints=launch.prints,
         ),
-        TaskMetrics(launch, os.getpid(), work.lags if isinstance(work, SourceStage) else None),
+        TaskMetrics(launch, os.getpid(), inner.lags if isinstance(inner, SourceStage) else None),
         clock,
         written,
+        work if isinstance(work, RoutedStage) else None,
     )
 
 
@@ -192,12 +195,14 @@ def stage_work(
             if isinstance(runner, NotedRunner):
                 runner.note = note
             cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
-            return KeyedStage(
+            keyed = KeyedStage(
                 stage.operator, head, runner, cache, fanout, launch.bounds, clock,
                 tells_watermark=stage.tells_watermark, on_error=stage.on_error, letters=letters,
                 poison=launch.poison,
             )  # fmt: skip
+            return routed(stage, keyed, runner.variables, fanout, store, launch.bounds, clock)
         case source:
             reader = readers(stage.operator, source, base_dir)
             gate = InitialGate(stage.waits_for, store.call, clock) if stage.waits_for else None
-            return SourceStage(stage, reader, fanout, launch.bounds, clock, gate, letters)
+            work = SourceStage(stage, reader, fanout, launch.bounds, clock, gate, letters)
+            return routed(stage, work, (), fanout, store, launch.bounds, clock)

@@ -240,6 +240,10 @@ class KeyedStage:
         self._states[owned.shard] = self._cache.shard(owned)
         self._holding.adopt(owned)
 
+    def state_of(self, shard: str) -> ShardState:
+        """The state of an owned shard. KeyError for others."""
+        return self._states[shard]
+
     def release(self, shard: str) -> None:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
@@ -515,7 +519,7 @@ class KeyedStage:
         run = calls.run
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
-        state.now_ms, state.ahead_ms = now_us // 1000, -((wall_us - now_us) // 1000)
+        state.at(now_us, wall_us)
         if self._time is not None:
             # Timers are due by event time, also those before the watermark.
             state.now_ms, state.ahead_ms = LONG_AGO_MS, 0

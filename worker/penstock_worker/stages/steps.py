@@ -7,7 +7,7 @@ Neighbours: `source_stage` and `keyed_stage` call both; `user_code.running` load
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
@@ -17,7 +17,7 @@ from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
 from penstock.dataflow.on_error import dead_letters_of, taken_apart
 from penstock.dataflow.plan import ROWS, Calls, Fanout, KeyedEdge, Projection, Step
-from penstock.dataflow.routing import Router
+from penstock.dataflow.routing import Key, Router
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.type_names import nested, struct_fields
 from penstock.errors import PermanentError
@@ -139,8 +139,14 @@ class FanoutRunner:
         self._event_time = fanout.event_time
         self._columns = fanout.schema.names
         self._sinks = [sink.name for sink in fanout.sinks]
-        self._edges = [_EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
+        self._edges = [EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
         self._steps = [_step_runner(step, fanout.schema, base_dir) for step in fanout.steps]
+
+    def table_edges(self) -> Iterator[EdgeRunner]:
+        """The edges behind it that may have a routing table."""
+        yield from (edge for edge in self._edges if edge.edge.locality)
+        for step in self._steps:
+            yield from step.out.table_edges()
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
@@ -190,12 +196,15 @@ class FanoutRunner:
         return any(step.out.feed_step(name, rows, timestamps_us, into, counts) for step in self._steps)
 
 
-class _EdgeRunner:
+class EdgeRunner:
     """Puts rows to the shards of one keyed stage."""
 
     def __init__(self, edge: KeyedEdge, schema: Schema) -> None:
         types = [schema.columns[column].type for column in edge.key_columns]
-        self._route = Router(types, edge.shards).route
+        self.edge = edge
+        self.types = tuple(types)
+        self.route: Callable[[Key], int] = Router(types, edge.shards).route
+        """Where keys go. Who routes by tables puts another one here before rows are fed."""
         self._operator = edge.operator
         self._columns: Sequence[str] = schema.names
         self._project: Callable[[WireRow], WireRow] | None = None
@@ -213,7 +222,7 @@ class _EdgeRunner:
             raise OutputRefused(f"a row for {self._operator}: {no_unicode(rows, self._columns)}") from None
 
     def _feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
-        route, names, project = self._route, self._names, self._project
+        route, names, project = self.route, self._names, self._project
         slots: dict[int, _Gathered] = {}
         for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
             shard = route(key)

@@ -69,3 +69,16 @@ class StageWork(Protocol):
 
     def close(self) -> None:
         """The task ends: give back files and call the user's `close`."""
+
+
+class Unasked(Protocol):
+    """Work on shards that nothing was handed out of. Kept by stages that go by routing tables."""
+
+    def wait_us(self) -> int:
+        """How long until there may be some."""
+
+    def look(self) -> None:
+        """Find out whether there is any, where that is due. Raises what the store does."""
+
+    def unasked(self, owned: OwnedShard, *, rests: bool) -> Work | None:
+        """What is to be committed though nobody asked; `rests`: the shard was handed out, and rests."""

@@ -200,6 +200,10 @@ class ShardState:
             self._awaiting = [*rest, *self._awaiting]
         self._loading = ()
 
+    def at(self, now_us: int, wall_us: int) -> None:
+        """When the batch begins, by the steady clock and by the wall clock."""
+        self.now_ms, self.ahead_ms = now_us // 1000, -((wall_us - now_us) // 1000)
+
     def begin(self, key: Key) -> Record:
         """The record of `key`, for user code to work on."""
         record = self._records.get(key)

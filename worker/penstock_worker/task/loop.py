@@ -40,7 +40,7 @@ from penstock.store.port import (
 from penstock.store.stranding import StrandingWatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
-from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.stages.work import Rest, StageWork, Unasked, Work, WorkFailed
 from penstock_worker.task.advances import Advances
 from penstock_worker.task.arrivals import without_stale
 from penstock_worker.task.large_commit import LargeCommits, Placed
@@ -88,8 +88,10 @@ class TaskLoop:
         metrics: TaskMetrics,
         clock: Clock,
         written: RecentOutput | None = None,
+        unasked: Unasked | None = None,
     ) -> None:
         self._launch = launch
+        self._unasked = unasked
         self._written = written
         self._operator = launch.stage.operator
         self._store = store
@@ -164,9 +166,11 @@ class TaskLoop:
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
-            work = self._take_rested()
-            work.extend(shard for shard in fetched.shards if self._is_mine(shard))
+            handed_out = [shard for shard in fetched.shards if self._is_mine(shard)]
+            work = [*self._take_rested(), *handed_out]
             work.extend(self._due_again(work))
+            if self._unasked is not None and self._unasked.wait_us() <= 0:
+                self._work_unasked(self._unasked, {one.shard for one in work})
             self._advance(fetched)
             if work:
                 fetched = self._work_through(work)
@@ -224,6 +228,19 @@ class TaskLoop:
         while posted:
             self._settle_first(posted)
         return self._finish(last)
+
+    def _work_unasked(self, stage: Unasked, in_hand: Collection[str]) -> None:
+        """What shards commit though nothing was handed out of them: all but those in hand."""
+        stage.look()
+        done: list[tuple[OwnedShard, Work]] = []
+        for owned in [one for one in self._owned.values() if one.shard not in in_hand]:
+            worked = stage.unasked(owned, rests=owned.shard in self._resting)
+            if worked is not None and worked.large:
+                self._carry_out(owned, worked)
+            elif worked is not None:
+                done.append((owned, worked))
+        if done:
+            self._finish(self._post(done))
 
     def _settle_first(self, posted: deque[Posted]) -> None:
         first = posted.popleft()
@@ -392,8 +409,13 @@ class TaskLoop:
                 self._lost(fetched.shard)
             return False
         self._stranding.handed_out(fetched.shard)
+        rested = self._resting.get(fetched.shard)
+        if rested is not None and not rested[0].entries:
+            # Only timers of it were due: it is worked with what is handed out now.
+            del self._resting[fetched.shard]
+            return True
         # One that rests is handed out again for its timers: they wait for its rows.
-        return fetched.shard not in self._resting
+        return rested is None
 
     def _wait(self) -> bool:
         """Block until the ready list has something, a source's record is due, or a row of metrics is.
@@ -409,6 +431,8 @@ class TaskLoop:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
         wait_us = self._next_fetch.wait_us(wait_us, now_us)
+        if self._unasked is not None and self._named and not self._halted:
+            wait_us = min(wait_us, self._unasked.wait_us())
         if self._resting:
             if wait_us <= 0 and not self._is_source:
                 # Timers of a shard that rests are due, and wait for it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from penstock.store.lives import LIFE
 from penstock.store.memory.moving import MemoryMoving
 from penstock.store.memory.node import Readiness, ShardRecord, TopologyData
+from penstock.store.memory.queues import wait_in_line
 from penstock.store.memory.topology import Handlers, enrolled_incarnation, not_here
 from penstock.store.port import Answer, Claim, Claimed, Create, ExternalCursor, Moved, Reopen, ShardStatus
 
@@ -37,7 +38,7 @@ class MemoryClaims(MemoryMoving):
         # What waited for a shard that was not here is local from now on.
         for producer, target in [pair for pair in data.outgoing if pair[1] == call.shard]:
             del data.outgoing[producer, target]
-            record.waiters[producer] = None
+            wait_in_line(producer, call.shard, record)
         self._pull_waiters(call.shard, record)
         return Answer.OK
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.store.lives import comes_next
 from penstock.store.memory.node import Waiting
-from penstock.store.memory.queues import MemoryQueues
+from penstock.store.memory.queues import MemoryQueues, is_key_state
 from penstock.store.memory.topology import Handlers, not_here
 from penstock.store.port import (
     Acknowledge,
@@ -44,7 +44,9 @@ class MemoryDeliveries(MemoryQueues):
             return Answer.DUP
         if not comes_next(last, call.number, record.epoch, is_oldest=call.is_oldest):
             return Answer.GAP
-        if not record.has_room(len(call.payload), self._bounds):
+        if not record.has_room(len(call.payload), self._bounds) and not is_key_state(
+            call.producer, call.target
+        ):
             record.note_caller(call.producer, len(call.payload))
             return Answer.BUSY
         entry = Waiting(call.number, call.placed_us, call.rows, call.payload)

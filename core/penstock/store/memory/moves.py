@@ -9,6 +9,7 @@ import msgspec
 from penstock.store.memory.moving import COPIED, GONE, MemoryMoving, installed_of, is_of
 from penstock.store.memory.node import NO_TASKS, MoveNote, ShardRecord
 from penstock.store.memory.parts import Resume, resumed, round_parts
+from penstock.store.memory.queues import wait_in_line
 from penstock.store.memory.topology import Handlers, not_here
 from penstock.store.port import Answer, Moved, ShardStatus
 from penstock.store.port.moves import (
@@ -117,7 +118,7 @@ class MemoryMoves(MemoryMoving):
         outgoing = self._data.outgoing
         for producer, target in [pair for pair in outgoing if pair[1] == shard]:
             del outgoing[producer, target]
-            record.waiters[producer] = None
+            wait_in_line(producer, shard, record)
         self._pull_waiters(shard, record)
         self._resume_telling(shard, record)
         self._wake_runner(shard)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.store.lives import comes_next
 from penstock.store.memory.node import Budget, Lane, Readiness, ShardRecord, Waiting
-from penstock.store.memory.telling import MemoryTelling
+from penstock.store.memory.telling import MemoryTelling, operator_of
 
 
 class MemoryQueues(MemoryTelling):
@@ -21,11 +21,15 @@ class MemoryQueues(MemoryTelling):
             self._data.outgoing[producer, target] = None
         elif comes_next(
             there.taken_from.get(producer, 0), entry.number, there.epoch, is_oldest=not lane.waiting
-        ) and there.may_place(len(entry.payload), self._bounds):
+        ) and self._has_place(producer, target, there, len(entry.payload)):
             self._put(target, there, producer, entry)
         else:
             record.queue(lane, entry)
-            there.waiters[producer] = None
+            wait_in_line(producer, target, there)
+
+    def _has_place(self, producer: str, target: str, there: ShardRecord, size_bytes: int) -> bool:
+        """Whether a producer of this node may put an entry into an inbox now."""
+        return there.may_place(size_bytes, self._bounds) or is_key_state(producer, target)
 
     def _put(self, target: str, there: ShardRecord, producer: str, entry: Waiting) -> None:
         """Put an entry into an inbox and tell the owner."""
@@ -52,7 +56,7 @@ class MemoryQueues(MemoryTelling):
         for target, lane in record.lanes.items():
             if lane.waiting and not lane.external:
                 there = self._data.shards.get(target)
-                if there is not None and not there.is_away and there.may_place(0, self._bounds):
+                if there is not None and not there.is_away and self._has_place(shard, target, there, 0):
                     self._move(shard, record, target, there, budget)
 
     def _move(
@@ -66,15 +70,30 @@ class MemoryQueues(MemoryTelling):
         while lane.waiting and budget.lasts():
             head = lane.waiting[0]
             if head.number > there.taken_from.get(producer, 0):
-                if not there.may_place(len(head.payload), self._bounds):
+                if not self._has_place(producer, target, there, len(head.payload)):
                     break
                 self._put(target, there, producer, head)
                 budget.spend(head)
             source.unqueue(lane)
         there.waiters.pop(producer, None)
         if lane.waiting:
-            there.waiters[producer] = None
+            wait_in_line(producer, target, there)
         else:
             self._data.outgoing.pop((producer, target), None)
         self._passed(producer, source, target)
         return not lane.waiting
+
+
+def is_key_state(producer: str, target: str) -> bool:
+    """Whether what goes from one shard to another is the state of a key that changes its shard: no rows go
+    between shards of one operator. It waits for no room, or two full shards could wait for each other's for
+    ever."""
+    return operator_of(producer) == operator_of(target)
+
+
+def wait_in_line(producer: str, target: str, there: ShardRecord) -> None:
+    """A pair's entries wait for room in an inbox of this node: behind all others, but for a key's state."""
+    if is_key_state(producer, target):
+        there.waiters = {producer: None, **there.waiters}
+    else:
+        there.waiters[producer] = None

@@ -25,6 +25,7 @@ from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.ready_lists import MemoryReadyLists
 from penstock.store.memory.schedules import MemorySchedules
 from penstock.store.memory.state import MemoryState
+from penstock.store.memory.tables import MemoryTables
 from penstock.store.memory.topology import MemoryTopology
 from penstock.store.memory.watermarks import MemoryWatermarks
 from penstock.store.memory.workers import MemoryWorkers
@@ -46,6 +47,7 @@ class MemoryStore(
     MemoryDeliveries,
     MemoryWatermarks,
     MemoryMeasures,
+    MemoryTables,
     MemoryMoves,
     MemoryMovesExport,
     MemoryMovesInstall,

@@ -78,6 +78,7 @@ from penstock.store.port.ready_lists import (
 from penstock.store.port.request import Call, Request
 from penstock.store.port.schedules import AssignedExecutor, Assignment, Publish, WaitControl, WorkerAssignment
 from penstock.store.port.state import LOAD_BYTES, Load, Scan, StateSnapshot
+from penstock.store.port.tables import TABLES_KEPT, DropTable, PutTable, ReadTable, TableVersions
 from penstock.store.port.watermarks import (
     Advance,
     Advanced,
@@ -93,6 +94,7 @@ from penstock.store.port.workers import Enroll, MintStart, SetTasks, TaskMap, Ta
 __all__ = [
     "CONTROL_TOKEN",
     "LOAD_BYTES",
+    "TABLES_KEPT",
     "Acknowledge",
     "Advance",
     "Advanced",
@@ -108,6 +110,7 @@ __all__ = [
     "ClearFailure",
     "Commit",
     "Create",
+    "DropTable",
     "DueTimer",
     "Enroll",
     "Entry",
@@ -131,11 +134,13 @@ __all__ = [
     "ProtocolMismatch",
     "Publish",
     "PutMetrics",
+    "PutTable",
     "ReadFacts",
     "ReadGeneration",
     "ReadMemory",
     "ReadMetrics",
     "ReadOutbox",
+    "ReadTable",
     "ReadWatermark",
     "Reopen",
     "ReportFailure",
@@ -152,6 +157,7 @@ __all__ = [
     "StoreFull",
     "StoreMemory",
     "StoreUnreachable",
+    "TableVersions",
     "TakeFacts",
     "TaskMap",
     "Tasks",

@@ -33,6 +33,7 @@ from penstock.store.redis.moves import RedisMoves
 from penstock.store.redis.ready_lists import RedisReadyLists
 from penstock.store.redis.schedules import RedisSchedules
 from penstock.store.redis.state import RedisState
+from penstock.store.redis.tables import RedisTables
 from penstock.store.redis.watermarks import RedisWatermarks
 from penstock.store.redis.workers import RedisWorkers
 
@@ -48,6 +49,7 @@ ROLES: tuple[type[RedisRole], ...] = (
     RedisDeliveries,
     RedisWatermarks,
     RedisMeasures,
+    RedisTables,
     RedisMoves,
 )
 

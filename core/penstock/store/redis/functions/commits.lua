@@ -84,7 +84,7 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
     if here and not follows and there[EPOCH] >= LIFE and not waiting[target] then
       follows = comes_next(there, number, redis.call('EXISTS', outbox_key(p, shard, target)) == 0)
     end
-    if follows and may_place(there, #payload, bounds) then
+    if follows and (may_place(there, #payload, bounds) or operator_of(shard) == operator_of(target)) then
       place(change, target, there, now_us, rows, payload)
       there[TAKEN] = number
     else

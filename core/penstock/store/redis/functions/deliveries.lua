@@ -12,7 +12,7 @@ local function append(keys, args)
   if record[STATUS] > ACTIVE then return not_here(record) end
   if number <= record[TAKEN] then return 'DUP' end
   if not comes_next(record, number, args[8] == '1') then return 'GAP' end
-  if not has_room(record, #payload, change.bounds) then
+  if not has_room(record, #payload, change.bounds) and operator_of(producer) ~= operator_of(target) then
     note_caller(p, target, record, producer, #payload)
     return 'BUSY'
   end

@@ -75,6 +75,9 @@ end
 -- Puts a producer at the end of those that wait for a target; answers 1 when it did not wait before.
 local function wait_in_line(p, target, producer)
   local key = p .. 'waiters:' .. target
+  -- Between shards of one operator goes no row, but the state of keys that change their shard: it waits for no room, or
+  -- two full shards could wait for each other's for ever. So it comes before all others, of which the first has 1.
+  if operator_of(producer) == operator_of(target) then return redis.call('ZADD', key, 0, producer) end
   local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
   return redis.call('ZADD', key, (last[2] or 0) + 1, producer)
 end

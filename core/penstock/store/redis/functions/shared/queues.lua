@@ -79,7 +79,8 @@ local function move_waiting(change, producer, source, target, record, taken, bud
       local number = tonumber(string.match(entry[1], '^%d+'))
       local payload = entry[2][2]
       if number > taken then
-        if budget.entries <= 0 or budget.bytes <= 0 or not may_place(record, #payload, bounds) then
+        local has_place = may_place(record, #payload, bounds) or operator_of(producer) == operator_of(target)
+        if budget.entries <= 0 or budget.bytes <= 0 or not has_place then
           going = false
           break
         end
@@ -142,7 +143,7 @@ local function drain(change, shard, record)
     local there = change_record(change, target)
     if there and there[STATUS] <= ACTIVE then
       redis.call('SREM', change.p .. 'outgoing', target)
-      if may_place(there, 0, change.bounds) then
+      if may_place(there, 0, change.bounds) or operator_of(shard) == operator_of(target) then
         local _
         _, there[TAKEN] = move_waiting(change, shard, record, target, there, there[TAKEN], budget)
       end

@@ -1,0 +1,30 @@
+"""The twin's part about routing tables."""
+
+from __future__ import annotations
+
+from penstock.store.memory.topology import Handlers, MemoryTopology
+from penstock.store.port import Answer, DropTable, PutTable, ReadTable, TableVersions
+
+
+class MemoryTables(MemoryTopology):
+    """A part of `memory.store`."""
+
+    def handlers(self) -> Handlers:
+        return Handlers(
+            writes={PutTable: self._put_table, DropTable: self._drop_table},
+            reads={TableVersions: self._table_versions, ReadTable: self._read_table},
+        )
+
+    def _put_table(self, call: PutTable) -> Answer:
+        self._data.tables.setdefault(call.operator, {})[call.version] = call.content
+        return Answer.OK
+
+    def _drop_table(self, call: DropTable) -> Answer:
+        self._data.tables.get(call.operator, {}).pop(call.version, None)
+        return Answer.OK
+
+    def _table_versions(self, call: TableVersions) -> tuple[int, ...]:
+        return tuple(sorted(self._data.tables.get(call.operator, ())))
+
+    def _read_table(self, call: ReadTable) -> bytes | None:
+        return self._data.tables.get(call.operator, {}).get(call.version)

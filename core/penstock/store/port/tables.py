@@ -1,0 +1,47 @@
+"""Routing tables: their content, kept by version in the store of every node that routes or keeps by them.
+
+A content never changes. It is put into all stores before a schedule names it, and stays until the one after
+the next: whoever finds a version in a shard's record finds its content here, or waits for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.store.port.answers import Answer
+from penstock.store.port.request import Request
+
+TABLES_KEPT = 2
+"""Versions of one operator that a store keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutTable(Request[Answer]):
+    """Keep `content` as version `version` of the routing of `operator`. OK. May be repeated."""
+
+    operator: str
+    version: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable(Request[Answer]):
+    """Forget a version that no shard goes by any more. OK."""
+
+    operator: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersions(Request[tuple[int, ...]]):
+    """The versions of an operator's routing that are here, in order."""
+
+    operator: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTable(Request[bytes | None]):
+    """The content of a version; None where it is not here."""
+
+    operator: str
+    version: int

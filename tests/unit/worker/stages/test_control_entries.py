@@ -1,0 +1,39 @@
+"""What is no rows is told from rows by its first byte."""
+
+from __future__ import annotations
+
+from penstock.store.codec import encode_batch
+from penstock.store.fragments import fragments_of, is_fragment
+from penstock.store.port import Entry
+from penstock_worker.stages.control_entries import (
+    KeyState,
+    Mark,
+    before_control,
+    decode,
+    encode,
+    is_control,
+)
+from penstock_worker.state.key_state import Part
+
+MARK = Mark(3, "src/0")
+STATE = KeyState(3, b"\x91\x01", "mid/0", 2, [Part(b"vtotal", ("n int",), [b"\x91\x05"])])
+ROWS = encode_batch([1, 2], [(1, 2), (3, 4)])
+
+
+def test_marks_and_states_are_read_back() -> None:
+    assert decode(encode(MARK)) == MARK
+    assert decode(encode(STATE)) == STATE
+
+
+def test_rows_initial_rows_and_fragments_are_no_control_entries() -> None:
+    pieces = fragments_of("mid/0", encode(STATE), 64)
+    payloads = [ROWS, encode_batch([1], [(1,)], initial=True), *pieces]
+    assert not any(map(is_control, payloads))
+    assert all(is_control(encode(said)) and not is_fragment(encode(said)) for said in (MARK, STATE))
+
+
+def test_rows_are_taken_up_to_the_first_control_entry() -> None:
+    entries = [Entry(number, 0, payload) for number, payload in enumerate([ROWS, ROWS, encode(MARK), ROWS])]
+    assert before_control(entries) == entries[:2]
+    assert before_control(entries[:2]) is not None
+    assert before_control(entries[2:]) == []

@@ -1,0 +1,170 @@
+"""A stage that goes by routing tables: what comes in by them, goes out by them, or both.
+
+It stands around a source's or a keyed stage, which knows nothing of tables, and only where the manifest asks
+for it. Before each batch it decides: the shard switches to the next version (`switching`), or something in
+its inbox is no rows (`receiving`), or the stage works, its edges routing by the shard's version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from penstock.dataflow.plan import Processor, Stage
+from penstock.store.ownership import OwnedShard, OwnershipLost
+from penstock.store.port import Bounds, FetchedShard, Load, NodeStore
+from penstock_worker.process.clock import Clock
+from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.receiving import Given, Receiving
+from penstock_worker.stages.steps import FanoutRunner
+from penstock_worker.stages.switching import Switch, Switching
+from penstock_worker.stages.table_shelf import LOOK_US, TableShelf
+from penstock_worker.stages.work import Rest, StageWork, Work, WorkFailed
+from penstock_worker.state.cache import Variable
+
+_Step = Switch | Given | Work | Rest | WorkFailed | OwnershipLost
+
+
+class RoutedStage:
+    """Keeps the ports `StageWork` and `Unasked`, for another stage."""
+
+    def __init__(
+        self,
+        stage: StageWork,
+        shelf: TableShelf,
+        switching: Switching,
+        receiving: Receiving | None,
+        clock: Clock,
+        *,
+        is_source: bool,
+    ) -> None:
+        self._stage = self.inner = stage
+        self._shelf = shelf
+        self._switching = switching
+        self._receiving = receiving
+        self._clock = clock
+        self._is_source = is_source
+        self._steps: dict[str, _Step] = {}
+        self._unasked_us = 0
+        self.grew = stage.grew
+        self.due = stage.due
+        self.settled = stage.settled
+        self.close = stage.close
+
+    def adopt(self, owned: OwnedShard) -> None:
+        self._stage.adopt(owned)
+        self._shelf.look_anew()
+        if self._receiving is not None:
+            self._receiving.adopt(owned)
+
+    def release(self, shard: str) -> None:
+        self._steps.pop(shard, None)
+        if self._receiving is not None:
+            self._receiving.release(shard)
+        self._stage.release(shard)
+
+    def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
+        try:
+            step = self._step(owned, fetched)
+        except (WorkFailed, OwnershipLost) as error:
+            step = error
+        self._steps[owned.shard] = step
+        return self._stage.wanted(owned, step.fetched) if isinstance(step, Given) else None
+
+    def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
+        self._stage.loaded(owned, load, answer)
+
+    def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
+        step = self._steps.pop(owned.shard)
+        if isinstance(step, Exception):
+            raise step
+        if isinstance(step, Switch):
+            in_hand = self._is_source or bool(fetched.entries)
+            return self._switching.work(owned, step, in_hand=in_hand, again=self._is_source)
+        if not isinstance(step, Given):
+            return step
+        if not self._switching.route_as(owned):
+            return self._rest()
+        return self._through(owned, step, self._stage.work(owned, step.fetched))
+
+    # --- shards without work
+
+    def wait_us(self) -> int:
+        return self._unasked_us - self._clock.monotonic_us()
+
+    def look(self) -> None:
+        self._unasked_us = self._clock.monotonic_us() + LOOK_US
+        self._shelf.look()
+
+    def unasked(self, owned: OwnedShard, *, rests: bool) -> Work | None:
+        if rests and not self._is_source:
+            # It is asked again soon.
+            return None
+        switch = self._switching.due(owned)
+        if switch is None:
+            return None
+        return self._switching.work(owned, switch, in_hand=rests, again=False)
+
+    # --- within
+
+    def _step(self, owned: OwnedShard, fetched: FetchedShard) -> _Step:
+        self._shelf.look()
+        switch = self._switching.due(owned)
+        if switch is not None:
+            return switch
+        if self._receiving is None:
+            return Given(fetched)
+        return self._receiving.next_step(owned, fetched)
+
+    def _through(self, owned: OwnedShard, given: Given, worked: Work | Rest) -> Work | Rest:
+        """The commit of what stood in the place of an entry, as one of the entry."""
+        if isinstance(worked, Rest) or not given.head or worked.commit.offset < given.head:
+            return worked
+        writes, counted = given.through() if given.through is not None else ((), {})
+        commit = replace(
+            worked.commit,
+            offset=given.head if given.consumed_bytes else owned.offset,
+            consumed_bytes=given.consumed_bytes,
+            state=(*worked.commit.state, *writes),
+        )
+        return replace(worked, commit=owned.counting_too(commit, counted) if counted else commit)
+
+    def _rest(self) -> Rest:
+        return Rest(self._clock.now_us() + LOOK_US)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedParts:
+    """What is put around a stage; a test puts a part with a planted bug in its place."""
+
+    shelf: type[TableShelf] = TableShelf
+    switching: type[Switching] = Switching
+    receiving: type[Receiving] = Receiving
+
+
+ROUTED_PARTS = RoutedParts()
+
+
+def routed(
+    stage: Stage,
+    work: StageWork,
+    variables: Sequence[Variable],
+    fanout: FanoutRunner,
+    store: NodeStore,
+    bounds: Bounds,
+    clock: Clock,
+    parts: RoutedParts = ROUTED_PARTS,
+) -> StageWork:
+    """A stage's work as it goes by routing tables; as it is where none are asked for. `variables` are those
+    of a keyed stage's processor."""
+    edges = list(fanout.table_edges())
+    head = stage.head
+    receives = isinstance(head, Processor) and head.locality
+    if not edges and not receives:
+        return work
+    shelf = parts.shelf(dict.fromkeys(edge.edge.operator for edge in edges), store, clock)
+    switching = parts.switching(edges, shelf, bounds, clock)
+    receiving = None
+    if isinstance(head, Processor) and receives and isinstance(work, KeyedStage):
+        receiving = parts.receiving(stage.operator, head, work, variables, shelf, store, bounds, clock)
+    return RoutedStage(work, shelf, switching, receiving, clock, is_source=not isinstance(head, Processor))
