@@ -121,6 +121,11 @@ class HostedTask:
         if self._watched.failure is not None:
             raise failure_of(self._watched.failure)
 
+    def due_again_us(self, now_us: int) -> int:
+        """When shards of it are worked again though nothing comes; 0 where none is waited for."""
+        _, due_us = self._stage.due(now_us)
+        return due_us or 0
+
     def event_time_seen(self, at_us: int) -> None:
         """As if a row with this event time had come of each of its partitions."""
         if isinstance(self._stage, SourceStage):

@@ -155,7 +155,7 @@ class OneNode:
             quiet += 1
             if _changed(before, after):
                 quiet = rounds = 0
-            elif (soon_us := self._soonest_rest_us()) <= moment_ends_us:
+            elif (soon_us := self._soonest_us()) <= moment_ends_us:
                 self.clock.pass_to(soon_us)
                 quiet = 0
             elif self._has_work(after):
@@ -206,15 +206,16 @@ class OneNode:
                     return True
         return False
 
-    def _soonest_rest_us(self) -> int:
-        """When the first partition is to be looked at again."""
+    def _soonest_us(self) -> int:
+        """When the first shard is to be looked at again: one that rests, or waits for another try."""
         now_us = self.clock.now_us()
-        rests = (until_us for task in self.tasks.values() for until_us in task.rests_until_us.values())
-        return min((until_us for until_us in rests if until_us > now_us), default=1 << 62)
+        looks = [until_us for task in self.tasks.values() for until_us in task.rests_until_us.values()]
+        looks += [task.due_again_us(now_us) for task in self.tasks.values()]
+        return min((at_us for at_us in looks if at_us > now_us), default=1 << 62)
 
     def _next_us(self) -> int:
-        """When the next thing is due: a timer by the clock, or a partition that counts as idle then."""
-        next_us = self._soonest_rest_us()
+        """When the next thing is due: a timer by the clock, a partition that is idle then, another try."""
+        next_us = self._soonest_us()
         for stage in self.plan.stages:
             if _goes_by_clock(stage):
                 for found in self.store.call(Measure(self.parts[stage.operator])):

@@ -54,6 +54,36 @@ def never(df, batch_id):
     raise AssertionError("nothing outside is called")
 """
 
+KEPT = """
+  - name: keep
+    inputs: [upper]
+    keyBy: [page]
+    processor: tested_clicks:Keep
+    outputSchema: "page string, tries bigint"
+    onError: {policy: Retry, attempts: 5, backoff: 10s, then: Fail}
+  - name: kept
+    inputs: [keep]
+    sink: {console: {}}
+"""
+KEPT_CODE = """
+
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Keep(StatefulProcessor):
+    def init(self, handle):
+        self.tries = {}
+
+    def handleInputRows(self, key, rows, timerValues):
+        tries = self.tries[key] = self.tries.get(key, 0) + 1
+        if key == ("HOME",) and tries < 3:
+            raise ValueError("not yet")
+        yield (key[0], tries)
+
+    def close(self):
+        pass
+"""
+
 
 @pytest.fixture
 def manifest(tmp_path: Path) -> Iterator[Path]:
@@ -130,6 +160,22 @@ def test_what_a_step_raises_is_raised_as_it_was(manifest: Path) -> None:
     with pytest.raises(KeyError, match="bad") as raised:
         test.feed("clicks", [("bad", at(1))])
     assert raised.traceback[-1].path == manifest.with_name("tested_clicks.py")
+
+
+def test_tries_of_a_row_that_fails_follow_in_the_tests_time(manifest: Path) -> None:
+    manifest.write_text(
+        MANIFEST.replace("  - name: counts\n", KEPT + "  - name: counts\n").replace(
+            "metadata: {name: clicks}", "metadata: {name: kept}"
+        )
+    )
+    manifest.with_name("tested_clicks.py").write_text(CODE + KEPT_CODE)
+    with TopologyTest.of(manifest, start=NOON) as test:
+        test.feed("clicks", [("home", at(1)), ("shop", at(2))])
+        assert test.rows("keep") == [{"page": "SHOP", "tries": 1}]
+        test.advance(seconds=9)
+        assert len(test.rows("keep")) == 1
+        test.advance(minutes=5)
+        assert test.rows("keep")[1:] == [{"page": "HOME", "tries": 3}]
 
 
 def test_all_faults_of_a_manifest_and_its_code_are_listed(manifest: Path) -> None:
