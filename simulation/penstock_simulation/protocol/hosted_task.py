@@ -115,7 +115,8 @@ class HostedTask:
             world.parts.sinks(launch.stage, world.promises.write_sink),
             TaskMetrics(launch, 1),
             clock,
-            unasked=made if isinstance(made, RoutedStage) else None,
+            None,
+            made if isinstance(made, RoutedStage) else None,
         )
 
     def _made(self, launch: TaskLaunch, clock: TaskClock, rng: random.Random) -> StageWork:
