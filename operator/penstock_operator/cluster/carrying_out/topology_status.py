@@ -64,20 +64,24 @@ class StatusWriter:
 
     async def write(self, thing: Object, status: Mapping[str, Any], events: Sequence[Event]) -> None:
         """`thing` is the object as last seen. Raises the cluster's errors, but none about events."""
-        if self._is_due(thing, status):
-            manifest = {
-                "apiVersion": self._kind.api_version,
-                "kind": self._kind.kind,
-                "metadata": {"name": name_of(thing)},
-                "status": status,
-            }
-            answer = await self._cluster.apply_status(self._kind, manifest)
-            if isinstance(answer, Refusal):
-                return
-            self._uid = str(answer["metadata"]["uid"])
-            self._wished, self._answered = status, answer.get("status")
-            self._written_s = self._clock_s()
-        await side_by_side(*(self._tell(thing, event, number) for number, event in enumerate(events)))
+        told = (self._tell(thing, event, number) for number, event in enumerate(events))
+        await side_by_side(self._write(thing, status), *told)
+
+    async def _write(self, thing: Object, status: Mapping[str, Any]) -> None:
+        if not self._is_due(thing, status):
+            return
+        manifest = {
+            "apiVersion": self._kind.api_version,
+            "kind": self._kind.kind,
+            "metadata": {"name": name_of(thing)},
+            "status": status,
+        }
+        answer = await self._cluster.apply_status(self._kind, manifest)
+        if isinstance(answer, Refusal):
+            return  # it is gone
+        self._uid = str(answer["metadata"]["uid"])
+        self._wished, self._answered = status, answer.get("status")
+        self._written_s = self._clock_s()
 
     async def _tell(self, thing: Object, event: Event, number: int) -> None:
         # Two of one moment would have one name.
