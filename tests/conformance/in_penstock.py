@@ -19,7 +19,7 @@ from penstock.dataflow.schema import Schema
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer
 from penstock_worker.stages.due import due_of
-from penstock_worker.stages.keyed_stage import key_getter
+from penstock_worker.stages.keyed_part import key_getter
 from penstock_worker.stages.steps import routing_keys
 from penstock_worker.state.cache import ShardState, StateCache
 from penstock_worker.state.expiring import sweep

@@ -12,164 +12,37 @@ worked on at once is any number of rows from the inbox's start on, as many as `p
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import itemgetter
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from penstock.dataflow.on_error import FAILS, OnError, dead_letters_of
+from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.plan import Processor, late_rows_of
-from penstock.store import fragments, letters
 from penstock.store.codec import Batch, UnreadableEntry, decode_batch
-from penstock.store.letters import INITIAL, ROWS, TIMER, Letter, is_order
+from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
-from penstock_worker.stages.due import NOTHING_DUE, Due, due_of, hashable
+from penstock_worker.stages.due import Due, due_of, hashable
 from penstock_worker.stages.event_time import US_PER_MS, InputTime
+from penstock_worker.stages.failing_code import FailingCode, PoisonedBatch
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
-from penstock_worker.stages.held_back import HoldingCalls
+from penstock_worker.stages.keyed_part import Group, Key, Part, is_apart, key_getter, keys_getter
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.part_size import PartSize, fill_of
-from penstock_worker.stages.spared_calls import (
-    Calls,
-    PoisonedCalls,
-    Refused,
-    RefusingCalls,
-    SparedCalls,
-)
-from penstock_worker.stages.step_retries import StepRetries
+from penstock_worker.stages.spared_calls import Calls
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache, Variable
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import Held, TooMuch
-from penstock_worker.values.wire_values import shown
 
-
-class PoisonedBatch(Protocol):
-    """A key of the batch behind a shard's commit number `commits`, as `shown`, that tasks have crashed at."""
-
-    @property
-    def shard(self) -> str: ...
-
-    @property
-    def commits(self) -> int: ...
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def words(self) -> str: ...
-
-
-Key = tuple[Any, ...]
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]
 
 LONG_AGO_MS = -(1 << 63)
-_APART = frozenset((fragments.FIRST_BYTE, letters.FIRST_BYTE))
-"""What entries begin with that are worked on by themselves: pieces of a row, orders about dead letters."""
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
-
-
-class Group:
-    """Rows of one key in one batch, oldest source timestamp beside them."""
-
-    __slots__ = ("oldest_us", "rows")
-
-    def __init__(self, oldest_us: int, row: Any) -> None:
-        self.oldest_us = oldest_us
-        self.rows: list[Any] = [row]
-
-
-def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
-    """Row -> key tuple. NaN becomes one object, so that rows with NaN in their key are handed over together;
-    Spark calls once for each of them, on one state. A struct becomes a tuple."""
-    if any(types[column].startswith("struct<") for column in columns):
-        return lambda row: tuple(hashable(row[column]) for column in columns)
-    if any(types[column] in ("double", "float") for column in columns):
-
-        def floats(row: Any) -> Key:
-            values = (row[column] for column in columns)
-            return tuple(math.nan if value != value else value for value in values)
-
-        return floats
-    if len(columns) == 1:
-        column = columns[0]
-        return lambda row: (row[column],)
-    return itemgetter(*columns)
-
-
-def keys_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Sequence[Any]], Iterable[Key]]:
-    """Rows -> their keys, as `key_getter` has them."""
-    key_of = key_getter(columns, types)
-    (first, *others) = columns
-    if others or types[first].startswith(("struct<", "double", "float")):
-        return lambda rows: map(key_of, rows)
-    value_of = itemgetter(first)
-    return lambda rows: zip(map(value_of, rows))
-
-
-def _oldest_of(part: Part, now_us: int) -> Callable[[Key], int]:
-    """How old the rows of a key in a part are."""
-
-    def oldest_us(key: Key) -> int:
-        group = part.groups.get(key)
-        return now_us if group is None else group.oldest_us
-
-    return oldest_us
-
-
-def _is_apart(payload: bytes) -> bool:
-    return payload[0] in _APART
-
-
-class Part:
-    """What is worked on at once: groups by key in order of first appearance, and all source timestamps.
-
-    `rows_placed_us` is the sum over rows of when they were placed in the inbox. `entries` are done with it,
-    `within` says what is to be noted of the one behind them (None: nothing new). `due` are timers, behind the
-    rows.
-    """
-
-    __slots__ = (
-        "due", "entries", "groups", "initial", "late", "late_us", "order", "retries", "rows_placed_us",
-        "timestamps_us", "within", "writes",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.due = NOTHING_DUE
-        self.initial: dict[Key, list[Any]] = {}
-        """Rows of initial state, which come before all others."""
-        self.groups: dict[Key, Group] = {}
-        self.timestamps_us: list[int] = []
-        self.rows_placed_us = 0
-        self.entries: Sequence[Entry] = ()
-        self.within: bytes | None = None
-        self.writes: tuple[StateWrite, ...] = ()
-        """State changes that are not user code's."""
-        self.late: list[Any] = []
-        """Rows that came behind the watermark,"""
-        self.late_us: list[int] = []
-        """and their source timestamps."""
-        self.retries: Sequence[Key] = ()
-        """Keys that are to be tried again, before all else."""
-        self.order: Ordered | None = None
-        """What is to be done with a dead letter; there is nothing else then."""
-
-    def __len__(self) -> int:
-        """Rows and timers, and keys that are tried again."""
-        return len(self.timestamps_us) + len(self.late) + len(self.due) + len(self.retries)
-
-    @property
-    def keys(self) -> Iterable[Key]:
-        """The keys that it is about."""
-        if self.due.done or self.initial or self.retries:
-            return dict.fromkeys((*self.retries, *self.initial, *self.groups, *self.due.keys))
-        return self.groups
 
 
 class KeyedStage:
@@ -191,17 +64,7 @@ class KeyedStage:
         poison: Sequence[PoisonedBatch] = (),
     ) -> None:
         self._operator = operator
-        self._letters = letters
-        self._poison = {one.shard: one for one in poison}
-        self._spared = SparedCalls(runner) if on_error.keeps_letters and letters is not None else None
-        self._calls: Calls = self._spared or runner
-        self._retries = StepRetries(letters.policies if letters is not None else {})
-        self._may_hold = on_error.attempts > 0
-        self._is_holding = False
-        """The part at hand is worked with keys that wait, or may have to;"""
-        self._poisoned: PoisonedCalls | None = None
-        """and with one that tasks have crashed at."""
-        self._holding = HoldingCalls(operator, runner, on_error, self._spared, cache.load)
+        self._failing = FailingCode(operator, runner, on_error, letters, poison, cache.load, clock)
         self._event_column = head.event_column
         self._tells = tells_watermark
         self._late_sinks = [sink.name for sink in head.late_sinks]
@@ -238,7 +101,7 @@ class KeyedStage:
 
     def adopt(self, owned: OwnedShard) -> None:
         self._states[owned.shard] = self._cache.shard(owned)
-        self._holding.adopt(owned)
+        self._failing.adopt(owned)
 
     def state_of(self, shard: str) -> ShardState:
         """The state of an owned shard. KeyError for others."""
@@ -252,10 +115,7 @@ class KeyedStage:
             self._begun.discard(shard)
         if self._time is not None:
             self._time.release(shard)
-        self._holding.release(shard)
-        self._retries.release(shard)
-        if self._letters is not None:
-            self._letters.release(shard)
+        self._failing.release(shard)
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -263,7 +123,7 @@ class KeyedStage:
             self._time.told(owned, fetched)
         given = self._given(owned, fetched)
         entries, _ = given
-        if entries and _is_apart(entries[0].payload):
+        if entries and is_apart(entries[0].payload):
             return None
         shard = owned.shard
         try:
@@ -281,7 +141,7 @@ class KeyedStage:
                 return entries, ()
             # Timers are asked for when all initial rows are in inboxes, and this one is empty.
             self._begun.add(owned.shard)
-        if timers and entries and (self._size.rows < 2 or _is_apart(entries[0].payload)):
+        if timers and entries and (self._size.rows < 2 or is_apart(entries[0].payload)):
             return ((), timers) if owned.number % 2 else (entries, ())
         return entries, timers
 
@@ -291,8 +151,8 @@ class KeyedStage:
         entries, timers = given
         part = Part()
         left = self._size.rows
-        if self._holding.waits(owned.shard):
-            due = self._holding.due_keys(owned.shard, self._clock.now_us())
+        if self._failing.waits(owned.shard):
+            due = self._failing.due_keys(owned.shard, self._clock.now_us())
             part.retries = due[: max(1, left // 2)]
             left -= len(part.retries)
             if due and left < 1 and owned.number % 2 and (entries or timers):
@@ -303,7 +163,7 @@ class KeyedStage:
             left -= len(part.due)
         done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
         for taken, (number, placed_us, payload) in enumerate(entries):
-            if not left or _is_apart(payload):
+            if not left or is_apart(payload):
                 part.entries = entries[:taken]
                 return part
             batch = decode_batch(payload)
@@ -407,7 +267,7 @@ class KeyedStage:
                 if part.order is not None:
                     return self._kept_again(owned, part, part.order, message)
                 if isinstance(error, UserCodeError) and error.operator != self._operator:
-                    rest = self._retries.rest(owned.shard, error, self._clock.now_us())
+                    rest = self._failing.steps.rest(owned.shard, error, self._clock.now_us())
                     if rest is not None and rest.until_us:
                         return rest
                     if rest is not None:
@@ -435,7 +295,7 @@ class KeyedStage:
 
     def _spares(self, error: Exception) -> bool:
         """Whether what a row comes to makes it a dead letter; what code behind it raises is not its fault."""
-        return self._spared is not None and not isinstance(error, UserCodeError)
+        return self._failing.keeps_letters and not isinstance(error, UserCodeError)
 
     def _keep(self, owned: OwnedShard, entries: Sequence[Entry], writes: tuple[StateWrite, ...]) -> Work:
         """Pieces of a row came, and the last one did not yet."""
@@ -460,22 +320,18 @@ class KeyedStage:
         """What is to be done with a letter, its key's state loaded."""
         part = Part()
         part.entries = (entry,)
-        if self._letters is None:
-            return part
-        order = part.order = self._letters.ordered(owned, entry.payload)
-        letter = order.replayed
-        state = self._states[owned.shard]
-        key = [hashable(letter.key)] if letter is not None and letter.key is not None else []
-        load = state.missing(key)
-        if load is not None:
-            state.loaded(load, self._cache.load(load))
+        order = part.order = self._failing.ordered(owned, entry.payload)
+        letter = None if order is None else order.replayed
+        if letter is not None and letter.key is not None:
+            state = self._states[owned.shard]
+            load = state.missing([hashable(letter.key)])
+            if load is not None:
+                state.loaded(load, self._cache.load(load))
         return part
 
     def _kept_again(self, owned: OwnedShard, part: Part, order: Ordered, error: str) -> Work:
-        """The code has raised on a letter again: it stays."""
-        writes: list[StateWrite] = []
-        if self._letters is not None:
-            writes = self._letters.kept_again(owned, order, error, self._clock.wall_us() // 1000)
+        """The code has raised on a letter again."""
+        writes = self._failing.kept_again(owned, order, error)
         commit = owned.commit(self._clock.now_us(), entries=part.entries, in_hand=True, state=tuple(writes))
         size_bytes = sum(len(write.value or b"") for write in writes)
         return Work(commit, (), {}, 0, 0, large=fill_of(self._bounds, 0, size_bytes, len(writes)) > 1)
@@ -513,9 +369,9 @@ class KeyedStage:
         out_rows: list[Any] = []
         out_stamps: list[int] = []
         outputs = OutputBatch(self._bounds, owned.shard, held)
-        outputs.spent = self._retries.spent(owned.shard)
+        outputs.spent = self._failing.steps.spent(owned.shard)
         counts: dict[str, int] = {}
-        calls = self._calls_of(owned, part, now_us, refused)
+        calls = self._failing.calls_of(owned, part, now_us, refused)
         run = calls.run
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
@@ -528,7 +384,7 @@ class KeyedStage:
         if part.initial:
             self._begin(calls, state, part.initial, wall_ms, held)
         if part.retries:
-            self._try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
+            self._failing.try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
         look_at = LOOK_GROUPS
         given_each = self._runner.given([group.rows for group in part.groups.values()])
         for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
@@ -554,7 +410,7 @@ class KeyedStage:
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
-        failed = self._failed_writes(owned, part, outputs, wall_ms, rows_out)
+        failed = self._failing.writes(owned, part, outputs, wall_ms, rows_out)
         if failed:
             size_bytes += sum(len(write.value or b"") for write in failed)
             writes = (*writes, *failed)
@@ -585,90 +441,6 @@ class KeyedStage:
         busy_us = self._clock.monotonic_us() - began_us
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
         return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
-
-    def _calls_of(self, owned: OwnedShard, part: Part, now_us: int, refused: str) -> Calls:
-        """What calls the processor for a part; with `refused` nobody does."""
-        self._is_holding = self._may_hold or self._holding.waits(owned.shard)
-        self._poisoned = None
-        usual = self._calls
-        if self._is_holding:
-            self._holding.turn_to(owned, now_us, _oldest_of(part, now_us))
-            usual = self._holding
-        if self._spared is None:
-            return usual
-        self._spared.clear()
-        poison = self._poison.get(owned.shard)
-        if refused:
-            refusing = RefusingCalls(self._spared, self._runner, refused)
-            self._poisoned = PoisonedCalls(usual, refusing, lambda _: True)
-        elif poison is not None and poison.commits == owned.number:
-            words = f"operator {self._operator}: {poison.words}"
-            refusing = RefusingCalls(self._spared, self._runner, words)
-            self._poisoned = PoisonedCalls(usual, refusing, lambda key: shown(key) == poison.key)
-        return self._poisoned or usual
-
-    def _try_again(
-        self,
-        state: ShardState,
-        keys: Sequence[Key],
-        wall_ms: int,
-        held: Held,
-        rows: list[Any],
-        stamps: list[int],
-    ) -> None:
-        """Keys that were held back, before all else; what comes out goes into `rows`."""
-        for key in keys:
-            if self._poisoned is not None and self._poisoned.is_poison(key):
-                self._holding.refuse(state, key, self._poisoned.refusing)
-                continue
-            for oldest_us, produced in self._holding.again(state, key, wall_ms, held):
-                rows.extend(produced)
-                stamps.extend([oldest_us] * len(produced))
-
-    def _failed_writes(
-        self,
-        owned: OwnedShard,
-        part: Part,
-        outputs: OutputBatch,
-        wall_ms: int,
-        counts: dict[str, int],
-    ) -> list[StateWrite]:
-        """What the commit writes of what code has failed on: letters, and what waits to be tried again."""
-        writes: list[StateWrite] = []
-        if outputs.letters or part.order is not None or (self._spared is not None and self._spared.refused):
-            writes += self._letter_writes(owned, part, outputs, wall_ms, counts)
-        if self._is_holding:
-            writes += self._holding.writes(counts)
-        return writes
-
-    def _letter_writes(
-        self, owned: OwnedShard, part: Part, outputs: OutputBatch, wall_ms: int, counts: dict[str, int]
-    ) -> list[StateWrite]:
-        """What the commit writes of dead letters: those of the batch, and the one that is replayed."""
-        if self._letters is None:
-            return []
-        refused = self._spared.refused if self._spared is not None else ()
-        found = [*(self._letter(part, one) for one in refused), *outputs.letters]
-        if refused:
-            dead = dead_letters_of(self._operator)
-            counts[dead] = counts.get(dead, 0) + sum(max(1, len(one.rows)) for one in refused)
-        place = f"inbox of {owned.shard}, behind entry {owned.offset}"
-        return self._letters.writes(owned, found, wall_ms, place, part.order)
-
-    def _letter(self, part: Part, refused: Refused) -> tuple[str, Letter]:
-        group = part.groups.get(refused.key) if refused.kind == ROWS else None
-        oldest_us = group.oldest_us if group is not None else self._clock.now_us()
-        letter = Letter(
-            refused.kind,
-            list(refused.key),
-            refused.rows,
-            [oldest_us] * len(refused.rows),
-            refused.error,
-            0,
-            "",
-            expiry_ms=refused.expiry_ms,
-        )
-        return self._operator, letter
 
     def _begin(
         self, calls: Calls, state: ShardState, initial: Mapping[Key, list[Any]], wall_ms: int, held: Held
@@ -729,18 +501,12 @@ class KeyedStage:
         return False
 
     def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
-        next_us = self._holding.next_us()
-        if next_us is None or next_us > now_us:
-            return (), next_us
-        return self._holding.due_shards(now_us), next_us
+        return self._failing.due(now_us)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
         self._states[owned.shard].committed()
-        self._holding.settled(owned.shard)
-        self._retries.settled(owned.shard)
-        if self._letters is not None:
-            self._letters.settled(owned.shard)
+        self._failing.settled(owned.shard)
         if self._time is not None:
             self._time.settled(owned)
 

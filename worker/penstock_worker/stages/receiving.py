@@ -38,7 +38,8 @@ from penstock_worker.process.clock import Clock
 from penstock_worker.stages.arriving_version import HELD_ROWS, VERSION_NOTES, ArrivingVersion, Key
 from penstock_worker.stages.control_entries import KeyState, Mark, before_control, decode, encode, is_control
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
-from penstock_worker.stages.keyed_stage import KeyedStage, key_getter, keys_getter
+from penstock_worker.stages.keyed_part import key_getter, keys_getter
+from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.part_size import fill_of
 from penstock_worker.stages.table_shelf import LOOK_US, TableShelf
 from penstock_worker.stages.work import Rest, Work, WorkFailed

@@ -26,7 +26,7 @@ from penstock.dataflow.routing import Router, routable
 from penstock.dataflow.schema import Schema
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.port import Bounds
-from penstock_worker.stages.keyed_stage import key_getter
+from penstock_worker.stages.keyed_part import key_getter
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused, routing_keys
 from penstock_worker.state.encoding import key_packer
 from penstock_worker.state.shapes import StateMisuse, StateShape

@@ -17,7 +17,7 @@ from penstock.dataflow.schema import Schema
 from penstock.manifest.faults import joined
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Claimed, NodeStore
-from penstock_worker.stages.keyed_stage import key_getter
+from penstock_worker.stages.keyed_part import key_getter
 from penstock_worker.stages.steps import routing_keys
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import StateCache, Variable
