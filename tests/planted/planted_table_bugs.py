@@ -149,17 +149,6 @@ class OverlappingTables(TableHand):
         return False
 
 
-class TablesOfTwoOperators(TableHand):
-    """Tables of operators that follow each other change at a time."""
-
-    def propose(self) -> None:
-        for _ in range(3):
-            super().propose()
-
-    def _overlaps(self) -> bool:
-        return not self._is_carried_out(self.operator)
-
-
 def _with(**parts: Any) -> Parts:
     return Parts(moves=True, tables=True, routed=RoutedParts(**parts))
 
@@ -176,5 +165,4 @@ TABLE_BUGS = {
     "rows held twice": _with(receiving=HeldTwice),
     "marks known in memory alone": _with(receiving=MarksInMemory),
     "overlapping tables": Parts(moves=True, tables=True, table_hand=OverlappingTables),
-    "tables of two operators at a time": Parts(moves=True, tables=True, table_hand=TablesOfTwoOperators),
 }

@@ -37,13 +37,11 @@ class TableHand:
         self._world = world
         self._made: dict[str, list[RoutingTable]] = {operator: [] for operator in _KEYS}
         self.refused = 0
-        self.operator = "mid"
-        """Whose table was asked for last."""
 
     def propose(self) -> None:
         """Another table for one operator, with some keys on shards by lot; unless one is under way."""
         rng = self._world.rng
-        operator = self.operator = "mid" if rng.random() < 0.7 else "end"
+        operator = "mid" if rng.random() < 0.7 else "end"
         made, shards = self._made[operator], _SHARDS[operator]
         if self._overlaps():
             self.refused += 1
