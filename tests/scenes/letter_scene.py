@@ -75,7 +75,8 @@ class Losing(Between):
 
 class LetterScene(Scene):
     """`fault` is run for each row of the processor, `timers` where one fires; `on_error` and `step_on_error`
-    stand in the manifest. `numbered`: words come with the number behind them apart."""
+    stand in the manifest. `numbered`: words come with the number behind them apart. `select`: fields of an
+    operator `chosen` between step and processor."""
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class LetterScene(Scene):
         *,
         timers: str = "",
         numbered: bool = False,
+        select: str = "",
     ) -> None:
         super().__init__(folder)
         self._numbered = numbered
@@ -100,9 +102,15 @@ class LetterScene(Scene):
         }
         if numbered:
             changes['outputSchema: "word string"'] = 'outputSchema: "word string, n long"'
+        if select:
+            changes["inputs: [words]"] = "inputs: [chosen]"
         manifest = MANIFEST
         for before, after in changes.items():
             manifest = manifest.replace(before, after)
+        if select:
+            manifest = manifest.replace(
+                "  - name: count\n", f"  - name: chosen\n    inputs: [words]\n    {select}\n  - name: count\n"
+            )
         (folder / "topology.yaml").write_text(manifest)
         self.plan = compile_topology(load_topology(folder / "topology.yaml"))
         self.set_code(fault, timers=timers)

@@ -89,6 +89,17 @@ def test_a_step_keeps_the_rows_apart_that_it_fails_on(tmp_path: Path):
     assert "this line is no words" in letter.error
 
 
+def test_an_expression_keeps_the_rows_apart_that_it_raises_on(tmp_path: Path):
+    select = 'select: ["word", "12 div n AS n"]\n    onError: {policy: DeadLetter}'
+    scene = LetterScene(tmp_path, fault="pass", numbered=True, select=select)
+    begun(scene, "ash1 sea0 ash3 ash0\nsea2\n")
+    scene.turns(scene.task("count", BOTH))
+    assert last_totals(scene) == {"ash": 2, "sea": 1}
+    found = scene.letters("chosen", "lines/a.txt").values()
+    assert [letter.rows for letter in found] == [[["sea", 0]], [["ash", 0]]]
+    assert all("12 div n" in letter.error for letter in found)
+
+
 def test_a_step_that_says_nothing_fails_also_before_a_processor_that_keeps_letters(scene: LetterScene):
     begun(scene, "ash\nunsplittable\n")
     assert "this line is no words" in scene.store.call(Failures())["lines"]
