@@ -7,14 +7,12 @@ import json
 import os
 import shutil
 import signal
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from clocks.eventually import eventually
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree
 from processes.run_harness import Run, read_rows
 
 NUMBERS, FILES, LINES, SQUARES = 3000, 60, 50, 3000
@@ -122,9 +120,7 @@ def test_each_row_is_read_once_whatever_is_killed(tmp_path: Path, runs: list[Run
         if victim == "store":
             os.kill(run.store_pid(), signal.SIGKILL)
         elif victim == "worker":
-            for process in process_tree(run.ready_worker("w0").pid):
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
+            kill_tree(run.ready_worker("w0").pid)
         else:
             eventually(lambda name=victim: bool(run.tasks(name)), "its task")
             os.kill(run.tasks(victim)[0].pid, signal.SIGKILL)

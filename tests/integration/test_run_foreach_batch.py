@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pyarrow.parquet as parquet
 import pytest
 
 from backends.postgres_server import PostgresServer, jdbc_driver
 from clocks.eventually import eventually
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree
 from processes.run_harness import Run
 
 ROWS, SLOW_ROWS, WORDS = 800, 6000, 7
@@ -169,9 +168,7 @@ def test_each_row_is_written_once_whatever_is_killed(
         if victim == "store":
             os.kill(run.store_pid(), signal.SIGKILL)
         elif victim == "worker":
-            for process in process_tree(run.ready_worker("w0").pid):
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
+            kill_tree(run.ready_worker("w0").pid)
         else:
             eventually(lambda name=victim: bool(run.tasks(name)), "its task")
             with suppress(ProcessLookupError):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clocks.eventually import eventually
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree
 from processes.run_harness import Run, read_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -67,8 +67,7 @@ def test_a_killed_worker_reads_on_and_writes_no_row_twice(
 ) -> None:
     run = started(tmp_path, runs)
     eventually(lambda: sum(1 for _ in read_rows(tmp_path / "out")) > 100, "some rows")
-    for process in process_tree(run.ready_worker("w0").pid):
-        process.kill()
+    kill_tree(run.ready_worker("w0").pid)
     assert run.finish() == 0, run.output
     assert run.summary["restarts"] == {"w0": 1}
     found = sorted(read_rows(tmp_path / "out"), key=lambda found: int(str(found["number"])))

@@ -13,7 +13,7 @@ import pytest
 
 from backends.kafka_broker import KafkaBroker
 from clocks.eventually import eventually
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree, process_tree
 from processes.run_harness import Run, read_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -60,8 +60,7 @@ def started(folder: Path, runs: list[Run], broker: KafkaBroker, topic: str, *set
 
 
 def kill_worker(run: Run) -> None:
-    for process in process_tree(run.ready_worker("w0").pid):
-        process.kill()
+    kill_tree(run.ready_worker("w0").pid)
 
 
 @pytest.fixture(scope="module")

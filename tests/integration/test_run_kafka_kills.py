@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from backends.kafka_broker import KafkaBroker
 from clocks.eventually import eventually
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree
 from processes.run_harness import Run
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(3600)]
@@ -128,9 +127,7 @@ def kill(run: Run, victim: str, generator: random.Random) -> None:
     if victim == "store":
         os.kill(run.store_pid(), signal.SIGKILL)
     elif victim == "worker":
-        for process in process_tree(run.ready_worker(generator.choice(("w0", "w1"))).pid):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        kill_tree(run.ready_worker(generator.choice(("w0", "w1"))).pid)
     else:
         operator = "events" if victim == "source" else victim
         eventually(lambda: bool(run.tasks(operator)), f"a task of {operator}", WITHIN_S)

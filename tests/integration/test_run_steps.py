@@ -21,7 +21,7 @@ from clocks.eventually import eventually
 from penstock.dataflow.ddl import parse_schema
 from penstock_worker.values.arrow_columns import ArrowShape
 from penstock_worker.values.rows import OutputShape, RowMismatch
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree
 from processes.run_harness import Run, read_rows
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -160,8 +160,7 @@ def test_steps_on_columns_are_sparks_and_count_once_whatever_is_killed(
     runs.append(run)
     run.start()
     eventually(lambda: sum(written(tmp_path, "twice").values()) > 500, "some rows")
-    for process in process_tree(run.ready_worker("w0").pid):
-        process.kill()
+    kill_tree(run.ready_worker("w0").pid)
     assert run.finish() == 0, run.output
     assert run.summary["restarts"] == {"w0": 1}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +23,7 @@ from house import ROOT
 from penstock.metrics.rows import TaskRow, WorkerRow, unpack
 from penstock.schedule.record import ExecutorPlace
 from penstock.store.port import ReadMetrics
-from processes.live_processes import process_tree
+from processes.live_processes import kill_tree
 from processes.run_harness import read_rows, write_texts
 from scenes.kill_scene import let_pass
 
@@ -146,9 +145,7 @@ def test_a_worker_that_is_killed_while_shards_change_nodes_loses_and_doubles_not
         if executor is NEW:
             with input_held(nodes):
                 killed = worker_pid(nodes, victim)
-                for process in process_tree(killed):
-                    with suppress(ProcessLookupError):
-                        os.kill(process.pid, signal.SIGKILL)
+                kill_tree(killed)
                 worker.wait_stopped()
                 worker.start()
                 eventually(lambda pid=killed: worker_pid(nodes, victim) != pid, "the worker is there again")

@@ -19,6 +19,13 @@ def process_tree(pid: int) -> list[psutil.Process]:
     return []
 
 
+def kill_tree(pid: int) -> None:
+    """Kill the process and all under it, the process itself first: others may end because of that."""
+    for process in process_tree(pid):
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
 def command_line(process: psutil.Process) -> str:
     """Its words, joined by blanks; empty once it has ended."""
     with suppress(psutil.Error):
