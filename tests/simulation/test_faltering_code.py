@@ -85,6 +85,6 @@ class Forgetful(HoldingCalls):
 
 
 def test_an_owner_that_forgets_what_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock_worker.stages.keyed_stage.HoldingCalls", Forgetful)
+    monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", Forgetful)
     parts = replace(KINDS["moving"], keyed=FalteringStage)
     assert any(simulate(seed, parts).broken for seed in range(20))
