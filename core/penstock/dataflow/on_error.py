@@ -64,6 +64,11 @@ class OnError:
     def keeps_letters(self) -> bool:
         return self.then == DEAD_LETTER
 
+    @property
+    def spares_at_once(self) -> bool:
+        """Whether rows become dead letters at the first failure, without tries before."""
+        return self.keeps_letters and not self.attempts
+
     def wait_ms(self, failed: int) -> int | None:
         """How long to wait after the call that failed as the `failed`th in a row (from 1); None for no more.
 

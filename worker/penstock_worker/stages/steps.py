@@ -304,7 +304,7 @@ class _StepRunner:
             raise UserCodeMissing(problem)
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
-        self._spares = step.on_error.keeps_letters and not step.on_error.attempts
+        self._spares = step.on_error.spares_at_once
         self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
@@ -395,7 +395,7 @@ class _BatchStepRunner:
         self._called = step.function
         self._function = step_function(STEPS[step.form], step.function, decoded(step.arguments), base_dir)
         self._form = batch_form(step.form, schema, step.out.schema)
-        self._spares = step.on_error.keeps_letters and not step.on_error.attempts
+        self._spares = step.on_error.spares_at_once
         self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
@@ -446,7 +446,7 @@ class _ColumnStepRunner:
 
         self.name = step.name
         self._work = ColumnStepWork(columns, schema, step.name).work
-        self._spares = step.on_error.keeps_letters and not step.on_error.attempts
+        self._spares = step.on_error.spares_at_once
         self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
