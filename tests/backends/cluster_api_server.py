@@ -9,6 +9,7 @@ it, which keeps it and the operator's client honest where no real API server is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import json
 from collections import deque
@@ -219,8 +220,9 @@ class ClusterApiServer:
                 watch.lines.put_nowait(line)
         self._watches[kind].add(watch)
         try:
-            while (line_or_end := await watch.lines.get()) is not None:
-                await response.write(line_or_end)
+            with contextlib.suppress(ConnectionResetError):  # who watched has gone
+                while (line_or_end := await watch.lines.get()) is not None:
+                    await response.write(line_or_end)
         finally:
             self._watches[kind].discard(watch)
         return response

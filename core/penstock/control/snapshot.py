@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class ShardSample:
+
+class ShardSample(msgspec.Struct, frozen=True, gc=False):
     """One shard (the paper's substream k). `arrived`, `completed` are rows: a^k[m], c^k[m] (section 4.1).
 
     `waited_us` is the sum over completed rows of (start of work - arrival), `served_us` the same of (end of

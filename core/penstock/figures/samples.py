@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 from penstock.metrics.latency import LatencyHistogram
 from penstock.metrics.rows import TaskRow, histogram_of, is_same_writer
 from penstock.store.codec import decode_counts
@@ -20,14 +22,13 @@ Writer = tuple[str, str]
 """A store, and the name of a metric row in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardSample:
+class ShardSample(msgspec.Struct, frozen=True, gc=False):
     """`out` is what came out of the shard so far, by operator."""
 
     home: str
     generation: int
     completed_rows: int
-    out: Mapping[str, int] = field(default_factory=dict)
+    out: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

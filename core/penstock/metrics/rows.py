@@ -15,7 +15,7 @@ ROW_AGE_US_MAX = 5_000_000
 """Tasks and workers write theirs at least once a second; one that is older tells nothing about now."""
 
 
-class ShardRow(msgspec.Struct, frozen=True, array_like=True):
+class ShardRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a task did for one shard under one epoch. Times in microseconds.
 
     `waited_us` is the sum over rows of (start of work - placed in the inbox), `served_us` the same of (commit
@@ -31,7 +31,7 @@ class ShardRow(msgspec.Struct, frozen=True, array_like=True):
     served_us: int = 0
 
 
-class TaskRow(msgspec.Struct, frozen=True, array_like=True):
+class TaskRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One resident task. `latency` maps an operator or sink fused into the task to its sparse histogram
     of (now - source timestamp), as `LatencyHistogram.counts`; `rows` maps operators, steps and sinks to rows
     that came out (for a sink: were committed to it) in this task. Totals are with the shards
@@ -51,7 +51,7 @@ class TaskRow(msgspec.Struct, frozen=True, array_like=True):
     lag: dict[str, tuple[int, int]] = {}
 
 
-class WorkerRow(msgspec.Struct, frozen=True, array_like=True):
+class WorkerRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One worker process. `state` is starting, ready, stopping or failed (with `message`)."""
 
     worker: str
@@ -69,7 +69,7 @@ class WorkerRow(msgspec.Struct, frozen=True, array_like=True):
     """Where Spark workers on other nodes join it (spark://host:port); "" without remote tasks."""
 
 
-class PartitionsRow(msgspec.Struct, frozen=True, array_like=True):
+class PartitionsRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The partitions of a source, as worker `worker` found them, announced under the store's `generation`.
 
     `shards` are names of shards, sorted. When none could be found `message` says why.
@@ -84,7 +84,7 @@ class PartitionsRow(msgspec.Struct, frozen=True, array_like=True):
     message: str = ""
 
 
-class HeldRow(msgspec.Struct, frozen=True, array_like=True):
+class HeldRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What a topology holds in a store's memory, as the node's agent has estimated it: `held_bytes` over
     `shards` shards. `limit_bytes` is the store's limit while it is at it, else 0."""
 
@@ -96,7 +96,7 @@ class HeldRow(msgspec.Struct, frozen=True, array_like=True):
     limit_bytes: int = 0
 
 
-class ClockRow(msgspec.Struct, frozen=True, array_like=True):
+class ClockRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """By how much a node's steady clock is ahead of its monotonic one (`store.node_clock`)."""
 
     offset_us: int

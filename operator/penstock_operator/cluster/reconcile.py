@@ -233,6 +233,12 @@ class Reconciler:
 
     async def _loop(self, loop: str, name: str, work: Work, turn: Callable[[], Awaitable[float]]) -> None:
         """Turn after turn. Only LeaseLost ends it."""
+        try:
+            await self._turns(loop, name, work, turn)
+        finally:
+            work.telling.cancel()
+
+    async def _turns(self, loop: str, name: str, work: Work, turn: Callable[[], Awaitable[float]]) -> None:
         failures = 0
         while True:
             async with self._slot(loop, work):

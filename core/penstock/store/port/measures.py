@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.store.port.answers import Answer, ShardStatus, Watermark
 from penstock.store.port.request import Request
 
@@ -21,12 +23,12 @@ class ReadMetrics(Request[dict[str, bytes]]):
     """Answers {name: packed row} of all rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardCounters:
+class ShardCounters(msgspec.Struct, frozen=True, gc=False):
     """Totals since creation; they survive every owner. A difference across `generation` is
     missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`.
     `counts` and `position` are those of the last commit that had some. `watermark_ms` is what its owner has
-    taken, `told` what was told of that last, and `next_timer_ms` when its next timer is due."""
+    taken, `told` what was told of that last, and `next_timer_ms` when its next timer is due. The operator has
+    tens of thousands: the cycle collector passes them by, for none refers to what could refer back."""
 
     epoch: int
     generation: int

@@ -7,7 +7,7 @@ Neighbours: `reconcile` says when; `cluster_picture`, `observe` and `store_reade
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -52,6 +52,7 @@ from penstock_operator.cluster.stores.store_renewal import as_cordoned
 from penstock_operator.cluster.turns.rest import looks_every_s, own_pace, rest_after, rests_s
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
+from penstock_operator.cluster.workers.schedule_figures import ScheduleFigures
 
 _SOME = object()
 _STOPS_AT_ONCE = 5
@@ -165,6 +166,7 @@ class TopologyTurns:
             outcome = await self._applier.carry_out(decision.actions)
         except PermanentError as error:
             told = _with_refusal(decision, work, str(error))
+            await work.telling.ended()
             await status.write(manifest, told.status, told.events)
             raise
         work.refusal = ""
@@ -179,12 +181,11 @@ class TopologyTurns:
         # What another writer changed is looked at anew at once; if that does not help, in its time.
         if is_news or 0 < work.stops <= _STOPS_AT_ONCE:
             work.wake.set()
-        writing = status.write(manifest, decision.status, decision.events)
-        if outcome.stopped:
-            await writing
-            return False
-        _, are_told = await side_by_side(writing, schedules.write(decision.schedules))
-        return are_told and status.has_told(decision.status)
+        await work.telling.ended()
+        figures = () if outcome.stopped else decision.schedules
+        writing = _tell(manifest, decision, status, schedules, figures)
+        is_told = await work.telling.begin(writing, work.wake)
+        return is_told and not outcome.stopped
 
     def _writers(self, work: Work) -> tuple[StatusWriter, ScheduleStatusWriter]:
         if work.status is None:
@@ -351,6 +352,19 @@ class TopologyTurns:
 
     def _key(self, topology: str) -> TopologyKey:
         return TopologyKey(self._namespace, topology)
+
+
+async def _tell(
+    manifest: Object,
+    decision: Decision,
+    status: StatusWriter,
+    schedules: ScheduleStatusWriter,
+    figures: Sequence[ScheduleFigures],
+) -> bool:
+    """Whether all of it stands there."""
+    writing = status.write(manifest, decision.status, decision.events)
+    _, are_told = await side_by_side(writing, schedules.write(figures))
+    return are_told and status.has_told(decision.status)
 
 
 def _with_refusal(decision: Decision, work: Work, message: str) -> Decision:

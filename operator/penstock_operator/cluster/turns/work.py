@@ -21,6 +21,7 @@ from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.turns.pod_tries import PodTries
 from penstock_operator.cluster.turns.rest import Rest
+from penstock_operator.cluster.turns.telling import Telling
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Work:
     """What the last decision left nothing to do on."""
     need: Need | None = None
     phase: str = "Pending"
+    telling: Telling = field(default_factory=Telling)
     refusal: str = ""
     """What the API server said to the last turn's write that it will never take."""
 
