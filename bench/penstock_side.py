@@ -21,7 +21,7 @@ from pathlib import Path
 from bench import held
 from bench.cpu import CpuSampler
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.errors import RetryError
 from penstock.metrics.latency import LatencyHistogram, merged
 from penstock.metrics.rows import TaskRow, histogram_of, unpack

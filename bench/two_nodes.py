@@ -26,9 +26,9 @@ from bench.node_store import STOP_S, NodeStore
 from bench.penstock_side import environment
 
 from penstock.api.compile import compile_topology
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.api.load import load_topology
 from penstock.api.schedule_object import to_spec
-from penstock.api.worker_launch import WorkerLaunch
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Plan, Processor
 from penstock.errors import PenstockError

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from clocks.eventually import eventually
-from penstock.api.spark_worker_launch import SparkWorkerLaunch
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock_operator.fleet.port import Fleet, FleetWorker, WorkerState
 from penstock_operator.local.processes.fleet import LocalFleet
 from penstock_simulation.twins.memory_fleet import MemoryFleet

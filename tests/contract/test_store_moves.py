@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from penstock.store.port import (
     Answer,
@@ -39,7 +40,7 @@ def test_a_shard_comes_to_another_store_with_all_that_it_has(moving: MoveScene, 
     assert moving.b.store.call(StateSnapshot(X)) == before
     assert [moving.b.outbox(X, target) for target in ("far/0", "files")] == outbox
     now = moving.b.measure(X)
-    assert now == replace(counters, epoch=counters.epoch + 2, executor="mid@w2")
+    assert now == structs.replace(counters, epoch=counters.epoch + 2, executor="mid@w2")
     claimed = moving.b.claims[X]
     assert (claimed.commit, claimed.offset, claimed.table_version) == (1, 1, 0)
     cursor = claimed.external["files"]
@@ -70,7 +71,7 @@ def test_a_shard_goes_there_and_back_again_and_again(moving: MoveScene) -> None:
         moving.move(X, "s1")
     assert moving.status(X) == ["active", "moved"]
     assert moving.a.store.call(StateSnapshot(X)) == before
-    assert moving.a.measure(X) == replace(counters, epoch=counters.epoch + 8)
+    assert moving.a.measure(X) == structs.replace(counters, epoch=counters.epoch + 8)
     assert payloads(moving.a.fetch_one(X)) == [b"f" * 20, b"f" * 30]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from backends.store_backends import Backend, StoreMeanwhile
 from penstock.store.moving.copy import ROUNDS_MAX
@@ -157,7 +158,7 @@ def test_inbox_and_outbox_go_ahead_and_what_was_worked_off_since_goes_from_the_c
     moving.rest(X, move)
     assert [moving.b.outbox(X, target) for target in ("far/0", "files")] == outbox
     now = moving.b.measure(X)
-    assert now == replace(counters, epoch=now.epoch, executor="mid@w2", status=ShardStatus.ACTIVE)
+    assert now == structs.replace(counters, epoch=now.epoch, executor="mid@w2", status=ShardStatus.ACTIVE)
     assert moving.b.claims[X].external["files"] == ExternalCursor(3, 2, b"at 12", b"to 3")
     assert payloads(moving.b.fetch_one(X, "w2")) == [b"f" * 30, b"late"]
     assert moving.b.outgoing() == [(X, "far/0")]

@@ -15,7 +15,7 @@ import yaml
 
 from clocks.eventually import eventually
 from house import ROOT
-from penstock.api.spark_worker_launch import spark_secret
+from penstock.api.launch.spark_worker_launch import spark_secret
 from penstock.metrics.rows import TaskRow
 from penstock.store.port import Answer, Publish, Tasks
 from processes.live_processes import command_line, process_tree

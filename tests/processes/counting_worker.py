@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.store.port import NodeStore
 from penstock.store.redis.store import RedisStore
 from penstock_worker.process.clock import SystemClock

@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.errors import PenstockError
 from penstock.store.redis.store import RedisStore
 from penstock_worker.main_process.loop import Replaced

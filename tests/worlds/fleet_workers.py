@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.memory.node import MemoryNode

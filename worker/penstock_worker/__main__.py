@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from penstock.api.compile import compile_topology
+from penstock.api.launch.worker_launch import WorkerLaunch, launch_from
 from penstock.api.load import load_topology
-from penstock.api.worker_launch import WorkerLaunch, launch_from
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.store.redis.store import RedisStore

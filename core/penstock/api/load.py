@@ -21,7 +21,7 @@ from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
 from penstock.api.on_error_spec import with_on_error_whole
 from penstock.api.overrides import apply_overrides
-from penstock.api.pod_faults import pod_faults
+from penstock.api.pods.pod_faults import pod_faults
 from penstock.api.rate_traces import rate_trace_faults
 from penstock.api.sla_faults import sla_faults, window_faults
 from penstock.api.topology import Topology

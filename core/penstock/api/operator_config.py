@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
-from penstock.api.pod_settings import ImageName, Labels, PullPolicy, PullSecrets, Tolerations
+from penstock.api.pods.pod_settings import ImageName, Labels, PullPolicy, PullSecrets, Tolerations
 from penstock.api.yaml_text import read_documents
 from penstock.manifest.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory, cpu_millis
 from penstock.manifest.faults import Fault, InvalidManifest, schema_faults, shown

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 from penstock.api.join_spec import JoinSpec
 from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.on_error_spec import OnErrorSpec
-from penstock.api.pod_settings import ImageName, PodSettings, PullPolicy
+from penstock.api.pods.pod_settings import ImageName, PodSettings, PullPolicy
 from penstock.api.sizes_spec import TasksSpec, WorkersSpec
 from penstock.api.window_spec import AGGREGATES_MAX, AggregateSpec, WindowSpec
 from penstock.connectors.registry import InitialStateSpec, SinkSpec, SourceSpec

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from penstock.api.spark_worker_launch import SparkWorkerLaunch
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.errors import PermanentError
 
 Launch = WorkerLaunch | SparkWorkerLaunch

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from penstock.api.spark_worker_launch import SparkWorkerLaunch
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.dataflow.identity import identity_of
 from penstock.dataflow.outline import sink_files
 from penstock.dataflow.partitions import part_of, shard_name, shards_of

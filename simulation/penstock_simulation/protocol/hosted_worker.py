@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.store.port import Enroll, Request, StoreUnreachable
 from penstock_simulation.protocol.hosted_task import SKEW_US_MAX, TaskClock
 from penstock_simulation.protocol.layout import WORKERS

@@ -10,8 +10,8 @@ import pytest
 
 from clocks.standing_clock import StandingClock
 from penstock.api.compile import compile_topology
+from penstock.api.launch.worker_launch import WorkerLaunch, launch_from
 from penstock.api.load import parse_manifest
-from penstock.api.worker_launch import WorkerLaunch, launch_from
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
 from penstock.metrics.rows import (

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError
 from penstock.metrics.heard_rows import HeardRows

@@ -11,7 +11,7 @@ import logging
 import threading
 from pathlib import Path
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Plan, Stage
 from penstock.dataflow.source import Source

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.metrics.rows import TaskRow, WorkerRow, pack, worker_row_name
 from penstock.store.port import AssignedExecutor, Measure, NodeStore, PutMetrics, ShardCounters, told_here
 from penstock_worker.main_process.prometheus import WorkerCollector

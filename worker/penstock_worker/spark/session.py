@@ -20,8 +20,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from penstock.api.spark_worker_launch import MASTER_PORT, spark_secret
-from penstock.api.worker_launch import WorkerLaunch
+from penstock.api.launch.spark_worker_launch import MASTER_PORT, spark_secret
+from penstock.api.launch.worker_launch import WorkerLaunch
 from penstock.dataflow.plan import Plan
 from penstock.errors import PermanentError
 from penstock_worker.spark.cluster import OwnMaster, start_master

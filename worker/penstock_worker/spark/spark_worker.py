@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import pyspark
 
-from penstock.api.spark_worker_launch import SparkWorkerLaunch, spark_secret, spark_worker_launch_from
+from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch, spark_secret, spark_worker_launch_from
 from penstock.errors import PenstockError
 from penstock_worker.spark.cluster import WORKER_MEMORY_MIB, network_settings
 from penstock_worker.spark.environment import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.pod_settings import PodSettings, VolumeSpec
+from penstock.api.pods.pod_settings import PodSettings, VolumeSpec
 from penstock.api.topology import Topology
 from penstock_operator.cluster.kubernetes_api.names import workers_secret_name
 from penstock_operator.cluster.manifests.node_store import claim_beginnings

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.pod_settings import PodSettings
+from penstock.api.pods.pod_settings import PodSettings
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Manner, Wish
 from penstock.schedule.naming import forget_stores

@@ -10,8 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.api.operator_config import OperatorConfig
-from penstock.api.spark_worker_launch import (
+from penstock.api.launch.spark_worker_launch import (
     ENV_HOME_UID,
     ENV_HOST,
     ENV_KEY_FILE,
@@ -19,6 +18,7 @@ from penstock.api.spark_worker_launch import (
     ENV_SPARK_MASTER,
     MASTER_PORT,
 )
+from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import Topology
 from penstock.connectors.secrets import ENV_SECRETS
 from penstock_operator.cluster.kubernetes_api.names import (

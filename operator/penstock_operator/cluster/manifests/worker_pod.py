@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.api.launch.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
+from penstock.api.launch.worker_launch import ENV_REMOTE_STORE_URL
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
 from penstock.api.topology import Topology
-from penstock.api.worker_launch import ENV_REMOTE_STORE_URL
 from penstock.connectors.secrets import ENV_SECRETS
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,

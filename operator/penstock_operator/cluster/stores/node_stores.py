@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.pod_settings import PodSettings
+from penstock.api.pods.pod_settings import PodSettings
 from penstock_operator.cluster.decisions.actions import (
     ApplyNodeStore,
     DeleteNodeStore,

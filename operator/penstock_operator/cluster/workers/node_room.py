@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from penstock.api.pod_settings import NodeTerm, PodSettings, Toleration
+from penstock.api.pods.pod_settings import NodeTerm, PodSettings, Toleration
 from penstock_operator.cluster.observing.observed import Need, ObservedNode, ObservedStore, Taint
 from penstock_operator.cluster.workers.node_terms import meets
 

@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.api.spark_worker_launch import SparkWorkerLaunch
-from penstock.api.worker_launch import EXIT_JVM_GONE, WorkerLaunch
+from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch
+from penstock.api.launch.worker_launch import EXIT_JVM_GONE, WorkerLaunch
 from penstock.process_look import STOPPED, look_at
 from penstock_operator.fleet.port import (
     FleetWorker,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from msgspec import structs
+
 from penstock.dataflow.outline import OutlinedOperator
 from penstock.figures.operators import Look, OperatorFigures, Waiting, operator_figures, waiting_in
 from penstock.figures.samples import Sample, ShardSample
@@ -115,7 +117,7 @@ def test_what_is_unseen_keeps_what_the_schedule_says() -> None:
 
 
 def told(*watermarks: Watermark | None) -> list[ShardCounters | None]:
-    return [replace(SEEN, told=watermark) for watermark in watermarks]
+    return [structs.replace(SEEN, told=watermark) for watermark in watermarks]
 
 
 TIMED = Look(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from penstock.figures.rates import (
     Figures,
     figures_of_delivered,
@@ -91,7 +93,7 @@ def test_totals_are_known_when_every_shard_is() -> None:
     counters = ShardCounters(1, 3, 0, 0, 7, 0, 0, 0, 0, "", False, counts=encode_counts({"totals": 2}))
     one = sampled("a", counters)
     assert one == ShardSample("a", counters.generation, counters.completed_rows, {"totals": 2})
-    sample = Sample(0.0, {"count/0": one, "count/1": replace(one, out={})})
+    sample = Sample(0.0, {"count/0": one, "count/1": structs.replace(one, out={})})
     shards = ["count/0", "count/1"]
     assert rows_worked(sample, shards) == 2 * counters.completed_rows
     assert rows_put_out(sample, "totals", shards) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from penstock.control.samples.sampling import ShardSampler
 from penstock.control.snapshot import ShardSample
@@ -55,7 +55,7 @@ def test_the_sums_of_an_old_owner_say_nothing_of_a_new_one() -> None:
 
 
 def test_the_sums_of_another_generation_of_the_store_say_nothing() -> None:
-    known = replace(counters(12, 9), generation=2)
+    known = structs.replace(counters(12, 9), generation=2)
     assert sample(ShardSampler(), known, row(8)) == ShardSample(12, 9, writer=(2, 1))
 
 

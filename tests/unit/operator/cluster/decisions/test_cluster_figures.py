@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
 from penstock.figures.rates import Figures, figures_of_fused, figures_of_stage
 from penstock.figures.samples import Sample, Samples, ShardSample, next_sample, operators_told
 from penstock.metrics.latency import LatencyHistogram
@@ -179,7 +181,9 @@ def with_event_time(seen: Observed) -> Observed:
         name: replace(
             reading,
             shards={
-                shard: replace(one, told=Watermark(1767268805250), counts=encode_counts({"count/late": 3}))
+                shard: structs.replace(
+                    one, told=Watermark(1767268805250), counts=encode_counts({"count/late": 3})
+                )
                 for shard, one in reading.shards.items()
                 if one is not None
             },

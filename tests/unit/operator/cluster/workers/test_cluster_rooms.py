@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.api.pod_settings import PodSettings
+from penstock.api.pods.pod_settings import PodSettings
 from penstock_operator.cluster.decisions.actions import ApplyNodeStore, DeleteNodeStore
 from penstock_operator.cluster.manifests.node_store import node_store
 from penstock_operator.cluster.observing.observed import Need, ObservedNode, ObservedStore, Taint

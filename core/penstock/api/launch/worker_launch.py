@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from penstock.api.graph import Runtime
-from penstock.api.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
+from penstock.api.launch.spark_worker_launch import ENV_HOST, ENV_KEY_FILE
 from penstock.errors import PermanentError
 
 ENV_TOPOLOGY_UID = "PENSTOCK_TOPOLOGY_UID"

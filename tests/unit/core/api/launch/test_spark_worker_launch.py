@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.api.spark_worker_launch import SparkWorkerLaunch, spark_secret, spark_worker_launch_from
+from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch, spark_secret, spark_worker_launch_from
 from penstock.errors import PermanentError
 from penstock_worker.spark.places import ENV_PLACE, Misplaced, check_place
 from penstock_worker.spark.spark_worker import spark_command, spark_environment

@@ -9,7 +9,7 @@ import yaml
 
 from penstock.api.crds import crd
 from penstock.api.load import parse_manifest
-from penstock.api.pod_settings import KEY_TAKEN, PATH_TAKEN, VOLUME_TAKEN
+from penstock.api.pods.pod_settings import KEY_TAKEN, PATH_TAKEN, VOLUME_TAKEN
 from penstock.api.topology import TopologySpec
 from penstock.manifest.faults import InvalidManifest
 
