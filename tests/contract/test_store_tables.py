@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from penstock.store.port import Answer, Create, DropTable, PutTable, ReadTable, TableVersions
+from penstock.store.port import (
+    Answer,
+    Create,
+    DropPairs,
+    DropTable,
+    PutPairs,
+    PutTable,
+    ReadPairs,
+    ReadTable,
+    TableVersions,
+)
 from scenes.store_scenario import SMALL, Scene, out, payloads
 
 
@@ -18,6 +28,17 @@ def test_tables_are_kept_by_version(scene: Scene) -> None:
     assert scene.store.call(ReadTable("mid", 10)) == b"ten"
     assert scene.store.call(DropTable("mid", 9)) is Answer.OK
     assert scene.store.call(TableVersions("mid")) == (10,)
+
+
+def test_counted_pairs_are_kept_by_name_the_newest_of_each(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    assert scene.store.call(ReadPairs()) == {}
+    assert scene.store.call(DropPairs(())) is Answer.OK
+    for name, row in (("mid:end:e:0", b"old"), ("mid:end:e:1", b"one"), ("mid:end:e:0", b"new")):
+        assert scene.store.call(PutPairs(name, row)) is Answer.OK
+    assert scene.store.call(ReadPairs()) == {"mid:end:e:0": b"new", "mid:end:e:1": b"one"}
+    assert scene.store.call(DropPairs(("mid:end:e:0", "mid:end:e:9"))) is Answer.OK
+    assert scene.store.call(ReadPairs()) == {"mid:end:e:1": b"one"}
 
 
 def fill(scene: Scene, shard: str) -> int:

@@ -31,6 +31,7 @@ from penstock.store.port import (
     Measure,
     Outgoing,
     PutTable,
+    ReadPairs,
     ShardCounters,
     ShardStatus,
     StateSnapshot,
@@ -257,12 +258,23 @@ class KillScene:
 
     def is_carried_out(self, operator: str, table: RoutingTable) -> bool:
         """Whether nobody routes by an earlier table, or waits for keys of this one."""
-        counts = {
+        return is_carried_out(operator, table, self.counts())
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Shard -> what its record counts, of those of which that is known."""
+        return {
             shard: decode_counts(seen.counts)
             for shard in self.places
             if (seen := self._look(self.home(shard), shard)) is not None
         }
-        return is_carried_out(operator, table, counts)
+
+    def counted_pairs(self) -> dict[str, bytes]:
+        """The rows of counted pairs of both stores."""
+        rows: dict[str, bytes] = {}
+        for store in self._stores.values():
+            with suppress(PenstockError):
+                rows |= store.call(ReadPairs())
+        return rows
 
     def keys_on(self, shard: str) -> set[str]:
         """The keys that it has state of."""

@@ -5,13 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.api.schedule_object import to_spec
-from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
+from penstock.schedule.record import (
+    ExecutorPlace,
+    OperatorSchedule,
+    ShardPlace,
+    StorePlace,
+    TablePlace,
+    WorkerPlace,
+)
 
 UID = "state-1"
 
 
 def schedule(
-    version: int = 1, *, homes: dict[str, str] | None = None, fresh_since: int = 0, operator: str = "mid"
+    version: int = 1,
+    *,
+    homes: dict[str, str] | None = None,
+    fresh_since: int = 0,
+    operator: str = "mid",
+    table: TablePlace | None = None,
 ) -> OperatorSchedule:
     """Shards by part on stores a and b; `homes` is part -> store."""
     homes = {"0": "a", "1": "b"} if homes is None else homes
@@ -26,6 +38,7 @@ def schedule(
             for part, home in homes.items()
         },
         stores=tuple(StorePlace(node, node, f"store-{node}:6379") for node in "ab"),
+        table=table,
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from penstock.api.graph import Runtime, check
 from penstock.api.initial_state import planned_initial, waits_for
+from penstock.api.locality import AUTO
 from penstock.api.on_error_spec import planned_on_error
 from penstock.api.operators import Graph
 from penstock.api.sizes_spec import TasksSpec
@@ -79,6 +80,7 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
             tasks_each=max(1, cpu_millis(workers.cores.max) // cpu_millis(spec.task_cpu)),
         ),
         remote_tasks=spec.remote_tasks == "Allowed",
+        locality_dry_run=spec.locality.dry_run,
     )
 
 
@@ -180,7 +182,12 @@ class _Fuser:
         if planned is not None:
             projection = planned.projections[self._graph.operators[operator.name].inputs.index(source)]
             return KeyedEdge(operator.name, projection.key_columns, _shards(operator), projection)
-        return KeyedEdge(operator.name, self._key_columns(operator), _shards(operator))
+        return KeyedEdge(
+            operator.name,
+            self._key_columns(operator),
+            _shards(operator),
+            locality=operator.locality == AUTO,
+        )
 
     def _processor(self, operator: OperatorSpec) -> Processor:
         schema = self._graph.inputs[operator.name]
@@ -209,6 +216,7 @@ class _Fuser:
             join.join if join is not None else None,
             self._initial_state(operator),
             arguments=_arguments(operator),
+            locality=operator.locality == AUTO,
         )
 
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:

@@ -19,6 +19,7 @@ from penstock.api.derived_names import taken, too_long
 from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
+from penstock.api.locality import check_locality
 from penstock.api.on_error_spec import on_error_faults
 from penstock.api.operators import Graph, Operator
 from penstock.api.topology import COLUMN_STEPS, LATE, STEPS
@@ -56,7 +57,7 @@ _MAY_HAVE = {
     **dict.fromkeys(COLUMN_STEPS, frozenset({"inputs", "eventTime", "onError"})),
     "processor": frozenset(
         {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
-        | {"timeMode", "eventTime", "lateTo", "initialState", "onError", "processorTimeout"}
+        | {"timeMode", "eventTime", "lateTo", "initialState", "locality", "onError", "processorTimeout"}
     ),
     "window": frozenset(
         {"inputs", "keyBy", "window", "aggregate", "lateTo", "onError", "processorTimeout", "shards", "tasks"}
@@ -76,6 +77,7 @@ _WHY_NOT = {
     "initialState": "only a processor has a handleInitialState",
     "eventTime": "nothing comes behind it that could go by it",
     "lateTo": "only a processor and a window go by event time",
+    "locality": "only keys of a processor without event time go by tables",
     "onError": "it runs no code of yours on rows, and reads none",
     "processorTimeout": "only calls of a processor and a window are timed",
     "shards": "only the keys of a processor or a window are cut into shards",
@@ -124,6 +126,7 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     _order(graph)
     _flow(graph)
     check_initial(graph)
+    check_locality(graph)
     _check_sinks(operators, graph)
     return graph
 

@@ -15,6 +15,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.sizes_spec import TASKS_MAX, WORKERS_MAX
+from penstock.dataflow.routing_table import CONTENT_TEXT_MAX
 from penstock.manifest.document import (
     SHARDS_MAX,
     ApiVersion,
@@ -108,6 +109,17 @@ class Assignment(Document):
         return self
 
 
+class ScheduledTable(Document):
+    """Where frequent keys of the operator go; all others go where their hash says."""
+
+    version: Annotated[int, Field(ge=1, le=2**53 - 1, json_schema_extra={"format": "int64"})]
+    """One more with each table."""
+    digest: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$", max_length=64)]
+    """SHA-256 of the content, unpacked."""
+    content: Annotated[str, StringConstraints(min_length=1, max_length=CONTENT_TEXT_MAX)]
+    """Packed. Every node's store has it before anybody goes by it."""
+
+
 def pack_parts(parts: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """(ranges, names) of an `Assignment` from parts in any order; each comes once and sorted."""
     numbers: set[int] = set()
@@ -154,6 +166,7 @@ class ScheduleSpec(Document):
     """All stores that are home of a shard or host a worker."""
     source: bool = False
     """The shards are partitions of a source."""
+    table: ScheduledTable | None = None
     durability: Literal["Process", "Disk"] | None = None
     """What the topology asks of its stores; where nothing is said, a store does the best it can."""
     store_memory_bytes: Counter | None = None

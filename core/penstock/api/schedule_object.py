@@ -18,12 +18,14 @@ from penstock.api.schedule import (
     Schedule,
     ScheduledExecutor,
     ScheduledStore,
+    ScheduledTable,
     ScheduledWorker,
     ScheduleSpec,
     ScheduleStatus,
     pack_parts,
 )
 from penstock.dataflow.partitions import part_of, shard_name
+from penstock.dataflow.routing_table import content_of, content_text
 from penstock.manifest.faults import Fault, InvalidManifest, schema_faults
 from penstock.schedule.record import (
     AppliedPlace,
@@ -31,6 +33,7 @@ from penstock.schedule.record import (
     OperatorSchedule,
     ShardPlace,
     StorePlace,
+    TablePlace,
     WorkerPlace,
 )
 
@@ -78,6 +81,12 @@ def to_spec(
     }
     if schedule.is_source:
         fields["source"] = True
+    if (table := schedule.table) is not None:
+        fields["table"] = {
+            "version": table.version,
+            "digest": table.digest,
+            "content": content_text(table.content),
+        }
     if durability is not None:
         fields["durability"] = durability
     if store_memory_bytes is not None:
@@ -99,6 +108,7 @@ def from_object(document: Mapping[str, Any]) -> OperatorSchedule:
             shards=_shards(spec.operator, spec.shards),
             stores=tuple(map(_store, spec.stores)),
             is_source=spec.source,
+            table=_table(spec.table) if spec.table is not None else None,
         )
     except ValueError as error:
         raise InvalidManifest([Fault("spec", str(error))]) from error
@@ -178,6 +188,10 @@ def _executor_fields(place: ExecutorPlace, node_of: Mapping[str, str]) -> dict[s
 def _executor(place: ScheduledExecutor) -> ExecutorPlace:
     remote = tuple(sorted((of.node, of.tasks) for of in place.remote))
     return ExecutorPlace(place.name, place.worker, place.tasks, remote)
+
+
+def _table(place: ScheduledTable) -> TablePlace:
+    return TablePlace(place.version, place.digest, content_of(place.content))
 
 
 def _store(place: ScheduledStore) -> StorePlace:

@@ -232,6 +232,13 @@ class OperatorSpec(Document):
                 f"most {NAME_LENGTH_MAX - len(INITIAL)} characters",
             ),
             ("has(self.initialState) == has(oldSelf.initialState)", "initialState is fixed for life"),
+            ("!has(self.locality) || has(self.processor)", "only a processor has a locality"),
+            (
+                "!has(self.locality) || self.locality != 'Auto' || !(has(self.initialState) || "
+                "(has(self.timeMode) && self.timeMode == 'EventTime'))",
+                "locality Auto needs a processor without event time and without an initialState: a shard "
+                "tells its watermark, and begins with its rows, for the keys that it has",
+            ),
             (
                 f"!has(self.tasks) || has(self.source) || {_KEYED}",
                 "a step and a sink run in the tasks of their input",
@@ -333,6 +340,9 @@ class OperatorSpec(Document):
     """How long a call of the processor may take. A task whose call takes longer is killed and begins anew;
     where that comes again and again for a key, `onError` says what becomes of its rows. Without it it may
     take any time."""
+    locality: Literal["Auto", "Off"] | None = None
+    """Of a processor, Auto: which of its keys follow which of another such processor is counted while rows
+    flow, and where that pays a table puts keys that meet on one node. It may change. Without it Off."""
     shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
     """Parts of its keys, the units that move; fixed for life. Without it 64."""
     tasks: TasksSpec | None = None
@@ -384,6 +394,13 @@ class CodeSpec(Document):
 
 
 # --- the object --------------------------------------------------------------------------------
+
+
+class LocalitySpec(Document):
+    """How tables are made for the operators whose `locality` is Auto."""
+
+    dry_run: bool = False
+    """Count, decide and show what would stay on its node, without making a table."""
 
 
 class TopologySpec(Document):
@@ -464,6 +481,7 @@ class TopologySpec(Document):
     """Where topologies compete for room, the one with the higher number is served first."""
     paused: bool = False
     """Sources stop, what was read is worked off, and all is held until this is false again."""
+    locality: LocalitySpec = LocalitySpec()
     deletion_policy: Literal["Delete", "Retain"] = "Delete"
     """What becomes of state when the Topology is deleted. Retain: a Topology of the same name that is applied
     later goes on where this one was."""
@@ -525,6 +543,58 @@ class LostShards(Document):
     """What says in the annotation penstock.dev/accept-loss that they may begin anew, with nothing."""
 
 
+TABLE_DECISIONS_SHOWN = 10
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class EdgeLocality(Document):
+    """What part of the rows between two operators stays on its node."""
+
+    from_: Annotated[Name, Field(alias="from")]
+    to: Name
+    local_share: Share | None = None
+    """As it is now, measured."""
+    by_hash: Share | None = None
+    """Without any table, of bytes, as the last decision reckoned,"""
+    expected: Share | None = None
+    """and with the tables that it chose, or would have chosen."""
+
+
+class TableStatus(Document):
+    """The newest routing table of an operator."""
+
+    operator: Name
+    version: Annotated[int, Field(ge=1, json_schema_extra={"format": "int64"})]
+    keys: Annotated[int, Field(ge=0)]
+    """All others go where their hash says."""
+
+
+class TableDecision(Document):
+    """One decision on tables: what was chosen and why, and later what it brought."""
+
+    number: Annotated[int, Field(ge=1)]
+    time: Annotated[str, Field(max_length=64, json_schema_extra={"format": "date-time"})]
+    rule: StatusText
+    """What chose it, in a word or two."""
+    reason: Annotated[str, StringConstraints(max_length=4096)]
+    actions: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=1024)], ...], atomic_list(OPERATORS_MAX + 1)
+    ] = ()
+    brought: Annotated[str, StringConstraints(max_length=1024)] = ""
+    dry_run: bool = False
+
+
+class LocalityStatus(Document):
+    """Operators with locality Auto: how much stays on its node, and the tables."""
+
+    edges: Annotated[tuple[EdgeLocality, ...], atomic_list(OPERATORS_MAX * 16)] = ()
+    tables: Annotated[tuple[TableStatus, ...], keyed_list(OPERATORS_MAX, "operator")] = ()
+    under_way: Annotated[str, StringConstraints(max_length=1024)] | None = None
+    """The table that is being carried out; no other one is begun meanwhile."""
+    decisions: Annotated[tuple[TableDecision, ...], atomic_list(TABLE_DECISIONS_SHOWN)] = ()
+    """The newest first."""
+
+
 class TopologyStatus(Document):
     observed_generation: ObservedGeneration | None = None
     phase: Literal["Pending", "Starting", "Running", "Paused", "Draining", "Finished", "Failed"] | None = None
@@ -548,6 +618,7 @@ class TopologyStatus(Document):
     latency: StatusText | None = None
     """The highest p99 of all sinks."""
     shards_moving: Annotated[int, Field(ge=0)] | None = None
+    locality: LocalityStatus | None = None
     operators: Annotated[tuple[OperatorStatus, ...], keyed_list(2 * OPERATORS_MAX, "name")] = ()
     """With the sinks of late rows, which are no operators of their own in the spec."""
 

@@ -268,6 +268,8 @@ class Plan:
     workers: WorkerRange = WorkerRange()
     remote_tasks: bool = False
     """Whether tasks may run on other nodes than their worker's."""
+    locality_dry_run: bool = False
+    """Pairs of keys are counted and tables decided on, and none is made."""
 
     def stage(self, operator: str) -> Stage:
         """The stage of `operator`. KeyError when there is none."""

@@ -9,7 +9,10 @@ their columns' wire values as msgpack. Neighbours: `routing` routes by it, `stor
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -68,6 +71,34 @@ encode_table = msgspec.msgpack.Encoder().encode
 """A table -> its content, equal tables to equal bytes."""
 decode_table = msgspec.msgpack.Decoder(RoutingTable).decode
 """Inverse of `encode_table`. Raises msgspec.DecodeError for anything else."""
+
+
+def superseded(version: int, kept: int) -> int | None:
+    """The version that nobody goes by any more once this one is there, where the last `kept` are; None for
+    none."""
+    return version - kept if version > kept else None
+
+
+CONTENT_TEXT_MAX = 256 << 10
+"""Characters of a content as a text: it travels in a Schedule, which everybody is told as a whole."""
+_CONTENT_BYTES_MAX = 16 << 20
+
+
+def content_text(content: bytes) -> str:
+    """A content as a text, packed."""
+    return base64.b64encode(zlib.compress(content)).decode()
+
+
+def content_of(text: str) -> bytes:
+    """Inverse of `content_text`. Raises ValueError for anything else."""
+    unpacking = zlib.decompressobj()
+    try:
+        content = unpacking.decompress(base64.b64decode(text, validate=True), _CONTENT_BYTES_MAX)
+    except (binascii.Error, zlib.error) as error:
+        raise ValueError(f"the content of a routing table cannot be read: {error}") from error
+    if not unpacking.eof:
+        raise ValueError("the content of a routing table is cut short, or is too large")
+    return content
 
 
 def digest_of(content: bytes) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from penstock.dataflow.routing_table import digest_of
+
 LIVES_MAX = 99
 """How often a shard may be begun anew: stores number by lives, see `penstock.store.lives`."""
 
@@ -71,6 +73,23 @@ class ShardPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePlace:
+    """The routing table that keys of an operator go by: its version, and its content with the digest of that
+    (`dataflow.routing_table`). Whoever brings a schedule into a store puts it there first. Raises ValueError
+    for a content that is another one."""
+
+    version: int
+    digest: str
+    content: bytes
+
+    def __post_init__(self) -> None:
+        if self.version < 1:
+            raise ValueError(f"version {self.version} of a routing table")
+        if digest_of(self.content) != self.digest:
+            raise ValueError(f"the content of version {self.version} of a routing table is another one")
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedPlace:
     """What a node's agent says of a schedule: the version that the store works by, and the generation of the
     store. `lost_shards` were born and are not there; `shards_moving` are on their way from here."""
@@ -101,6 +120,8 @@ class OperatorSchedule:
     stores: tuple[StorePlace, ...] = ()
     is_source: bool = False
     """Its shards are partitions of a source: they have no inbox, and their home makes them so."""
+    table: TablePlace | None = None
+    """None: all keys go where their hash says."""
 
     def __post_init__(self) -> None:
         if self.version < 0 or self.term < 0:

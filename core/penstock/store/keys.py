@@ -231,6 +231,11 @@ class Keys:
         """Hash: version of the operator's routing -> content of the table."""
         return self.prefix + b"tables:" + operator.encode()
 
+    @property
+    def pairs(self) -> bytes:
+        """Hash: edge and task -> packed row of the pairs of keys that it counted (`PairsRow`)."""
+        return self.prefix + b"pairs"
+
     # --- reports
 
     @property

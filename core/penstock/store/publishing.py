@@ -6,8 +6,22 @@ decided through here.
 
 from __future__ import annotations
 
+from typing import Any
+
+from penstock.dataflow.routing_table import superseded
 from penstock.schedule.record import OperatorSchedule
-from penstock.store.port import Publish
+from penstock.store.port import TABLES_KEPT, DropTable, Publish, PutTable, Request
+
+
+def to_put(schedule: OperatorSchedule) -> list[Request[Any]]:
+    """The calls that put the routing table of `schedule` into a store, before it is published and before
+    shards of it are made; none where there is no table. Repeating them changes nothing."""
+    table = schedule.table
+    if table is None:
+        return []
+    calls: list[Request[Any]] = [PutTable(schedule.operator, table.version, table.content)]
+    gone = superseded(table.version, TABLES_KEPT)
+    return calls if gone is None else [*calls, DropTable(schedule.operator, gone)]
 
 
 def to_publish(schedule: OperatorSchedule) -> Publish:

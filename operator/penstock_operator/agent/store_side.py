@@ -33,7 +33,7 @@ from penstock.store.port import (
     TopologiesAmong,
     UnreadableState,
 )
-from penstock.store.publishing import to_publish
+from penstock.store.publishing import to_publish, to_put
 from penstock_operator.agent import decisions
 from penstock_operator.agent.decisions import NOBODY_GOES, Standing
 from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
@@ -132,6 +132,8 @@ class StoreSide:
         self._strangers_at_s = float("-inf")
         self._unreadable: dict[str, float] = {}
         """Until when a topology is left alone."""
+        self._tables_put: dict[tuple[str, str], int] = {}
+        """Schedule object -> version of the routing table that this start of the store has of it."""
 
     def confirmed(self, seen: SeenSchedule, applied: AppliedPlace, listing: int) -> None:
         """The API server has a report; `listing` is the newest one that was had."""
@@ -224,6 +226,7 @@ class StoreSide:
         }
         self._topologies.clear()
         self._refused.clear()
+        self._tables_put.clear()
 
     def _store(self, uid: str, store_id: str = "") -> NodeStore:
         key = (store_id or self._store_id, uid)
@@ -274,6 +277,8 @@ class StoreSide:
                 to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
                 to_publish_now.append(seen)
+        if (to_create or to_publish_now) and uid not in self._refused:
+            self._put_tables(store, schedules)
         calls_left = len(to_create) // _CALLS_AT_ONCE + _CLEARS_PER_TURN
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
             part = [birth for _, birth in to_create[first : first + _CALLS_AT_ONCE]]
@@ -303,6 +308,15 @@ class StoreSide:
                 _LOG.warning("%s: the store has a newer version than %d", seen.name, seen.schedule.version)
             self._note(seen, published=seen.schedule.version)
         return _statuses_of(shards, answers[-1]) if looks else None
+
+    def _put_tables(self, store: NodeStore, schedules: Sequence[SeenSchedule]) -> None:
+        """Routing tables of all operators come before what is made or published: a shard that puts out rows
+        is born where the tables that do not name it are, and begins by them."""
+        for seen in schedules:
+            table, key = seen.schedule.table, (seen.name, seen.uid)
+            if table is not None and self._tables_put.get(key, 0) < table.version:
+                store.pipeline(to_put(seen.schedule))
+                self._tables_put[key] = table.version
 
     def _refuse(self, uid: str) -> None:
         if uid not in self._refused:

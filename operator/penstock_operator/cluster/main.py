@@ -52,6 +52,7 @@ from penstock_operator.cluster.kubernetes_api.port import (
 from penstock_operator.cluster.kubernetes_api.watches import Watch, watch_by_kopf
 from penstock_operator.cluster.observing.asked_store import OpenWire
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
+from penstock_operator.cluster.observing.pairs_reader import PairsReader
 from penstock_operator.cluster.observing.store_reader import OpenStoreClient, StoreReader
 from penstock_operator.cluster.reconcile import STALLED_S, Reconciler
 from penstock_operator.cluster.stores.store_passwords import Passwords
@@ -254,7 +255,12 @@ class Replica:
         )
         reconciler = self.reconciler = Reconciler(
             FencedCluster(self._around.cluster, self.elector.may_act),
-            Readers(reader, samples, KeptSchedules(self._around.open_wire, threads)),
+            Readers(
+                reader,
+                samples,
+                KeptSchedules(self._around.open_wire, threads),
+                PairsReader(self._around.open_store, threads),
+            ),
             self._config,
             Leadership(term, self._around.reporter),
             Clocks(time.monotonic, time.time),

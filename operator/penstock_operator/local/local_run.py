@@ -3,7 +3,7 @@
 All deciding is `run_decisions`; what is done here can fail half-way (a store that is away), so actions
 wait in a line and are carried out in order. Single-threaded: nothing here waits for anything but the
 next tick. Neighbours: `run_start` puts the parts together, `store_watch` looks, `run_slas` keeps SLAs,
-`run_view` shows, `console_delivery` empties console sinks.
+`run_locality` tables, `run_view` shows, `console_delivery` empties console sinks.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from dataclasses import replace
 from penstock.dataflow.outline import console_targets
 from penstock.dataflow.partitions import part_of
 from penstock.dataflow.source import ADDED
+from penstock.locality.loop import LocalityLoop
 from penstock.metrics.rows import WorkerRow
 from penstock.sla.loop import SlaLoop
 from penstock.store.port import Create, NodeStore, Reopen, StoreFull, StoreUnreachable
-from penstock.store.publishing import to_publish
+from penstock.store.publishing import to_publish, to_put
 from penstock_operator.fleet.port import Fleet, WorkerNotStartedError
 from penstock_operator.local.added_partitions import AddedPartitions
 from penstock_operator.local.kept.grown_files import GrownFiles
 from penstock_operator.local.run_decisions import adopt, begin, decide
+from penstock_operator.local.run_locality import RunLocality
 from penstock_operator.local.run_placement import with_shards
 from penstock_operator.local.run_ports import StoreKeeper, Ticks
 from penstock_operator.local.run_slas import RunSlas
@@ -71,6 +73,7 @@ class LocalRun:
         *,
         resumed: bool = False,
         slas: Sequence[SlaLoop] = (),
+        locality: LocalityLoop | None = None,
         grown: GrownFiles | None = None,
         added: AddedPartitions | None = None,
     ) -> None:
@@ -89,9 +92,12 @@ class LocalRun:
         self._counts_time = bool(slas)
         self._tick_s = min([TICK_S, *(sla.interval_s for sla in slas)])
         self._plan = state.plan
-        self._view = RunView(state.plan, output, fleet, ticks, slas)
+        self._view = RunView(state.plan, output, fleet, ticks, slas, locality)
         self._watch = StoreWatch(store, keeper, self._shards, ticks, self.tell)
         self._slas = RunSlas(slas, self._shards, ticks, lambda: self._state, self._accept, self.tell)
+        self._locality = RunLocality(
+            locality, store, self._shards, ticks, lambda: self._state, self._accept, self.tell
+        )
         self._console = ConsoleDelivery(console_targets(state.plan), self._shards)
         self._todo: deque[Action] = deque()
         self._extra_interrupts = 0
@@ -135,11 +141,18 @@ class LocalRun:
         seen = self._seen(look)
         self._accept(decide(self._state, seen, self._ticks.now_s()))
         self._slas.keep(look, is_store_away=self._watch.is_away)
+        self._keep_locality(look)
         if look is not None:
             self._deliver(look)
             self._watch.tell_of_memory(look)
             self._view.take(look)
         self._view.show(self._state, is_store_away=self._watch.is_away)
+
+    def _keep_locality(self, look: StoreLook | None) -> None:
+        try:
+            self._locality.keep(look)
+        except (StoreUnreachable, StoreFull) as error:
+            self._watch.note_trouble(error)
 
     def _seen(self, look: StoreLook | None) -> Seen:
         interrupts = self._ticks.interrupts + self._extra_interrupts
@@ -238,7 +251,8 @@ class LocalRun:
     def _do(self, action: Action) -> None:
         match action:
             case PublishSchedules(schedules):
-                self._store.pipeline([to_publish(schedule) for schedule in schedules])
+                tables = [call for schedule in schedules for call in to_put(schedule)]
+                self._store.pipeline([*tables, *(to_publish(schedule) for schedule in schedules)])
             case StartWorker() | StartSparkWorker():
                 if self._state.phase not in (Phase.STOPPING, Phase.ENDED):
                     self._launch(action)

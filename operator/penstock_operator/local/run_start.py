@@ -25,6 +25,8 @@ from penstock.dataflow.plan import Plan, Tasks
 from penstock.dataflow.sink_files import earlier_files
 from penstock.dataflow.source import ADDED, Source
 from penstock.errors import PermanentError
+from penstock.locality.loop import LocalityLoop
+from penstock.locality.routed_plan import keyed_operators, routed_plan
 from penstock.schedule.record import OperatorSchedule, WorkerPlace
 from penstock.sla.loop import SlaLoop
 from penstock.sla.policies import has_single_tasks, policy_of
@@ -51,6 +53,7 @@ from penstock_operator.local.local_run import LocalRun
 from penstock_operator.local.processes.fleet import LocalFleet, worker_command
 from penstock_operator.local.processes.marked_processes import MARK
 from penstock_operator.local.processes.sentinel import Sentinel
+from penstock_operator.local.run_locality import tables_in
 from penstock_operator.local.run_placement import first_schedules
 from penstock_operator.local.run_state import (
     Result,
@@ -68,6 +71,7 @@ from penstock_operator.local.spark_worker_care import BESIDE
 from penstock_operator.local.store.kept_store import KeptStore
 from penstock_operator.local.store.private_store import PrivateStore
 from penstock_operator.local.ticks import SystemTicks
+from penstock_operator.partitioning.choice import installed_partitioner
 from penstock_operator.words import figure_words
 
 NODE = "local"
@@ -190,6 +194,7 @@ def run_topology(
             resumed=start is Start.RESUME,
             grown=GrownFiles(plan, request.base_dir),
             added=added,
+            locality=_locality(plan, store, log),
             slas=[
                 SlaLoop(promise, policy, record.shards, keyed_edges(plan), log)
                 for promise, policy in policies
@@ -206,6 +211,20 @@ def run_topology(
             logs = f"The logs of the workers are in {directory.workers_folder}."
             summary = replace(summary, message=f"{summary.message.rstrip()}\n{logs}")
         return replace(summary, slas=tuple(_with_picture(sla, directory.folder) for sla in summary.slas))
+
+
+def _locality(plan: Plan, store: NodeStore, log: DecisionLog) -> LocalityLoop | None:
+    """What decides on tables; None where none are asked for, and the store has none of earlier times."""
+    there = tables_in(store, keyed_operators(plan))
+    asked = routed_plan(plan)
+    unrouted = frozenset(there) - frozenset(asked.names)
+    routed = routed_plan(plan, unrouted)
+    if not routed.operators:
+        return None
+    loop = LocalityLoop(routed, installed_partitioner(), log, unrouted=unrouted)
+    for name, table in there.items():
+        loop.recorded(name, table)
+    return loop
 
 
 def _spark_worker_launch(action: StartSparkWorker, key_file: Path | None, folder: Path) -> SparkWorkerLaunch:

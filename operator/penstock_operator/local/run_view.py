@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from penstock.dataflow.outline import console_targets, outline
 from penstock.dataflow.plan import Plan
 from penstock.figures.operators import OperatorFigures
+from penstock.locality.loop import LocalityLoop
+from penstock.locality.record import EdgeLine
 from penstock.schedule.remote import with_remote
 from penstock.sla.loop import SlaLoop
 from penstock_operator.fleet.port import Fleet, WorkerState
@@ -30,12 +32,19 @@ class RunView:
     """Of one run, from now on."""
 
     def __init__(
-        self, plan: Plan, output: RunOutput, fleet: Fleet, ticks: Ticks, slas: Sequence[SlaLoop] = ()
+        self,
+        plan: Plan,
+        output: RunOutput,
+        fleet: Fleet,
+        ticks: Ticks,
+        slas: Sequence[SlaLoop] = (),
+        locality: LocalityLoop | None = None,
     ) -> None:
         self._output = output
         self._fleet = fleet
         self._ticks = ticks
         self._slas = tuple(slas)
+        self._locality = locality
         self._progress = ProgressReader(outline(plan), [target.sink for target in console_targets(plan)])
         self._events: list[RunEvent] = []
         self._began_s = ticks.now_s()
@@ -81,6 +90,7 @@ class RunView:
             operators=self._operators(state, is_store_away=is_store_away),
             events=tuple(self._events[-_EVENTS:]),
             slas=tuple(sla.line() for sla in self._slas),
+            edges=self._edges(),
         )
 
     def _operators(self, state: RunState, *, is_store_away: bool) -> tuple[OperatorFigures, ...]:
@@ -110,7 +120,11 @@ class RunView:
             store_restarts=store_restarts,
             events=tuple(self._events),
             slas=tuple(sla.summary() for sla in self._slas),
+            edges=self._edges(),
         )
+
+    def _edges(self) -> tuple[EdgeLine, ...]:
+        return self._locality.lines() if self._locality is not None else ()
 
 
 def _worker_line(care: WorkerCare, seen: Mapping[str, WorkerState]) -> WorkerLine:

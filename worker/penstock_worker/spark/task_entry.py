@@ -33,7 +33,8 @@ from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.letter_box import LetterBox
-from penstock_worker.stages.routed_stage import RoutedStage, routed
+from penstock_worker.stages.pair_counts import pair_counts
+from penstock_worker.stages.routed_stage import RoutedStage, routed, with_tables
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import StageWork
@@ -195,14 +196,19 @@ def stage_work(
             if isinstance(runner, NotedRunner):
                 runner.note = note
             cache = StateCache(runner.variables, runner.key_types, store.call, deleted=runner.deleted)
+            pairs = pair_counts(stage, fanout, launch.executor, launch.task, clock)
             keyed = KeyedStage(
                 stage.operator, head, runner, cache, fanout, launch.bounds, clock,
                 tells_watermark=stage.tells_watermark, on_error=stage.on_error, letters=letters,
-                poison=launch.poison,
+                poison=launch.poison, pairs=pairs,
             )  # fmt: skip
-            return routed(stage, keyed, runner.variables, fanout, store, launch.bounds, clock)
+            also = with_tables(stage, fanout, store, clock)
+            return routed(
+                stage, keyed, runner.variables, fanout, store, launch.bounds, clock, pairs=pairs, also=also
+            )
         case source:
             reader = readers(stage.operator, source, base_dir)
             gate = InitialGate(stage.waits_for, store.call, clock) if stage.waits_for else None
             work = SourceStage(stage, reader, fanout, launch.bounds, clock, gate, letters)
-            return routed(stage, work, (), fanout, store, launch.bounds, clock)
+            also = with_tables(stage, fanout, store, clock)
+            return routed(stage, work, (), fanout, store, launch.bounds, clock, also=also)

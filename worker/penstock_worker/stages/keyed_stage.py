@@ -20,7 +20,7 @@ from penstock.dataflow.plan import Processor, late_rows_of
 from penstock.store.codec import Batch, UnreadableEntry, decode_batch
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, StateWrite, Watermark
+from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, Output, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.due import Due, due_of, hashable
@@ -29,6 +29,7 @@ from penstock_worker.stages.failing_code import FailingCode, PoisonedBatch
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.keyed_part import Group, Key, Part, is_apart, key_getter, keys_getter
 from penstock_worker.stages.letter_box import LetterBox, Ordered
+from penstock_worker.stages.pair_counts import Origins, PairCounts
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.spared_calls import Calls
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
@@ -46,7 +47,8 @@ LOOK_GROUPS = 16
 
 
 class KeyedStage:
-    """`runner` holds the user's processor; `cache` the state of the shards that the task owns."""
+    """`runner` holds the user's processor; `cache` the state of the shards that the task owns. `pairs` counts
+    which keys follow which, where that is asked for; of what timers put out nothing is counted."""
 
     def __init__(
         self,
@@ -62,8 +64,10 @@ class KeyedStage:
         on_error: OnError = FAILS,
         letters: LetterBox | None = None,
         poison: Sequence[PoisonedBatch] = (),
+        pairs: PairCounts | None = None,
     ) -> None:
         self._operator = operator
+        self._pairs = pairs
         self._failing = FailingCode(operator, runner, on_error, letters, poison, cache.load, clock)
         self._event_column = head.event_column
         self._tells = tells_watermark
@@ -385,6 +389,8 @@ class KeyedStage:
             self._begin(calls, state, part.initial, wall_ms, held)
         if part.retries:
             self._failing.try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
+        first = len(out_rows)
+        origins = self._sampled()
         look_at = LOOK_GROUPS
         given_each = self._runner.given([group.rows for group in part.groups.values()])
         for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
@@ -396,17 +402,20 @@ class KeyedStage:
             if produced:
                 out_rows.extend(produced)
                 out_stamps.extend([group.oldest_us] * len(produced))
+                if origins is not None:
+                    origins.append((key, len(produced)))
         if part.due.done:
             self._work_due(calls, state, part.due, now_us, wall_ms, held, out_rows, out_stamps)
         if part.order is not None and (letter := part.order.replayed) is not None:
             out_rows = self._replay(state, part.order, letter, wall_ms, outputs, counts)
             out_stamps = [min(letter.stamps_us, default=now_us)] * len(out_rows)
-        self._fanout.feed_counting(out_rows, out_stamps, outputs, counts)
+        self._hand_on(first, origins, out_rows, out_stamps, outputs, counts)
         rows_out = counts
         if part.late:
             self._put_late(part, outputs, rows_out)
         # Drained first: what it refuses can still be rolled back.
         drained = outputs.drain()
+        self._drained(owned.shard, origins, drained)
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
@@ -441,6 +450,29 @@ class KeyedStage:
         busy_us = self._clock.monotonic_us() - began_us
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
         return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+
+    def _sampled(self) -> Origins | None:
+        """Where the keys of a batch's rows are noted, of one whose pairs of keys are counted."""
+        return self._pairs.sampled() if self._pairs is not None else None
+
+    def _hand_on(
+        self,
+        first: int,
+        origins: Origins | None,
+        rows: Sequence[Any],
+        stamps: Sequence[int],
+        outputs: OutputBatch,
+        counts: dict[str, int],
+    ) -> None:
+        """Take what was put out to every target; from row `first` on it is of the keys in `origins`."""
+        if self._pairs is not None and origins:
+            self._pairs.feed(first, origins, rows, stamps, outputs, counts)
+        else:
+            self._fanout.feed_counting(rows, stamps, outputs, counts)
+
+    def _drained(self, shard: str, origins: Origins | None, drained: Sequence[Output]) -> None:
+        if self._pairs is not None and origins:
+            self._pairs.drained(shard, drained)
 
     def _begin(
         self, calls: Calls, state: ShardState, initial: Mapping[Key, list[Any]], wall_ms: int, held: Held

@@ -7,14 +7,17 @@ its inbox is no rows (`receiving`), or the stage works, its edges routing by the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.dataflow.plan import Processor, Stage
+from penstock.errors import RetryError
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Bounds, FetchedShard, Load, NodeStore
+from penstock.store.port import Bounds, FetchedShard, Load, NodeStore, TableVersions
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.pair_counts import PairCounts
 from penstock_worker.stages.receiving import Given, Receiving
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.switching import Switch, Switching
@@ -31,25 +34,35 @@ class RoutedStage:
     def __init__(
         self,
         stage: StageWork,
+        store: NodeStore,
         shelf: TableShelf,
         switching: Switching,
         receiving: Receiving | None,
         clock: Clock,
         *,
         is_source: bool,
+        pairs: PairCounts | None = None,
     ) -> None:
         self._stage = self.inner = stage
+        self._store = store
         self._shelf = shelf
         self._switching = switching
         self._receiving = receiving
         self._clock = clock
+        self._pairs = pairs
         self._is_source = is_source
         self._steps: dict[str, _Step] = {}
         self._unasked_us = 0
         self.grew = stage.grew
         self.due = stage.due
         self.settled = stage.settled
-        self.close = stage.close
+
+    def close(self) -> None:
+        """The task is over. What it counted goes, where the store can be told."""
+        self._stage.close()
+        if self._pairs is not None:
+            with suppress(RetryError):
+                self._pairs.withdraw(self._store)
 
     def adopt(self, owned: OwnedShard) -> None:
         self._stage.adopt(owned)
@@ -94,7 +107,7 @@ class RoutedStage:
 
     def look(self) -> None:
         self._unasked_us = self._clock.monotonic_us() + LOOK_US
-        self._shelf.look()
+        self._look()
 
     def unasked(self, owned: OwnedShard, *, rests: bool) -> Work | None:
         if rests and not self._is_source:
@@ -107,8 +120,13 @@ class RoutedStage:
 
     # --- within
 
+    def _look(self) -> None:
+        if self._shelf.look() and self._pairs is not None:
+            self._pairs.see(self._shelf.newest)
+            self._pairs.publish(self._store)
+
     def _step(self, owned: OwnedShard, fetched: FetchedShard) -> _Step:
-        self._shelf.look()
+        self._look()
         switch = self._switching.due(owned)
         if switch is not None:
             return switch
@@ -154,17 +172,49 @@ def routed(
     bounds: Bounds,
     clock: Clock,
     parts: RoutedParts = ROUTED_PARTS,
+    pairs: PairCounts | None = None,
+    also: Collection[str] = (),
 ) -> StageWork:
     """A stage's work as it goes by routing tables; as it is where none are asked for. `variables` are those
-    of a keyed stage's processor."""
-    edges = list(fanout.table_edges())
+    of a keyed stage's processor, `pairs` what its task counts; `also` are operators that have a table though
+    none is asked for (`with_tables`)."""
+    edges = [edge for edge in fanout.keyed_edges() if edge.edge.locality or edge.edge.operator in also]
     head = stage.head
-    receives = isinstance(head, Processor) and head.locality
+    receives = isinstance(head, Processor) and (head.locality or stage.operator in also)
     if not edges and not receives:
         return work
-    shelf = parts.shelf(dict.fromkeys(edge.edge.operator for edge in edges), store, clock)
+    known = dict.fromkeys(edge.edge.operator for edge in edges)
+    if pairs is not None:
+        known |= dict.fromkeys(pairs.operators)
+    shelf = parts.shelf(known, store, clock)
     switching = parts.switching(edges, shelf, bounds, clock)
     receiving = None
     if isinstance(head, Processor) and receives and isinstance(work, KeyedStage):
         receiving = parts.receiving(stage.operator, head, work, variables, shelf, store, bounds, clock)
-    return RoutedStage(work, shelf, switching, receiving, clock, is_source=not isinstance(head, Processor))
+    return RoutedStage(
+        work,
+        store,
+        shelf,
+        switching,
+        receiving,
+        clock,
+        is_source=not isinstance(head, Processor),
+        pairs=pairs,
+    )
+
+
+def with_tables(stage: Stage, fanout: FanoutRunner, store: NodeStore, clock: Clock) -> frozenset[str]:
+    """The operators around a stage that have a table, of earlier times, though the manifest asks for none:
+    their keys are where it says, until an empty one is carried out. Waits while the store is away."""
+    near = {edge.edge.operator for edge in fanout.keyed_edges() if not edge.edge.locality}
+    if isinstance(stage.head, Processor) and stage.head.key_columns and not stage.head.locality:
+        near.add(stage.operator)
+    names = sorted(near)
+    while names:
+        try:
+            found = store.pipeline([TableVersions(name) for name in names])
+        except RetryError:
+            clock.sleep_us(LOOK_US)
+        else:
+            return frozenset(name for name, versions in zip(names, found, strict=True) if versions)
+    return frozenset()

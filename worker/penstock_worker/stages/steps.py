@@ -8,8 +8,6 @@ Neighbours: `source_stage` and `keyed_stage` call both; `user_code.running` load
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from decimal import Decimal
-from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from penstock.dataflow.on_error import dead_letters_of, taken_apart
 from penstock.dataflow.plan import ROWS, Calls, Fanout, KeyedEdge, Projection, Step
 from penstock.dataflow.routing import Key, Router
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.type_names import nested, struct_fields
+from penstock.dataflow.wire_keys import routing_keys
 from penstock.errors import PermanentError
 from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
@@ -142,11 +140,19 @@ class FanoutRunner:
         self._edges = [EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
         self._steps = [_step_runner(step, fanout.schema, base_dir) for step in fanout.steps]
 
-    def table_edges(self) -> Iterator[EdgeRunner]:
-        """The edges behind it that may have a routing table."""
-        yield from (edge for edge in self._edges if edge.edge.locality)
+    def keyed_edges(self) -> Iterator[EdgeRunner]:
+        """All edges behind it, also behind its steps."""
+        yield from self._edges
         for step in self._steps:
-            yield from step.out.table_edges()
+            yield from step.out.keyed_edges()
+
+    def table_edges(self) -> Iterator[EdgeRunner]:
+        """Those of them that are to have a routing table."""
+        return (edge for edge in self.keyed_edges() if edge.edge.locality)
+
+    def direct_edges(self) -> Sequence[EdgeRunner]:
+        """The edges that no step stands before."""
+        return self._edges
 
     def feed(
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch
@@ -203,8 +209,11 @@ class EdgeRunner:
         types = [schema.columns[column].type for column in edge.key_columns]
         self.edge = edge
         self.types = tuple(types)
+        self.row_types = [column.type for column in schema.columns]
         self.route: Callable[[Key], int] = Router(types, edge.shards).route
         """Where keys go. Who routes by tables puts another one here before rows are fed."""
+        self.tap: Callable[[Sequence[WireRow]], None] | None = None
+        """Is shown rows before they are fed. Who counts pairs of keys puts one here."""
         self._operator = edge.operator
         self._columns: Sequence[str] = schema.names
         self._project: Callable[[WireRow], WireRow] | None = None
@@ -216,6 +225,8 @@ class EdgeRunner:
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         """Raises OutputRefused for a key that is no Unicode."""
+        if self.tap is not None:
+            self.tap(rows)
         try:
             self._feed(rows, timestamps_us, into)
         except UnicodeEncodeError:
@@ -244,42 +255,6 @@ def _projecting(of: Projection) -> Callable[[WireRow], WireRow]:
         return (*[row[column] for column in key_columns], row[at], None, row)
 
     return right if of.side else left
-
-
-def routing_keys(
-    columns: Sequence[int], types: Sequence[str]
-) -> Callable[[Sequence[WireRow]], Iterable[tuple[Any, ...]]]:
-    """Rows -> their keys, as the router takes them."""
-    if any("decimal" in type_ for type_ in types):
-        made = [_with_decimals(type_) for type_ in types]
-
-        def with_decimals(row: WireRow) -> tuple[Any, ...]:
-            return tuple(
-                make(row[column]) if make is not None and row[column] is not None else row[column]
-                for column, make in zip(columns, made, strict=True)
-            )
-
-        return lambda rows: map(with_decimals, rows)
-    if not columns:
-        return lambda rows: [()] * len(rows)
-    if len(columns) == 1:
-        column = columns[0]
-        return lambda rows: [(row[column],) for row in rows]
-    return lambda rows: map(itemgetter(*columns), rows)
-
-
-def _with_decimals(type_: str) -> Callable[[Any], Any] | None:
-    """What to make of a wire value that is a decimal or has some; None for other types."""
-    if type_.startswith("decimal"):
-        return Decimal
-    kind, inner = nested(type_)
-    if kind != "struct" or "decimal" not in inner:
-        return None
-    made = [_with_decimals(field) for _, field in struct_fields(inner)]
-    return lambda values: [
-        make(value) if make is not None and value is not None else value
-        for make, value in zip(made, values, strict=True)
-    ]
 
 
 def _step_runner(

@@ -33,14 +33,19 @@ class TableShelf:
         newest, and nobody waits for its mark."""
         self._due_us = 0
 
-    def look(self) -> None:
-        """Ask which versions there are, where that is due."""
+    def look(self) -> bool:
+        """Ask which versions there are, where that is due; whether it was."""
         now_us = self._clock.monotonic_us()
         if now_us < self._due_us:
-            return
+            return False
         self._due_us = now_us + LOOK_US
         answers: list[Any] = self._store.pipeline([TableVersions(one) for one in self._operators])
         self._versions = dict(zip(self._operators, answers, strict=True))
+        return True
+
+    def newest(self, operator: str) -> int:
+        """The newest version that there is, as far as was looked; 0 for none."""
+        return max(self._versions.get(operator, ()), default=0)
 
     def after(self, operator: str, version: int) -> RoutingTable | None:
         """The table that follows a version; None where there is none yet, as far as was looked."""

@@ -335,6 +335,7 @@ class TopologyData:
     failures: dict[str, str] = field(default_factory=dict)
     metrics: dict[str, bytes] = field(default_factory=dict)
     tables: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    pairs: dict[str, bytes] = field(default_factory=dict)
     facts: dict[str, dict[str, WatermarkFact]] = field(default_factory=dict)
     """What is known of watermarks: operator -> shard -> fact."""
 

@@ -1,9 +1,18 @@
-"""The twin's part about routing tables."""
+"""The twin's part about routing tables, and pairs of keys that were counted."""
 
 from __future__ import annotations
 
 from penstock.store.memory.topology import Handlers, MemoryTopology
-from penstock.store.port import Answer, DropTable, PutTable, ReadTable, TableVersions
+from penstock.store.port import (
+    Answer,
+    DropPairs,
+    DropTable,
+    PutPairs,
+    PutTable,
+    ReadPairs,
+    ReadTable,
+    TableVersions,
+)
 
 
 class MemoryTables(MemoryTopology):
@@ -11,8 +20,17 @@ class MemoryTables(MemoryTopology):
 
     def handlers(self) -> Handlers:
         return Handlers(
-            writes={PutTable: self._put_table, DropTable: self._drop_table},
-            reads={TableVersions: self._table_versions, ReadTable: self._read_table},
+            writes={
+                PutTable: self._put_table,
+                DropTable: self._drop_table,
+                PutPairs: self._put_pairs,
+                DropPairs: self._drop_pairs,
+            },
+            reads={
+                TableVersions: self._table_versions,
+                ReadTable: self._read_table,
+                ReadPairs: self._read_pairs,
+            },
         )
 
     def _put_table(self, call: PutTable) -> Answer:
@@ -28,3 +46,15 @@ class MemoryTables(MemoryTopology):
 
     def _read_table(self, call: ReadTable) -> bytes | None:
         return self._data.tables.get(call.operator, {}).get(call.version)
+
+    def _put_pairs(self, call: PutPairs) -> Answer:
+        self._data.pairs[call.name] = call.row
+        return Answer.OK
+
+    def _drop_pairs(self, call: DropPairs) -> Answer:
+        for name in call.names:
+            self._data.pairs.pop(name, None)
+        return Answer.OK
+
+    def _read_pairs(self, _: ReadPairs) -> dict[str, bytes]:
+        return dict(self._data.pairs)

@@ -78,7 +78,16 @@ from penstock.store.port.ready_lists import (
 from penstock.store.port.request import Call, Request
 from penstock.store.port.schedules import AssignedExecutor, Assignment, Publish, WaitControl, WorkerAssignment
 from penstock.store.port.state import LOAD_BYTES, Load, Scan, StateSnapshot
-from penstock.store.port.tables import TABLES_KEPT, DropTable, PutTable, ReadTable, TableVersions
+from penstock.store.port.tables import (
+    TABLES_KEPT,
+    DropPairs,
+    DropTable,
+    PutPairs,
+    PutTable,
+    ReadPairs,
+    ReadTable,
+    TableVersions,
+)
 from penstock.store.port.watermarks import (
     Advance,
     Advanced,
@@ -110,6 +119,7 @@ __all__ = [
     "ClearFailure",
     "Commit",
     "Create",
+    "DropPairs",
     "DropTable",
     "DueTimer",
     "Enroll",
@@ -134,12 +144,14 @@ __all__ = [
     "ProtocolMismatch",
     "Publish",
     "PutMetrics",
+    "PutPairs",
     "PutTable",
     "ReadFacts",
     "ReadGeneration",
     "ReadMemory",
     "ReadMetrics",
     "ReadOutbox",
+    "ReadPairs",
     "ReadTable",
     "ReadWatermark",
     "Reopen",

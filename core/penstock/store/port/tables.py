@@ -1,4 +1,5 @@
-"""Routing tables: their content, kept by version in the store of every node that routes or keeps by them.
+"""Routing tables: their content, kept by version in the store of every node that routes or keeps by them; and
+what tasks count of the keys that tables are made from.
 
 A content never changes. It is put into all stores before a schedule names it, and stays until the one after
 the next: whoever finds a version in a shard's record finds its content here, or waits for it.
@@ -45,3 +46,27 @@ class ReadTable(Request[bytes | None]):
 
     operator: str
     version: int
+
+
+PAIRS_BYTES_MAX = 4 << 20
+"""Of one row of counted pairs, packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutPairs(Request[Answer]):
+    """Keep the newest row of counted pairs called `name`. OK. May be repeated; lost with no harm."""
+
+    name: str
+    row: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DropPairs(Request[Answer]):
+    """Forget rows of counted pairs. OK, whether they were here or not."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPairs(Request[dict[str, bytes]]):
+    """Answers {name: row} of all rows of counted pairs. They are large: to be asked for now and then."""

@@ -1,13 +1,26 @@
-"""Routing tables, as commands: a hash for each operator, a field for each version."""
+"""Routing tables, as commands: a hash for each operator, a field for each version. Counted pairs are one
+hash."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.store.port import Answer, DropTable, PutTable, ReadTable, TableVersions
+from penstock.store.port import (
+    Answer,
+    DropPairs,
+    DropTable,
+    PutPairs,
+    PutTable,
+    ReadPairs,
+    ReadTable,
+    TableVersions,
+)
 from penstock.store.redis.connection import Command
 from penstock.store.redis.forms import CallForm, PartsForm, RedisRole
+
+_PAIRS_ROWS_MAX = 4096
+"""No more rows are read: each may have its reader some hundred kilobytes."""
 
 
 class RedisTables(RedisRole):
@@ -22,6 +35,9 @@ class RedisTables(RedisRole):
             DropTable: CallForm(self._drop, _done),
             TableVersions: CallForm(self._versions, _numbers),
             ReadTable: CallForm(self._read, _content),
+            PutPairs: CallForm(self._put_pairs, _done),
+            DropPairs: CallForm(self._drop_pairs, _done),
+            ReadPairs: CallForm(self._read_pairs, _rows),
         }
 
     def _put(self, call: PutTable) -> Command:
@@ -36,8 +52,18 @@ class RedisTables(RedisRole):
     def _read(self, call: ReadTable) -> Command:
         return (b"HGET", self._keys.tables(call.operator), call.version)
 
+    def _put_pairs(self, call: PutPairs) -> Command:
+        return (b"HSET", self._keys.pairs, call.name, call.row)
 
-def _done(_: PutTable | DropTable, _reply: int) -> Answer:
+    def _drop_pairs(self, call: DropPairs) -> Command:
+        # With a field that is never there: none would be no command.
+        return (b"HDEL", self._keys.pairs, b"", *call.names)
+
+    def _read_pairs(self, _: ReadPairs) -> Command:
+        return (b"HRANDFIELD", self._keys.pairs, _PAIRS_ROWS_MAX, b"WITHVALUES")
+
+
+def _done(_: PutTable | DropTable | PutPairs | DropPairs, _reply: int) -> Answer:
     return Answer.OK
 
 
@@ -48,3 +74,7 @@ def _numbers(_: TableVersions, reply: list[bytes]) -> tuple[int, ...]:
 def _content(_: ReadTable, reply: Any) -> bytes | None:
     content: bytes | None = reply
     return content
+
+
+def _rows(_: ReadPairs, reply: list[tuple[bytes, bytes]]) -> dict[str, bytes]:
+    return {name.decode(errors="replace"): row for name, row in reply}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from penstock.figures.operators import Look
+from penstock.locality.carrying import with_tables
 from penstock.manifest.document import memory_bytes
 from penstock.schedule.book import ScheduleBook
 from penstock.schedule.hosts_and_wishes import Wish
@@ -103,6 +104,7 @@ def decide(observed: Observed, memory: Memory, now_s: float) -> Decision:
     _keep_plan(turn)
     _run_groups(turn)
     _leave_lost_stores(turn)
+    _carry_tables(turn)
     _keep_schedule_objects(turn)
     keep_remote_tasks(turn, _write_schedules(turn))
     _resize(turn)
@@ -188,6 +190,20 @@ def _leave_lost_stores(turn: Turn) -> None:
         )
         turn.events.append(Event("Warning", "LossAccepted", told))
         turn.found.treatments.append(("LossAccepted", told))
+
+
+def _carry_tables(turn: Turn) -> None:
+    """Schedules carry the newest routing tables of their operators. One that is new waits while shards are
+    born that put out rows by it: it does not name them."""
+    view = turn.observed.locality
+    born = any(
+        turn.changes[name].shards.keys() - turn.schedules[name].shards.keys()
+        for name in view.producers
+        if name in turn.changes and name in turn.schedules
+    )
+    if not born:
+        carried = with_tables(view.tables, {**turn.schedules, **turn.changes})
+        turn.changes |= {schedule.operator: schedule for schedule in carried}
 
 
 def _keep_plan(turn: Turn) -> None:

@@ -101,6 +101,8 @@ def status_of(
             }
             for loss in verdict.losses
         ]
+    if observed.locality.status:
+        status["locality"] = dict(observed.locality.status)
     if plan is not None:
         ready = sum(entry["tasksReady"] for entry in operators)
         status["tasks"] = f"{ready}/{sum(entry['tasksDesired'] for entry in operators)}"

@@ -19,7 +19,7 @@ from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
 from penstock.schedule.rebuilding import Kept
-from penstock.schedule.record import AppliedPlace, OperatorSchedule
+from penstock.schedule.record import AppliedPlace, OperatorSchedule, TablePlace
 from penstock.schedule.remote import Remote
 from penstock.store.port import ShardCounters
 
@@ -278,6 +278,17 @@ class SlaControl:
 
 
 @dataclass(frozen=True, slots=True)
+class LocalityView:
+    """What is to be about routing tables: `tables` is operator -> its newest, which its Schedule is to carry;
+    `producers` are the operators whose shards these name, so that no shard of theirs may be born beside a new
+    one. `status` is what the Topology's status says; {} where nothing goes by tables."""
+
+    tables: Mapping[str, TablePlace] = field(default_factory=dict)
+    producers: tuple[str, ...] = ()
+    status: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
     """Pods that a topology wants and has no room for: `pods` of this size each.
 
@@ -339,6 +350,7 @@ class Observed:
     """Shard -> the store that has it, of those that are not at home. Looked for while a store is lost."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
     """Store id -> why what it has of this topology cannot be read, among those without a reading."""
+    locality: LocalityView = LocalityView()
     own_users: bool = True
     """Whether the stores know a user for the workers of each topology; else all share one."""
 

@@ -84,6 +84,7 @@ class NamespaceLoops:
             shared.picture,
             shared.readers.stores,
             shared.readers.kept,
+            shared.readers.pairs,
             shared.config,
             shared.leadership,
             shared.clocks,
@@ -94,6 +95,7 @@ class NamespaceLoops:
             renewing=lambda: shared.stores.renewing,
             lost=lambda: shared.stores.lost,
             wake_all=shared.wake_all,
+            now_us=shared.now_us,
         )
 
     def start_and_end(self, group: asyncio.TaskGroup) -> None:

@@ -104,6 +104,7 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.kept,
         observed.strays,
         observed.unreadable,
+        observed.locality,
         observed.own_users,
     )
 

@@ -31,11 +31,13 @@ from penstock_operator.cluster.kubernetes_api.port import (
     Object,
     name_of,
 )
+from penstock_operator.cluster.locality.keeper import TablesKeeper
 from penstock_operator.cluster.observing.cluster_picture import ClusterPicture
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.observe import disruption_budget_min
 from penstock_operator.cluster.observing.observed import (
     KeptThere,
+    LocalityView,
     Need,
     Observed,
     ObservedNode,
@@ -46,6 +48,7 @@ from penstock_operator.cluster.observing.observed import (
     StoreReading,
     TopologyKey,
 )
+from penstock_operator.cluster.observing.pairs_reader import PairsReader
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
 from penstock_operator.cluster.stores.store_renewal import as_cordoned
@@ -82,6 +85,7 @@ class TopologyTurns:
         picture: ClusterPicture,
         reader: StoreReader,
         kept: KeptSchedules,
+        pairs: PairsReader,
         config: OperatorConfig,
         leadership: Leadership,
         clocks: Clocks,
@@ -93,6 +97,7 @@ class TopologyTurns:
         renewing: Callable[[], str],
         lost: Callable[[], Mapping[str, str]],
         wake_all: Callable[[], None],
+        now_us: Callable[[], int],
     ) -> None:
         self._cluster = served.cluster
         self._mirror = served.mirror
@@ -102,6 +107,7 @@ class TopologyTurns:
         self._picture = picture
         self._reader = reader
         self._kept = kept
+        self._pairs = pairs
         self._config = config
         self._leadership = leadership
         self._clocks = clocks
@@ -112,6 +118,7 @@ class TopologyTurns:
         self._renewing = renewing
         self._lost = lost
         self._wake_all = wake_all
+        self._now_us = now_us
         self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
         """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
         self._seen_stores: tuple[tuple[ObservedStore, ...], tuple[ObservedStore, ...]] = ((), ())
@@ -128,6 +135,7 @@ class TopologyTurns:
         strays = await self._read_strays(topology, readings)
         kept = await self._read_kept(work, topology)
         self._check_term(kept)
+        await self._look_at_tables(work, topology, readings)
         has_login = self._logins.own_users_in(self._namespace)
         if has_login and topology.plan is not None and not topology.is_deleting:
             await self._logins.admit(self._namespace, _state_uid(topology, self._own.schedules_of(name)))
@@ -142,6 +150,14 @@ class TopologyTurns:
         if await self._carry_out(work, manifest, decision):
             work.rest = rest_after(observed, before, decision, now_s)
         return decision.next_look_s if work.rest is None else self._looks_every_s(name)
+
+    async def _look_at_tables(
+        self, work: Work, topology: ObservedTopology, readings: Mapping[str, StoreReading | None]
+    ) -> None:
+        schedules = self._own.schedules_of(topology.name)
+        if work.tables is None:
+            work.tables = TablesKeeper(self._pairs, self._now_us)
+        await work.tables.look(topology, _state_uid(topology, schedules), schedules, readings, work.leeway)
 
     def _looks_every_s(self, name: str) -> float:
         return looks_every_s(self._resting()) * own_pace(name)
@@ -322,6 +338,7 @@ class TopologyTurns:
             needs=self._needs_beside(name),
             refused=work.tries.seen(topology.generation, self._clocks.monotonic_s()),
             sla=self._control(name),
+            locality=work.tables.view(self._own.schedules_of(name)) if work.tables else LocalityView(),
             spark_workers=self._own.spark_workers_of(name),
             own_users=self._logins.own_users_in(self._namespace),
         )

@@ -14,9 +14,11 @@ from penstock_operator.cluster.carrying_out.schedule_status import ScheduleStatu
 from penstock_operator.cluster.carrying_out.topology_status import StatusWriter
 from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.sla_leeway import SlaLeeway
+from penstock_operator.cluster.locality.keeper import TablesKeeper
 from penstock_operator.cluster.observing.kept_schedules import KeptSchedules
 from penstock_operator.cluster.observing.namespace_picture import TopologyLook
 from penstock_operator.cluster.observing.observed import Need
+from penstock_operator.cluster.observing.pairs_reader import PairsReader
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.sla.keeper import SlaKeeper
 from penstock_operator.cluster.turns.pod_tries import PodTries
@@ -51,6 +53,8 @@ class Readers:
     samples: StoreReader
     kept: KeptSchedules
     """What stores know of Schedules."""
+    pairs: PairsReader
+    """What they have of routing tables."""
 
 
 @dataclass(slots=True)
@@ -66,6 +70,8 @@ class Work:
     task: asyncio.Task[None] | None = None
     keeper: SlaKeeper | None = None
     """Of a loop that keeps the LatencySLAs of a topology."""
+    tables: TablesKeeper | None = None
+    """Of a topology's loop: who keeps its routing tables."""
     leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
     memory: Memory = field(default_factory=Memory)
     status: StatusWriter | None = None

@@ -20,9 +20,11 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.figures.operators import OperatorFigures
+from penstock.locality.record import EdgeLine
 from penstock.sla.standing import SlaLine
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus, WorkerLine
 from penstock_operator.words import figure_words
+from penstock_operator.words.locality_words import locality_words
 from penstock_operator.words.sla_words import share
 
 _TREND_WIDTH = 16
@@ -71,6 +73,7 @@ def render(status: RunStatus, width: int) -> RenderableType:
     """The whole view for a terminal of `width` columns."""
     parts: list[RenderableType] = [_title(status), _operators(status, width)]
     parts.extend(part for line in status.slas for part in _sla(line))
+    parts.extend(_edge(line) for line in status.edges)
     parts.extend(_event(event) for event in status.events[-_EVENTS_SHOWN:])
     return Group(*parts)
 
@@ -212,6 +215,13 @@ def _sla(line: SlaLine) -> Iterator[Text]:
         yield Text(f"  {kind}: {sentence}", style="yellow", no_wrap=True, overflow="ellipsis")
     if line.last_decision:
         yield Text(f"  {line.last_decision}", no_wrap=True, overflow="ellipsis")
+
+
+def _edge(line: EdgeLine) -> Text:
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{line.name} ", style="bold")
+    text.append(locality_words(line))
+    return text
 
 
 def _expected(milliseconds: float | None) -> str:

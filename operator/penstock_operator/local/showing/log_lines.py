@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock.figures.operators import OperatorFigures
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
 from penstock_operator.words import figure_words
+from penstock_operator.words.locality_words import locality_words
 from penstock_operator.words.sla_words import sla_words
 
 
@@ -19,7 +20,8 @@ def status_line(status: RunStatus) -> str:
     if status.store_away:
         workers += ", the store is away"
     kept = [f"{line.name}: {sla_words(line)}" for line in status.slas]
-    return " | ".join([f"{head}, {workers}", *told, *kept])
+    placed = [f"{line.name}: {locality_words(line)}" for line in status.edges]
+    return " | ".join([f"{head}, {workers}", *told, *kept, *placed])
 
 
 def event_line(event: RunEvent) -> str:

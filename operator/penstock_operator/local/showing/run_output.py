@@ -16,6 +16,7 @@ from penstock_operator.local.showing.live_view import LiveView
 from penstock_operator.local.showing.log_lines import event_line, status_line
 from penstock_operator.local.showing.run_status import RunEvent, RunStatus
 from penstock_operator.local.showing.run_summary import RunSummary, headline, late_words, summary_table
+from penstock_operator.words.locality_words import locality_words
 from penstock_operator.words.sla_words import summary_words
 
 _REFRESH_S = 0.25
@@ -119,6 +120,9 @@ def write_summary(console: Console, summary: RunSummary) -> None:
         console.print(late, markup=False, highlight=False, soft_wrap=True)
     for sla in summary.slas:
         console.print(summary_words(sla), markup=False, highlight=False, soft_wrap=True)
+    for line in summary.edges:
+        words = f"{line.name}: {locality_words(line)}"
+        console.print(words, markup=False, highlight=False, soft_wrap=True)
     if summary.message:
         console.print(summary.message, style="red", markup=False, highlight=False, soft_wrap=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.figures.operators import OperatorFigures
+from penstock.locality.record import EdgeLine
 from penstock.sla.standing import SlaLine
 
 
@@ -42,6 +43,8 @@ class RunStatus:
     operators: tuple[OperatorFigures, ...]
     events: tuple[RunEvent, ...]
     slas: tuple[SlaLine, ...] = ()
+    edges: tuple[EdgeLine, ...] = ()
+    """Those whose pairs of keys are counted."""
 
     @property
     def workers_ready(self) -> int:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 from rich.table import Table
 
+from penstock.locality.record import EdgeLine
 from penstock.sla.standing import SlaSummary
 from penstock_operator.local.showing.progress import OperatorTotal
 from penstock_operator.local.showing.run_status import RunEvent
@@ -34,6 +35,7 @@ class RunSummary:
     store_restarts: int
     events: tuple[RunEvent, ...]
     slas: tuple[SlaSummary, ...] = ()
+    edges: tuple[EdgeLine, ...] = ()
 
 
 def summary_json(summary: RunSummary) -> bytes:
@@ -62,8 +64,19 @@ def summary_json(summary: RunSummary) -> bytes:
         "store_restarts": summary.store_restarts,
         "events": [{"at_s": event.at_s, "text": event.text} for event in summary.events],
         "slas": {sla.name: _sla(sla) for sla in summary.slas},
+        "edges": {line.name: _edge(line) for line in summary.edges},
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _edge(line: EdgeLine) -> dict[str, object]:
+    """Shares are of rows; `tables` are the versions at both ends, 0 for none."""
+    return {
+        "local_share": line.local_share,
+        "by_hash": line.by_hash,
+        "expected": line.expected,
+        "tables": list(line.versions),
+    }
 
 
 def _sla(sla: SlaSummary) -> dict[str, object]:

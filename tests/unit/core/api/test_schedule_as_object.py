@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.api.schedule_object import ScheduleOwner, applied_of, from_object, owner_of, to_spec
+from penstock.dataflow.routing_table import digest_of
 from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.record import (
     AppliedPlace,
@@ -18,6 +19,7 @@ from penstock.schedule.record import (
     OperatorSchedule,
     ShardPlace,
     StorePlace,
+    TablePlace,
     WorkerPlace,
 )
 
@@ -152,3 +154,17 @@ def test_fields_that_an_operator_of_the_next_version_wrote_are_passed_over() -> 
     assert [place.version for place in applied_of(document)] == [7]
     with pytest.raises(InvalidManifest, match="version"):
         from_object({"spec": newer | {"version": "7"}})
+
+
+def test_a_routing_table_travels_with_its_content() -> None:
+    table = TablePlace(3, digest_of(b"content"), b"content")
+    assert from_object(written(replace(SCHEDULE, table=table))).table == table
+    assert "table" not in to_spec(SCHEDULE, "word-count", "uid")
+
+
+@pytest.mark.parametrize("fault", [{"digest": digest_of(b"another")}, {"content": "AAAA"}])
+def test_a_routing_table_that_came_to_harm_is_refused(fault: dict[str, str]) -> None:
+    document = written(replace(SCHEDULE, table=TablePlace(3, digest_of(b"content"), b"content")))
+    document["spec"]["table"] |= fault
+    with pytest.raises(InvalidManifest, match="routing table"):
+        from_object(document)

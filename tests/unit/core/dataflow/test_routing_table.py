@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.dataflow.routing_table import (
     KeyMove,
+    content_of,
+    content_text,
     decode_table,
     digest_of,
     encode_table,
@@ -53,3 +57,14 @@ def test_a_table_is_carried_out_when_all_producers_and_all_changed_shards_say_so
         others = {name: of for name, of in counts.items() if name != shard}
         assert not is_carried_out("mid", table, others), shard
         assert not is_carried_out("mid", table, {**counts, shard: {routed: 0, moved: 0}}), shard
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"abc" * 100_000])
+def test_a_content_comes_back_from_its_text_as_it_was(content: bytes) -> None:
+    assert content_of(content_text(content)) == content
+
+
+@pytest.mark.parametrize("text", ["", "no base 64", "aGFsbG8=", content_text(b"abc" * 1000)[:-8]])
+def test_a_text_that_is_no_content_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="content of a routing table"):
+        content_of(text)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from penstock.dataflow.routing_table import digest_of
 from penstock.dataflow.source import ADDED
-from penstock.schedule.record import AppliedPlace
+from penstock.schedule.record import AppliedPlace, TablePlace
 from penstock.store.lives import LIFE
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
@@ -18,8 +19,10 @@ from penstock.store.port import (
     Bounds,
     Create,
     OpenStore,
+    ReadTable,
     Request,
     ShardStatus,
+    TableVersions,
     Topologies,
     UnreadableState,
 )
@@ -380,3 +383,32 @@ def test_what_another_store_brought_of_a_namespace_that_is_not_listed_here_yet_s
         side.cache.listed([item(1)], ())
         gone += side.turn().retracted
     assert gone == ["brought"]
+
+
+def table(version: int) -> TablePlace:
+    content = b"content %d" % version
+    return TablePlace(version, digest_of(content), content)
+
+
+def test_a_routing_table_is_there_before_its_schedule_and_the_one_before_the_last_goes(side: Side) -> None:
+    for version in (1, 2, 3):
+        side.turn(item(1 + version, table=table(version)))
+        put = [number for number, calls in enumerate(side.sent) if "PutTable" in calls]
+        published = [number for number, calls in enumerate(side.sent) if "Publish" in calls]
+        assert len(put) == len(published) == 1
+        assert put < published
+    assert side.store.call(TableVersions("mid")) == (2, 3)
+    assert side.store.call(ReadTable("mid", 3)) == b"content 3"
+
+
+def test_shards_are_born_where_all_tables_of_their_topology_are(side: Side) -> None:
+    other = {"name": "words-end", "uid": "object-2", "operator": "end"}
+    side.turn(item(1, table=table(5), homes={"0": "a"}, fresh_since=1, **other))
+    calls = [call for calls in side.sent for call in calls]
+    assert calls.index("PutTable") < calls.index("Create")
+
+
+def test_a_table_is_put_once_for_each_start_of_the_store(side: Side) -> None:
+    side.turn(item(2, table=table(1)))
+    side.turn(item(3, table=table(1)))
+    assert not any("PutTable" in calls for calls in side.sent)

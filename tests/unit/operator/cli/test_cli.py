@@ -313,7 +313,10 @@ def test_decisions_about_a_manifest_that_is_not_there_are_refused(manifest: Path
 def test_decisions_that_nobody_took_are_said_to_be_none(manifest: Path) -> None:
     ended = invoke("explain", "nothing")
     assert ended.exit_code == EXIT_FAILED
-    assert "No decision about nothing is kept in .penstock/nothing: run it with --sla." in ended.output
+    assert (
+        "No decision about nothing is kept in .penstock/nothing: run it with --sla, or with locality: Auto."
+        in ended.output
+    )
 
 
 def test_decisions_are_not_looked_for_in_a_file(manifest: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from backends.fleet_harness import launch_of
+from penstock.locality.loop import LocalityLoop
 from penstock.schedule.record import WorkerPlace
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
@@ -48,6 +49,7 @@ class Scene:
         run: int = 1,
         time_limit_s: float | None = None,
         grown: GrownFiles | None = None,
+        locality: LocalityLoop | None = None,
     ) -> None:
         self.plan = orders_plan(RECORDS)
         self.node = node or MemoryNode()
@@ -78,6 +80,7 @@ class Scene:
             self.output,
             self.ticks,
             grown=grown,
+            locality=locality,
         )
         self.steps: dict[int, Callable[[], None]] = {}
         self.ticks.at_wait = self._at_wait

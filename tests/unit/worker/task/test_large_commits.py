@@ -105,7 +105,7 @@ def test_a_partition_that_comes_along_with_its_claim_is_read_on_after_what_the_l
 
 def test_what_an_owner_wrote_down_and_did_not_decide_goes_with_the_next_claim(scenes: Scenes) -> None:
     seen = 0
-    for at in range(12):
+    for at in range(13):
         scene = scenes.fed()
         assert scene.dying("count", scene.count_shards, "first", at)
         written = set(scene.left())

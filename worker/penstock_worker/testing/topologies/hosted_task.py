@@ -17,6 +17,7 @@ from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sinks.writer import SinkWriter
 from penstock_worker.spark.task_entry import BatchWrites, Readers, stage_work
 from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.routed_stage import RoutedStage
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.work import Rest, StageWork, Work
 from penstock_worker.state.cache import Variable
@@ -106,7 +107,8 @@ class HostedTask:
     @property
     def variables(self) -> tuple[Variable, ...]:
         """What state its processor declared; none for another stage."""
-        return tuple(self._stage.variables) if isinstance(self._stage, KeyedStage) else ()
+        stage = self._stage.inner if isinstance(self._stage, RoutedStage) else self._stage
+        return tuple(stage.variables) if isinstance(stage, KeyedStage) else ()
 
     def turn(self) -> None:
         """Raises what user code raised, and OperatorFailed ever after."""

@@ -14,11 +14,11 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import Processor
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.wire_keys import routing_keys
 from penstock.manifest.faults import joined
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Claimed, NodeStore
 from penstock_worker.stages.keyed_part import key_getter
-from penstock_worker.stages.steps import routing_keys
 from penstock_worker.state import encoding
 from penstock_worker.state.cache import StateCache, Variable
 from penstock_worker.state.handle import TaskHandle

@@ -19,6 +19,14 @@ from penstock.control.decision import (
     RemoveExecutor,
     Treatment,
 )
+from penstock.control.locality.locality_decision import (
+    ChangeTables,
+    EdgeView,
+    LocalityDecision,
+    TableTreatment,
+)
+from penstock.control.locality.prediction import LocalityPrediction
+from penstock.locality.record import TablesBrought
 from penstock.sla.decision_record import Brought, action_words
 from penstock_operator.cli.main import main
 from penstock_operator.local.kept.decision_log import (
@@ -150,3 +158,37 @@ def test_every_action_has_its_words() -> None:
     assert action_words(RemoveExecutor("b")) == "executor b goes"
     assert action_words(MoveShards(("count/1",), "a", "b")) == "shard count/1 from a to b"
     assert action_words(AddExecutor("b", 2, "n1")) == "executor b with 2 tasks on node n1"
+
+
+TABLES = LocalityDecision(
+    at_us=1_000_000,
+    operators=("tags", "lands"),
+    treatment=TableTreatment.CHANGE,
+    rule="gain",
+    reason="64% of the bytes from tags to lands would stay",
+    action=ChangeTables({"lands": {("at",): 3}}, 1, 1, 2048.0, 3072.0),
+    seen=(EdgeView("tags to lands", 45_200, 18_000.0, 3910, 0.61),),
+    by_hash=LocalityPrediction(0.17, 1.0, 1.0, (("tags to lands", 0.17),)),
+    without=LocalityPrediction(0.17, 1.0, 1.0, (("tags to lands", 0.17),)),
+    expected=LocalityPrediction(0.64, 1.0, 1.03, (("tags to lands", 0.64),)),
+)
+
+
+def test_decisions_on_tables_stand_beside_the_others_with_what_they_brought(tmp_path: Path) -> None:
+    log = DecisionLog(tmp_path)
+    first = log.decided(SCALE_OUT, "fast", dry_run=False)
+    number = log.tables_decided(TABLES, dry_run=False)
+    assert (first, number) == (1, 2)
+    log.tables_brought(TablesBrought(2, 1_400_000, 0.62, 0.96, "64% was promised, 62% came"))
+    told = explained(tmp_path)
+    assert "tags and lands: change-tables (locality, rule gain)" in told
+    assert "64% stay on their node with it, 17% without, 17% by hash" in told
+    assert "a table of 1 key for lands; 1 key move, 2.0 kB of state" in told
+    assert "brought    64% was promised, 62% came, after 1.4 s" in told
+    assert [record.number for record in read_decisions(tmp_path)] == [1]
+    assert json.loads(explained(tmp_path, "--json"))[1]["brought"]["local_share"] == 0.62
+
+
+def test_a_dry_run_on_tables_is_told_as_such(tmp_path: Path) -> None:
+    DecisionLog(tmp_path).tables_decided(TABLES, dry_run=True)
+    assert "dry run: not carried out" in explained(tmp_path)
