@@ -41,6 +41,7 @@ from penstock.dataflow.plan import (
     Stage,
     Step,
     Tasks,
+    Transform,
     WorkerRange,
 )
 from penstock.dataflow.schema import Schema
@@ -100,6 +101,9 @@ class _Fuser:
         if operator.sink is not None:
             yield self._sink(operator, operator.sink)
             return
+        if operator.transform is not None:
+            yield self._transform(operator, operator.transform)
+            return
         initial = self._initial_state(operator)
         if operator.initial_state is not None and initial is not None:
             yield self._initial(operator, operator.initial_state, initial)
@@ -126,6 +130,23 @@ class _Fuser:
         schema = self._graph.inputs[operator.name]
         head = Processor("", schema, (), 1, batches_to=given.given.plan(operator.name))
         return Stage(operator.name, head, Tasks(1, 1, 1), Fanout(schema, (), (), ()))
+
+    def _transform(self, operator: OperatorSpec, target: str) -> Stage:
+        else_ = Transform(target)
+        transform = Transform(
+            target,
+            _arguments(operator),
+            operator.max_rows if operator.max_rows is not None else else_.rows_max,
+            _milliseconds(operator.every) if operator.every is not None else else_.every_ms,
+        )
+        head = Processor("", self._graph.inputs[operator.name], (), 1, transform=transform)
+        return Stage(
+            operator.name,
+            head,
+            Tasks(1, 1, 1),
+            self._fanout(operator.name),
+            on_error=planned_on_error(operator.on_error),
+        )
 
     def _initial(self, operator: OperatorSpec, given: InitialStateSpec, initial: InitialState) -> Stage:
         edge = KeyedEdge(operator.name, initial.key_columns, _shards(operator))
@@ -174,7 +195,7 @@ class _Fuser:
         )
 
     def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
-        if operator.sink is not None:
+        if operator.sink is not None or operator.transform is not None:
             return KeyedEdge(operator.name, (), 1)
         planned = self._graph.joins.get(operator.name)
         if planned is not None:
@@ -214,7 +235,7 @@ class _Fuser:
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:
         """The watermark that begins there. One that a processor hands on does not begin with it."""
         given = operator.event_time
-        if given is None or operator.is_keyed:
+        if given is None or operator.is_keyed or operator.transform is not None:
             return None
         return EventTime(
             self._graph.outputs[operator.name].names.index(given.column),

@@ -127,6 +127,7 @@ class CallsSpec(Document):
 
 _KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
 _CODELESS = "(has(self.window) || has(self.join))"
+_TRANSFORM_ROWS_LEAST = 256
 _CODE_STEP = "(has(self.map) || has(self.mapInPandas) || has(self.mapInArrow))"
 _STEP = f"({_CODE_STEP} || has(self.filter) || has(self.select))"
 _STEP_BEFORE = _STEP.replace("self", "oldSelf")
@@ -134,17 +135,17 @@ _STEP_BEFORE = _STEP.replace("self", "oldSelf")
 
 class OperatorSpec(Document):
     """A node of the topology's graph. Exactly one of source, map, mapInPandas, mapInArrow, filter with
-    select, processor, window, join and sink says what it does."""
+    select, transform, processor, window, join and sink says what it does."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
                 "[has(self.source), has(self.map), has(self.mapInPandas), has(self.mapInArrow), "
-                "has(self.filter) || has(self.select), has(self.processor), has(self.window), "
-                "has(self.join), has(self.sink)]"
+                "has(self.filter) || has(self.select), has(self.transform), has(self.processor), "
+                "has(self.window), has(self.join), has(self.sink)]"
                 ".filter(given, given).size() == 1",
-                "exactly one of source, map, mapInPandas, mapInArrow, filter with select, processor, window, "
-                "join and sink",
+                "exactly one of source, map, mapInPandas, mapInArrow, filter with select, transform, "
+                "processor, window, join and sink",
             ),
             (
                 "has(self.source) != has(self.inputs)",
@@ -157,13 +158,22 @@ class OperatorSpec(Document):
             ),
             ("has(self.window) == has(self.aggregate)", "a window has aggregate, and nothing else has"),
             (
-                f"has(self.outputSchema) == ({_CODE_STEP} || has(self.processor))",
-                "the code of a step and a processor need outputSchema; that of all others follows",
+                f"has(self.outputSchema) == ({_CODE_STEP} || has(self.transform) || has(self.processor))",
+                "the code of a step, a transform and a processor need outputSchema; all others follow",
             ),
             ("!has(self.join) || self.inputs.size() == 2", "a join has two inputs, left and right"),
             (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
-            (f"!has(self.args) || {_CODE_STEP} || has(self.processor)", "only code has args"),
+            (
+                f"!has(self.args) || {_CODE_STEP} || has(self.transform) || has(self.processor)",
+                "only code has args",
+            ),
+            ("!has(self.every) || has(self.transform)", "only a transform has every"),
+            ("!has(self.maxRows) || has(self.transform)", "only a transform has maxRows"),
+            (
+                "!has(self.eventTime) || !has(self.transform)",
+                "a transform has no eventTime: no watermark goes through a Spark job",
+            ),
             ("!has(self.calls) || has(self.map)", "only a map has calls"),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
@@ -172,13 +182,14 @@ class OperatorSpec(Document):
             ),
             (
                 f"!has(self.onError) || {_STEP} || has(self.source) || has(self.processor) || "
-                "has(self.window)",
-                "only a source, a step, a processor and a window have an onError",
+                "has(self.transform) || has(self.window)",
+                "only a source, a step, a transform, a processor and a window have an onError",
             ),
             (
-                f"!has(self.onError) || self.onError.policy != 'Retry' || {_STEP} || (has(self.processor) && "
+                f"!has(self.onError) || self.onError.policy != 'Retry' || {_STEP} || "
+                "has(self.transform) || (has(self.processor) && "
                 "(!has(self.timeMode) || self.timeMode != 'EventTime'))",
-                "only a step and a processor without event time retry",
+                "only a step, a transform and a processor without event time retry",
             ),
             (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
@@ -254,9 +265,11 @@ class OperatorSpec(Document):
             (fixed("lateTo"), "lateTo is fixed for life"),
             (
                 f"has(self.source) == has(oldSelf.source) && {_STEP} == {_STEP_BEFORE} && "
+                "has(self.transform) == has(oldSelf.transform) && "
                 "has(self.processor) == has(oldSelf.processor) && has(self.window) == has(oldSelf.window) && "
                 "has(self.join) == has(oldSelf.join) && has(self.sink) == has(oldSelf.sink)",
-                "what an operator is (source, step, processor, window, join, sink) is fixed for life",
+                "what an operator is (source, step, transform, processor, window, join, sink) is fixed "
+                "for life",
             ),
             (
                 f"(has(self.sink) && has(self.sink.{STAGE_SINK})) == "
@@ -298,6 +311,12 @@ class OperatorSpec(Document):
     args: Arguments | None = None
     """What the code of a step or a processor is called with by name, beside rows; checked against its
     signature. They may change."""
+    transform: Target | None = None
+    """A function of a DataFrame, which returns one. A Spark job works it out, in micro-batches."""
+    every: Duration | None = None
+    """Of a transform: how long rows gather for a micro-batch. Without it as long as the one before takes."""
+    max_rows: Annotated[int, Field(ge=_TRANSFORM_ROWS_LEAST, le=1_000_000)] | None = None
+    """Of a transform: rows of a micro-batch at most; bytes bound it too. Without it 50000."""
     calls: CallsSpec | None = None
     """Of a map that is `async def`: how many at once, how long, how often again. They may change."""
     window: WindowSpec | None = None
@@ -357,7 +376,7 @@ class OperatorSpec(Document):
     def has_shards(self) -> bool:
         """Whether it is a stage: a source, what is keyed, a sink that is one by itself."""
         is_stage = self.sink is not None and self.sink.given.planned.is_stage
-        return self.source is not None or self.is_keyed or is_stage
+        return self.source is not None or self.is_keyed or self.transform is not None or is_stage
 
     @property
     def by_event_time(self) -> bool:

@@ -148,6 +148,17 @@ class InitialState:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """`target` is "module:function", of a DataFrame, which gives one; a Spark job works it out. A micro-batch
+    has at most `rows_max` rows, and gathers for `every_ms`."""
+
+    target: str
+    arguments: str = ""
+    rows_max: int = 50_000
+    every_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Processor:
     """A keyed stage's head: "module:Class", a pyspark StatefulProcessor, or what needs no class: a window, a
     join, a sink that is a stage of its own."""
@@ -178,6 +189,8 @@ class Processor:
     nothing out."""
     arguments: str = ""
     """What the target is called with, by name: an object as JSON, "" for none."""
+    transform: Transform | None = None
+    """Instead of a target: it has no key then, and its input comes in micro-batches."""
     locality: bool = False
     """Whether a routing table may say which shard its keys are on; its edges say the same."""
 
@@ -233,6 +246,12 @@ class Stage:
     def is_sink(self) -> bool:
         """Whether it is a sink of the manifest's."""
         return isinstance(self.head, Processor) and self.head.batches_to is not None
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether it works on all that waits at once, by a call of the worker's main process."""
+        is_transform = isinstance(self.head, Processor) and self.head.transform is not None
+        return is_transform or self.is_sink
 
     def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
         """Every sink that its tasks deliver to, each with the schema of its rows: those fused behind it, and

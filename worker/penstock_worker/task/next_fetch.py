@@ -45,8 +45,8 @@ class NextFetch:
         self._ready = launch.owner.ready
         self._clock = clock
         self._pressure = pressure
-        is_sink = launch.stage.is_sink
-        self._size: BatchSize | WholeInbox = WholeInbox() if is_sink else BatchSize()
+        takes_all = launch.stage.takes_batches
+        self._size: BatchSize | WholeInbox = WholeInbox() if takes_all else BatchSize()
         self._again_ms: int | None = None
 
     def call(self, now_us: int) -> Fetch:

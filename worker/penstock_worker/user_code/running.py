@@ -53,6 +53,12 @@ class UserCodeError(PermanentError):
         super().__init__(_writable(f"operator {operator}: {doing}\n{text}"))
         self.operator = operator
 
+    @classmethod
+    def told(cls, operator: str, message: str) -> UserCodeError:
+        """One that another process had; `message` is its text there."""
+        doing, _, text = message.removeprefix(f"operator {operator}: ").partition("\n")
+        return cls(operator, doing, text)
+
 
 def raised(operator: str, function: Any, called: str, what: str, error: BaseException) -> UserCodeError:
     """`error`, which a call of the user's `function` led to, in words: `called` names it, `what` its input
