@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from penstock.api.calls_spec import planned_calls
 from penstock.api.graph import Runtime, check
 from penstock.api.initial_state import planned_initial, waits_for
 from penstock.api.on_error_spec import planned_on_error
@@ -22,7 +23,6 @@ from penstock.api.topology import (
     LATE,
     SHARDS_DEFAULT,
     STEPS,
-    CallsSpec,
     OperatorSpec,
     Topology,
 )
@@ -31,7 +31,6 @@ from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
     ROWS,
-    Calls,
     EventTime,
     Fanout,
     InitialState,
@@ -190,7 +189,7 @@ class _Fuser:
             out,
             _arguments(operator),
             STEPS[field],
-            calls=_calls(operator.calls),
+            calls=planned_calls(operator.calls),
             on_error=on_error,
         )
 
@@ -230,6 +229,7 @@ class _Fuser:
             join.join if join is not None else None,
             self._initial_state(operator),
             arguments=_arguments(operator),
+            calls=planned_calls(operator.calls),
         )
 
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:
@@ -262,18 +262,6 @@ class _Fuser:
         if planned is not None:
             return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
-
-
-def _calls(given: CallsSpec | None) -> Calls | None:
-    if given is None:
-        return None
-    else_ = Calls()
-    return Calls(
-        given.concurrent if given.concurrent is not None else else_.concurrent,
-        _milliseconds(given.timeout) if given.timeout is not None else else_.timeout_ms,
-        given.retries if given.retries is not None else else_.retries,
-        _milliseconds(given.retry_after) if given.retry_after is not None else else_.retry_after_ms,
-    )
 
 
 def _arguments(operator: OperatorSpec) -> str:

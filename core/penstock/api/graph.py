@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
+from penstock.api.calls_spec import calls_faults
 from penstock.api.column_steps import column_step_output
 from penstock.api.columns import in_words, key_fault
 from penstock.api.derived_names import taken, too_long
@@ -57,7 +58,7 @@ _MAY_HAVE = {
     **dict.fromkeys(COLUMN_STEPS, frozenset({"inputs", "eventTime", "onError"})),
     "transform": frozenset({"inputs", "args", "every", "maxRows", "onError", "outputSchema"}),
     "processor": frozenset(
-        {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
+        {"inputs", "keyBy", "processor", "args", "calls", "form", "outputSchema", "shards", "tasks"}
         | {"timeMode", "eventTime", "lateTo", "initialState", "onError", "processorTimeout"}
     ),
     "window": frozenset(
@@ -71,7 +72,7 @@ _WHY_NOT = {
     "keyBy": "only a processor and a window have a key",
     "aggregate": "only a window computes without code",
     "args": "only the code of a step or a processor is called with some",
-    "calls": "only a map may be async",
+    "calls": "only a map and a processor may be async",
     "every": "only a transform works in micro-batches",
     "maxRows": "only a transform works in micro-batches",
     "form": "only a processor takes Rows or Pandas",
@@ -249,6 +250,8 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
         faults += on_error_faults(
             f"{operator.path}.onError", body.get("onError"), cannot_retry=_cannot_retry(operator)
         )
+    if role == "processor":
+        faults += calls_faults(operator.path, body)
     if role == "join":
         check_join(operator, faults)
     if role in _KINDS and isinstance(body.get(role), dict):

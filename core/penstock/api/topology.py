@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
+from penstock.api.calls_spec import CallsSpec
 from penstock.api.join_spec import JoinSpec
 from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.on_error_spec import OnErrorSpec
@@ -70,8 +71,6 @@ def _not_too_short(text: str) -> str:
 
 
 SELECTED_MAX = 256
-CONCURRENT_MAX = 1024
-RETRIES_MAX = 100
 SqlText = Annotated[
     str,
     StringConstraints(min_length=1, max_length=4096),
@@ -110,19 +109,6 @@ class EventTimeSpec(Document):
     it 0s."""
     idle_after: IdleDuration | None = None
     """A partition without rows for so long holds the watermark back no more. Without it 1m."""
-
-
-class CallsSpec(Document):
-    """How an `async def` map is called: many rows at once, each with a time limit."""
-
-    concurrent: Annotated[int, Field(ge=1, le=CONCURRENT_MAX)] | None = None
-    """Rows that it is called for at once, in each task. Without it 16."""
-    timeout: PositiveDuration | None = None
-    """How long one call may take. Without it 30s."""
-    retries: Annotated[int, Field(ge=0, le=RETRIES_MAX)] | None = None
-    """How often a call that raised or took too long is made again. Without it 0."""
-    retry_after: PositiveDuration | None = None
-    """The pause before the first retry; each further one is twice as long. Without it 100ms."""
 
 
 _KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
@@ -174,7 +160,10 @@ class OperatorSpec(Document):
                 "!has(self.eventTime) || !has(self.transform)",
                 "a transform has no eventTime: no watermark goes through a Spark job",
             ),
-            ("!has(self.calls) || has(self.map)", "only a map has calls"),
+            (
+                "!has(self.calls) || has(self.map) || has(self.processor)",
+                "only a map and a processor have calls",
+            ),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 "!has(self.processorTimeout) || has(self.processor) || has(self.window)",
@@ -318,7 +307,8 @@ class OperatorSpec(Document):
     max_rows: Annotated[int, Field(ge=_TRANSFORM_ROWS_LEAST, le=1_000_000)] | None = None
     """Of a transform: rows of a micro-batch at most; bytes bound it too. Without it 50000."""
     calls: CallsSpec | None = None
-    """Of a map that is `async def`: how many at once, how long, how often again. They may change."""
+    """Of a map, or a processor's handleInputRows, that is `async def`: how many at once, how long, how often
+    again. They may change."""
     window: WindowSpec | None = None
     """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
     each, without code. Fixed for life."""

@@ -203,6 +203,7 @@ def stage_work(
                 _form(head),
                 time_mode=head.time_mode,
                 initial=head.initial,
+                calls=head.calls,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note

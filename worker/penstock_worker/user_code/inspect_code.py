@@ -44,6 +44,7 @@ from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
+from penstock_worker.user_code.key_calls import NO_CALLS, is_async_processor
 from penstock_worker.user_code.method_signatures import method_problems
 from penstock_worker.user_code.processor_code import class_of, maker_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
@@ -255,6 +256,8 @@ def _look_at_processor(named: _Target, code: Any, found: _Findings) -> None:
         form_of(processor, named.form)
     except FormUnclear as unclear:
         found.fault(str(unclear))
+    if named.has_calls and not is_async_processor(made):
+        found.fault(NO_CALLS.format(target))
     problems = dict(method_problems(target, made))
     for problem in problems.values():
         found.fault(problem)

@@ -167,6 +167,18 @@ def test_calls_of_an_async_map_stand_in_the_plan() -> None:
         compiled(LINES, arrow, {**OUT, "inputs": ["words"]})
 
 
+def test_calls_of_an_async_processor_fit_its_time_limit() -> None:
+    given = {"concurrent": 3, "timeout": "1s", "retries": 2, "retryAfter": "100ms"}
+    count, out = keyed("count", "lines", key=("value",), calls=given), {**OUT, "inputs": ["count"]}
+    plan = compiled(LINES, {**count, "processorTimeout": "3400ms"}, out)
+    head = plan.stage("count").head
+    assert isinstance(head, Processor)
+    assert head.calls == Calls(3, 1000, 2, 100)
+    said = "3300ms is no longer than one call may take, 3300 ms with its retries and pauses"
+    with pytest.raises(InvalidManifest, match=said):
+        compiled(LINES, {**count, "processorTimeout": "3300ms"}, out)
+
+
 def test_filter_and_select_stand_in_the_plan_with_the_schema_that_follows() -> None:
     kept = {"name": "kept", "inputs": ["lines"], "filter": "length(value) > 3"}
     made = {
