@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 
 FILTER = "key % 10 = 0"
 SELECT = ("key", "key * 2 AS twice")
@@ -34,3 +34,7 @@ def in_arrow(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tens = pc.multiply(pc.divide(keys, 10), 10)
         kept = keys.filter(pc.equal(keys, tens))
         yield pa.RecordBatch.from_arrays([kept, pc.multiply_checked(kept, 2)], names=["key", "twice"])
+
+
+def in_spark(df: DataFrame) -> DataFrame:
+    return df.where(FILTER).selectExpr(*SELECT)

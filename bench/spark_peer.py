@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from bench import sink_log
+from bench import filtering_keys, sink_log
 from bench.counting import OUTPUT_SCHEMA, Count
 from bench.spark_source import LoadSource
 from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ class Run:
     settings: Settings
     query: str = "count"
     """count (the log has key and total), or windows, or windows_in_python (a window's end in microseconds
-    and its count)."""
+    and its count), or filter, or filter_in_arrow (a key and its double)."""
 
     @property
     def plan(self) -> Path:
@@ -195,10 +195,21 @@ def windows_in_python(records: DataFrame) -> DataFrame:
     return found.select(F.unix_micros("windowEnd"), "records")
 
 
+def filtered(records: DataFrame) -> DataFrame:
+    """Spark's own expressions, which the JVM works out."""
+    return filtering_keys.in_spark(records)
+
+
+def filtered_in_arrow(records: DataFrame) -> DataFrame:
+    return records.mapInArrow(filtering_keys.in_arrow, "key bigint, twice bigint")
+
+
 QUERIES: dict[str, Callable[[DataFrame], DataFrame]] = {
     "count": count,
     "windows": windows,
     "windows_in_python": windows_in_python,
+    "filter": filtered,
+    "filter_in_arrow": filtered_in_arrow,
 }
 
 

@@ -19,7 +19,8 @@ from pyspark.sql import Row, SparkSession
 from clocks.eventually import eventually
 from penstock.dataflow.ddl import parse_schema
 from penstock.errors import RetryError
-from penstock_worker.spark.batch_door import BatchDoor, BatchSink, writing_through
+from penstock_worker.spark.batch_calls import BatchUser
+from penstock_worker.spark.batch_door import BatchDoor, writing_through
 from penstock_worker.spark.local_socket import send_message
 from penstock_worker.stages.work import WorkFailed
 from penstock_worker.user_code.batch_code import BatchCode
@@ -70,7 +71,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 def door(spark: SparkSession, code: ModuleType) -> Iterator[BatchDoor]:
     folder = Path(str(code.__file__)).parent
     sinks = {
-        name: BatchSink(SCHEMA, BatchCode(name, f"door_code:{name}", folder))
+        name: BatchUser(SCHEMA, BatchCode(name, f"door_code:{name}", folder))
         for name in ("write", "fail", "one")
     }
     door = BatchDoor(spark, sinks)
@@ -145,7 +146,7 @@ def test_calls_of_a_sink_wait_for_each_other_and_those_of_killed_tasks_are_left_
 
 def test_where_nobody_answers_the_batch_may_be_written_or_not(spark: SparkSession, code: ModuleType) -> None:
     folder = Path(str(code.__file__)).parent
-    closed = BatchDoor(spark, {"write": BatchSink(SCHEMA, BatchCode("write", "door_code:write", folder))})
+    closed = BatchDoor(spark, {"write": BatchUser(SCHEMA, BatchCode("write", "door_code:write", folder))})
     closed.close()
     with pytest.raises(RetryError, match="batch 3 of write has no answer: the worker's main process ends"):
         writing_through(closed.path, "write")(3, len(ROWS), packed())

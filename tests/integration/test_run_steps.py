@@ -63,6 +63,13 @@ spec:
     args: {added: 1}
     calls: {concurrent: 32, timeout: 20s, retries: 50, retryAfter: 1ms}
     outputSchema: "auction int, price double"
+  - name: joined
+    inputs: [bids]
+    transform: steps_code:joined
+    args: {least: 100}
+    every: 50ms
+    maxRows: 1000
+    outputSchema: "auction int, title string"
   - name: count
     inputs: [dear]
     keyBy: [auction]
@@ -74,6 +81,7 @@ spec:
   - {name: fews, inputs: [few], sink: {files: {path: out/few}}}
   - {name: chosens, inputs: [chosen], sink: {files: {path: out/chosen}}}
   - {name: askeds, inputs: [asked], sink: {files: {path: out/asked}}}
+  - {name: joineds, inputs: [joined], sink: {files: {path: out/joined}}}
   - {name: totals, inputs: [count], sink: {files: {path: out/count}}}
 """
 CODE = """
@@ -105,6 +113,12 @@ async def asked(row, added: int):
     if random.random() < 0.1:
         raise ConnectionError("away for a moment")
     return [(row.auction + added, row.price)] if row.auction else []
+
+
+def joined(df, least):
+    rows = [(n, f"title {n}") for n in range(9)]
+    titles = df.sparkSession.createDataFrame(rows, "auction int, title string")
+    return df.where(df.price >= least).join(titles, "auction").select("title", "auction")
 
 
 def some_of(bidders: list[str]):
@@ -179,6 +193,9 @@ def test_steps_on_columns_are_sparks_and_count_once_whatever_is_killed(
     assert written(tmp_path, "chosen") == counted(json.loads(text) for text in chosen.toJSON().collect())
     assert written(tmp_path, "asked") == counted(
         {"auction": row["auction"] + 1, "price": row["price"]} for row in bids if row["auction"]
+    )
+    assert written(tmp_path, "joined") == counted(
+        {"auction": row["auction"], "title": f"title {row['auction']}"} for row in bids if row["price"] >= 100
     )
     assert written(tmp_path, "few") == counted(
         {"bidder": row["bidder"]} for row in bids if row["bidder"] in ("b1", "b2")

@@ -80,7 +80,7 @@ def test_a_seed_that_failed_once_does_not_fail_again(kind: str, seed: int) -> No
 
 
 LATER = pytest.mark.slow(held_by="test_every_promise_holds_whatever_fails_and_moves")
-"""Of fourteen runs of seeds twelve are left to the slow lane, and one more where a seed takes half a second."""
+"""Of fourteen runs of seeds twelve are left to the slow lane, and one more where a seed takes long."""
 LONG = ("moving-full", "event-time", "tables", "tables-full")
 RUNS = [
     pytest.param(kind, first, marks=[LATER] if first // SEEDS_PER_TEST % 14 > (kind not in LONG) else [])

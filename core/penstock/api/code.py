@@ -25,7 +25,7 @@ from penstock.manifest.faults import Fault, listed, nearest, path_text
 _PYTHON = ".py"
 _STAR = "*"
 _WANTED = {
-    **dict.fromkeys(STEPS, ("functions and classes", ("def", "class"))),
+    **dict.fromkeys((*STEPS, "transform"), ("functions and classes", ("def", "class"))),
     "processor": ("classes and functions", ("class", "def")),
     FOREACH: ("functions and classes", ("def", "class")),
     FOREACH_BATCH: ("functions", ("def",)),
@@ -73,7 +73,7 @@ def _targets(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for index, operator in enumerate(operators if isinstance(operators, list) else ()):
         if not isinstance(operator, dict):
             continue
-        for role in (*STEPS, "processor"):
+        for role in (*STEPS, "transform", "processor"):
             target = operator.get(role)
             if isinstance(target, str):
                 yield path_text(("spec", "operators", index, role), {"spec": spec}), role, target

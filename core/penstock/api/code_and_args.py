@@ -14,7 +14,7 @@ from penstock.api.graph import Runtime
 from penstock.api.topology import STEPS
 from penstock.manifest.faults import Fault, listed, nearest, path_text
 
-_NAMED_BY = {**dict.fromkeys(STEPS, "function"), "processor": "class"}
+_NAMED_BY = {**dict.fromkeys((*STEPS, "transform"), "function"), "processor": "class"}
 """Field of an operator -> the field in it that holds "module:name"."""
 _ARGS = "args"
 

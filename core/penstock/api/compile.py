@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from penstock.api.calls_spec import planned_calls
 from penstock.api.graph import Runtime, check
 from penstock.api.initial_state import planned_initial, waits_for
 from penstock.api.locality import AUTO
@@ -23,7 +24,6 @@ from penstock.api.topology import (
     LATE,
     SHARDS_DEFAULT,
     STEPS,
-    CallsSpec,
     OperatorSpec,
     Topology,
 )
@@ -32,7 +32,6 @@ from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
     ROWS,
-    Calls,
     EventTime,
     Fanout,
     InitialState,
@@ -42,6 +41,7 @@ from penstock.dataflow.plan import (
     Stage,
     Step,
     Tasks,
+    Transform,
     WorkerRange,
 )
 from penstock.dataflow.schema import Schema
@@ -102,6 +102,9 @@ class _Fuser:
         if operator.sink is not None:
             yield self._sink(operator, operator.sink)
             return
+        if operator.transform is not None:
+            yield self._transform(operator, operator.transform)
+            return
         initial = self._initial_state(operator)
         if operator.initial_state is not None and initial is not None:
             yield self._initial(operator, operator.initial_state, initial)
@@ -128,6 +131,23 @@ class _Fuser:
         schema = self._graph.inputs[operator.name]
         head = Processor("", schema, (), 1, batches_to=given.given.plan(operator.name))
         return Stage(operator.name, head, Tasks(1, 1, 1), Fanout(schema, (), (), ()))
+
+    def _transform(self, operator: OperatorSpec, target: str) -> Stage:
+        else_ = Transform(target)
+        transform = Transform(
+            target,
+            _arguments(operator),
+            operator.max_rows if operator.max_rows is not None else else_.rows_max,
+            _milliseconds(operator.every) if operator.every is not None else else_.every_ms,
+        )
+        head = Processor("", self._graph.inputs[operator.name], (), 1, transform=transform)
+        return Stage(
+            operator.name,
+            head,
+            Tasks(1, 1, 1),
+            self._fanout(operator.name),
+            on_error=planned_on_error(operator.on_error),
+        )
 
     def _initial(self, operator: OperatorSpec, given: InitialStateSpec, initial: InitialState) -> Stage:
         edge = KeyedEdge(operator.name, initial.key_columns, _shards(operator))
@@ -171,12 +191,12 @@ class _Fuser:
             out,
             _arguments(operator),
             STEPS[field],
-            calls=_calls(operator.calls),
+            calls=planned_calls(operator.calls),
             on_error=on_error,
         )
 
     def _edge(self, operator: OperatorSpec, source: str) -> KeyedEdge:
-        if operator.sink is not None:
+        if operator.sink is not None or operator.transform is not None:
             return KeyedEdge(operator.name, (), 1)
         planned = self._graph.joins.get(operator.name)
         if planned is not None:
@@ -217,12 +237,13 @@ class _Fuser:
             self._initial_state(operator),
             arguments=_arguments(operator),
             locality=operator.locality == AUTO,
+            calls=planned_calls(operator.calls),
         )
 
     def _event_time(self, operator: OperatorSpec) -> EventTime | None:
         """The watermark that begins there. One that a processor hands on does not begin with it."""
         given = operator.event_time
-        if given is None or operator.is_keyed:
+        if given is None or operator.is_keyed or operator.transform is not None:
             return None
         return EventTime(
             self._graph.outputs[operator.name].names.index(given.column),
@@ -249,18 +270,6 @@ class _Fuser:
         if planned is not None:
             return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
-
-
-def _calls(given: CallsSpec | None) -> Calls | None:
-    if given is None:
-        return None
-    else_ = Calls()
-    return Calls(
-        given.concurrent if given.concurrent is not None else else_.concurrent,
-        _milliseconds(given.timeout) if given.timeout is not None else else_.timeout_ms,
-        given.retries if given.retries is not None else else_.retries,
-        _milliseconds(given.retry_after) if given.retry_after is not None else else_.retry_after_ms,
-    )
 
 
 def _arguments(operator: OperatorSpec) -> str:

@@ -52,6 +52,9 @@ class EventTimes:
                 rows[name] = _source(operator, graph)
             case _ if operator.is_step:
                 rows[name] = _map(operator, _input(operator, rows, graph.faults), graph)
+            case "transform":
+                lack = f"there is none behind transform {name!r}: no watermark goes through a Spark job"
+                rows[name] = _Rows(lacks=(lack,), handed=(name,))
             case "processor":
                 rows[name] = _processor(operator, rows, graph)
             case "window":

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
+from penstock.api.calls_spec import calls_faults
 from penstock.api.column_steps import column_step_output
 from penstock.api.columns import in_words, key_fault
 from penstock.api.derived_names import taken, too_long
@@ -37,14 +38,15 @@ Runtime = Literal["local", "cluster"]
 FUSED_COPIES_MAX = 256
 """How often one stateless operator may be fused: once for each path from a stage to it."""
 
-_ROLES = ("source", *STEPS, *COLUMN_STEPS, "processor", "window", "join", "sink")
-_ROLES_IN_WORDS = ("source", *STEPS, "filter with select", "processor", "window", "join", "sink")
+_ROLES = ("source", *STEPS, *COLUMN_STEPS, "transform", "processor", "window", "join", "sink")
+_ROLES_IN_WORDS = ("source", *STEPS, "filter with select", "transform", "processor", "window", "join", "sink")
 _KINDS = {"source": tuple(SOURCES), "window": WINDOW_KINDS, "sink": tuple(SINKS)}
 # Per role: the fields that it needs, and those that it may have.
 _NEEDS = {
     "source": (),
     **dict.fromkeys(STEPS, ("inputs", "outputSchema")),
     **dict.fromkeys(COLUMN_STEPS, ("inputs",)),
+    "transform": ("inputs", "outputSchema"),
     "processor": ("inputs", "keyBy", "processor", "outputSchema"),
     "window": ("inputs", "keyBy", "window", "aggregate"),
     "join": ("inputs",),
@@ -55,8 +57,9 @@ _MAY_HAVE = {
     **dict.fromkeys(STEPS, frozenset({"inputs", "args", "eventTime", "onError", "outputSchema"})),
     "map": frozenset({"inputs", "args", "calls", "eventTime", "onError", "outputSchema"}),
     **dict.fromkeys(COLUMN_STEPS, frozenset({"inputs", "eventTime", "onError"})),
+    "transform": frozenset({"inputs", "args", "every", "maxRows", "onError", "outputSchema"}),
     "processor": frozenset(
-        {"inputs", "keyBy", "processor", "args", "form", "outputSchema", "shards", "tasks"}
+        {"inputs", "keyBy", "processor", "args", "calls", "form", "outputSchema", "shards", "tasks"}
         | {"timeMode", "eventTime", "lateTo", "initialState", "locality", "onError", "processorTimeout"}
     ),
     "window": frozenset(
@@ -70,7 +73,9 @@ _WHY_NOT = {
     "keyBy": "only a processor and a window have a key",
     "aggregate": "only a window computes without code",
     "args": "only the code of a step or a processor is called with some",
-    "calls": "only a map may be async",
+    "calls": "only a map and a processor may be async",
+    "every": "only a transform works in micro-batches",
+    "maxRows": "only a transform works in micro-batches",
     "form": "only a processor takes Rows or Pandas",
     "outputSchema": "its columns are given: a source's by its format, a sink's by its input",
     "timeMode": "only a processor has timers",
@@ -99,6 +104,7 @@ _WHY_NO_COLUMN_STEP = {
     "args": "expressions take none; --set changes them",
 }
 _WHY_NONE_HERE = {
+    "transform": {"eventTime": "no watermark goes through a Spark job", "tasks": "it has one"},
     "window": _WHY_NO_WINDOW,
     "join": _WHY_NO_JOIN,
     **dict.fromkeys(COLUMN_STEPS, _WHY_NO_COLUMN_STEP),
@@ -165,7 +171,9 @@ def _check_code_and_durability(
     users = [
         operator
         for operator in operators
-        if operator.has_step_code or operator.role == "processor" or any(aggregators_of(operator.body))
+        if operator.has_step_code
+        or operator.role in ("transform", "processor")
+        or any(aggregators_of(operator.body))
     ]
     if code is None and users:
         names = listed(str(operator.name) for operator in users)
@@ -186,6 +194,13 @@ def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], 
             "give Never"
         )
         faults.append(Fault("spec.remoteTasks", message))
+    for operator in operators:
+        if spec.get("remoteTasks") == "Allowed" and operator.role == "transform":
+            message = (
+                f"Allowed does not go together with transform {operator.name!r}: its function is called in "
+                "the main process of the worker that its task is at; give Never"
+            )
+            faults.append(Fault("spec.remoteTasks", message))
     at_home = [operator for operator in operators if _stage_sink(operator.body.get("sink")) is not None]
     if spec.get("remoteTasks") == "Allowed" and at_home:
         names = listed(str(operator.name) for operator in at_home)
@@ -238,6 +253,8 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
         faults += on_error_faults(
             f"{operator.path}.onError", body.get("onError"), cannot_retry=_cannot_retry(operator)
         )
+    if role == "processor":
+        faults += calls_faults(operator.path, body)
     if role == "join":
         check_join(operator, faults)
     if role in _KINDS and isinstance(body.get(role), dict):
@@ -438,7 +455,11 @@ def _output(operator: Operator, faults: list[Fault]) -> Schema | None:
         fields, body = given[0]
         return fields.schema_of(body if isinstance(body, dict) else {})
     ddl = operator.body.get("outputSchema")
-    if not (operator.has_step_code or operator.role == "processor") or not isinstance(ddl, str) or not ddl:
+    if (
+        not (operator.has_step_code or operator.role in ("transform", "processor"))
+        or not isinstance(ddl, str)
+        or not ddl
+    ):
         return None
     try:
         return parse_schema(ddl)
@@ -463,7 +484,8 @@ def _check_key(operator: Operator, schema: Schema, faults: list[Fault]) -> None:
 
 def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list[Fault]) -> None:
     count = sum(copies.get(source, 0) for source in operator.inputs)
-    copies[str(operator.name)] = 1 if operator.role == "source" or operator.is_keyed else count
+    is_stage = operator.role in ("source", "transform") or operator.is_keyed
+    copies[str(operator.name)] = 1 if is_stage else count
     if (operator.is_step or operator.role == "sink") and count > FUSED_COPIES_MAX:
         message = f"rows reach it on {count} paths without a key; at most {FUSED_COPIES_MAX} can be fused"
         faults.append(Fault(f"{operator.path}.inputs", message))

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
 
+from penstock.api.calls_spec import CallsSpec
 from penstock.api.join_spec import JoinSpec
 from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
 from penstock.api.on_error_spec import OnErrorSpec
@@ -70,8 +71,6 @@ def _not_too_short(text: str) -> str:
 
 
 SELECTED_MAX = 256
-CONCURRENT_MAX = 1024
-RETRIES_MAX = 100
 SqlText = Annotated[
     str,
     StringConstraints(min_length=1, max_length=4096),
@@ -112,21 +111,9 @@ class EventTimeSpec(Document):
     """A partition without rows for so long holds the watermark back no more. Without it 1m."""
 
 
-class CallsSpec(Document):
-    """How an `async def` map is called: many rows at once, each with a time limit."""
-
-    concurrent: Annotated[int, Field(ge=1, le=CONCURRENT_MAX)] | None = None
-    """Rows that it is called for at once, in each task. Without it 16."""
-    timeout: PositiveDuration | None = None
-    """How long one call may take. Without it 30s."""
-    retries: Annotated[int, Field(ge=0, le=RETRIES_MAX)] | None = None
-    """How often a call that raised or took too long is made again. Without it 0."""
-    retry_after: PositiveDuration | None = None
-    """The pause before the first retry; each further one is twice as long. Without it 100ms."""
-
-
 _KEYED = "(has(self.processor) || has(self.window) || has(self.join))"
 _CODELESS = "(has(self.window) || has(self.join))"
+_TRANSFORM_ROWS_LEAST = 256
 _CODE_STEP = "(has(self.map) || has(self.mapInPandas) || has(self.mapInArrow))"
 _STEP = f"({_CODE_STEP} || has(self.filter) || has(self.select))"
 _STEP_BEFORE = _STEP.replace("self", "oldSelf")
@@ -134,17 +121,17 @@ _STEP_BEFORE = _STEP.replace("self", "oldSelf")
 
 class OperatorSpec(Document):
     """A node of the topology's graph. Exactly one of source, map, mapInPandas, mapInArrow, filter with
-    select, processor, window, join and sink says what it does."""
+    select, transform, processor, window, join and sink says what it does."""
 
     model_config = ConfigDict(
         json_schema_extra=cel(
             (
                 "[has(self.source), has(self.map), has(self.mapInPandas), has(self.mapInArrow), "
-                "has(self.filter) || has(self.select), has(self.processor), has(self.window), "
-                "has(self.join), has(self.sink)]"
+                "has(self.filter) || has(self.select), has(self.transform), has(self.processor), "
+                "has(self.window), has(self.join), has(self.sink)]"
                 ".filter(given, given).size() == 1",
-                "exactly one of source, map, mapInPandas, mapInArrow, filter with select, processor, window, "
-                "join and sink",
+                "exactly one of source, map, mapInPandas, mapInArrow, filter with select, transform, "
+                "processor, window, join and sink",
             ),
             (
                 "has(self.source) != has(self.inputs)",
@@ -157,14 +144,26 @@ class OperatorSpec(Document):
             ),
             ("has(self.window) == has(self.aggregate)", "a window has aggregate, and nothing else has"),
             (
-                f"has(self.outputSchema) == ({_CODE_STEP} || has(self.processor))",
-                "the code of a step and a processor need outputSchema; that of all others follows",
+                f"has(self.outputSchema) == ({_CODE_STEP} || has(self.transform) || has(self.processor))",
+                "the code of a step, a transform and a processor need outputSchema; all others follow",
             ),
             ("!has(self.join) || self.inputs.size() == 2", "a join has two inputs, left and right"),
             (f"!has(self.shards) || {_KEYED}", "only a processor, a window and a join have shards"),
             ("!has(self.form) || has(self.processor)", "only a processor has a form"),
-            (f"!has(self.args) || {_CODE_STEP} || has(self.processor)", "only code has args"),
-            ("!has(self.calls) || has(self.map)", "only a map has calls"),
+            (
+                f"!has(self.args) || {_CODE_STEP} || has(self.transform) || has(self.processor)",
+                "only code has args",
+            ),
+            ("!has(self.every) || has(self.transform)", "only a transform has every"),
+            ("!has(self.maxRows) || has(self.transform)", "only a transform has maxRows"),
+            (
+                "!has(self.eventTime) || !has(self.transform)",
+                "a transform has no eventTime: no watermark goes through a Spark job",
+            ),
+            (
+                "!has(self.calls) || has(self.map) || has(self.processor)",
+                "only a map and a processor have calls",
+            ),
             ("!has(self.timeMode) || has(self.processor)", "only a processor has a timeMode"),
             (
                 "!has(self.processorTimeout) || has(self.processor) || has(self.window)",
@@ -172,13 +171,14 @@ class OperatorSpec(Document):
             ),
             (
                 f"!has(self.onError) || {_STEP} || has(self.source) || has(self.processor) || "
-                "has(self.window)",
-                "only a source, a step, a processor and a window have an onError",
+                "has(self.transform) || has(self.window)",
+                "only a source, a step, a transform, a processor and a window have an onError",
             ),
             (
-                f"!has(self.onError) || self.onError.policy != 'Retry' || {_STEP} || (has(self.processor) && "
+                f"!has(self.onError) || self.onError.policy != 'Retry' || {_STEP} || "
+                "has(self.transform) || (has(self.processor) && "
                 "(!has(self.timeMode) || self.timeMode != 'EventTime'))",
-                "only a step and a processor without event time retry",
+                "only a step, a transform and a processor without event time retry",
             ),
             (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "
@@ -261,9 +261,11 @@ class OperatorSpec(Document):
             (fixed("lateTo"), "lateTo is fixed for life"),
             (
                 f"has(self.source) == has(oldSelf.source) && {_STEP} == {_STEP_BEFORE} && "
+                "has(self.transform) == has(oldSelf.transform) && "
                 "has(self.processor) == has(oldSelf.processor) && has(self.window) == has(oldSelf.window) && "
                 "has(self.join) == has(oldSelf.join) && has(self.sink) == has(oldSelf.sink)",
-                "what an operator is (source, step, processor, window, join, sink) is fixed for life",
+                "what an operator is (source, step, transform, processor, window, join, sink) is fixed "
+                "for life",
             ),
             (
                 f"(has(self.sink) && has(self.sink.{STAGE_SINK})) == "
@@ -305,8 +307,15 @@ class OperatorSpec(Document):
     args: Arguments | None = None
     """What the code of a step or a processor is called with by name, beside rows; checked against its
     signature. They may change."""
+    transform: Target | None = None
+    """A function of a DataFrame, which returns one. A Spark job works it out, in micro-batches."""
+    every: Duration | None = None
+    """Of a transform: how long rows gather for a micro-batch. Without it as long as the one before takes."""
+    max_rows: Annotated[int, Field(ge=_TRANSFORM_ROWS_LEAST, le=1_000_000)] | None = None
+    """Of a transform: rows of a micro-batch at most; bytes bound it too. Without it 50000."""
     calls: CallsSpec | None = None
-    """Of a map that is `async def`: how many at once, how long, how often again. They may change."""
+    """Of a map, or a processor's handleInputRows, that is `async def`: how many at once, how long, how often
+    again. They may change."""
     window: WindowSpec | None = None
     """Rows of a key are put together by windows of event time, and `aggregate` says what is computed of
     each, without code. Fixed for life."""
@@ -367,7 +376,7 @@ class OperatorSpec(Document):
     def has_shards(self) -> bool:
         """Whether it is a stage: a source, what is keyed, a sink that is one by itself."""
         is_stage = self.sink is not None and self.sink.given.planned.is_stage
-        return self.source is not None or self.is_keyed or is_stage
+        return self.source is not None or self.is_keyed or self.transform is not None or is_stage
 
     @property
     def by_event_time(self) -> bool:

@@ -59,6 +59,8 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
             yield f"{name}.shards", str(head.shards)
             if head.batches_to is not None:
                 yield f"{name}.sink", head.batches_to.identity_text()
+            elif head.transform is not None:
+                yield f"{name}.transform", "transform"
             else:
                 yield f"{name}.keyBy", ", ".join(head.input.names[column] for column in head.key_columns)
             yield f"{name}.input schema", head.input.ddl()

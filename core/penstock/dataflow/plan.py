@@ -29,6 +29,7 @@ NO_TIME = "None"
 PROCESSING_TIME = "ProcessingTime"
 EVENT_TIME = "EventTime"
 """What timers of a processor go by, in Spark's words for TimeMode."""
+_PAUSE_DOUBLINGS_MAX = 10
 
 
 def late_rows_of(operator: str) -> str:
@@ -100,13 +101,23 @@ class Fanout:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How async code of a step is called: for so many rows at once, each for so long, and how often again."""
+    """How async code is called: for so many rows, or keys, at once, each for so long, and how often again."""
 
     concurrent: int = 16
     timeout_ms: int = 30_000
     retries: int = 0
     retry_after_ms: int = 100
     """Before the first retry; twice as long before each further one."""
+
+    def pause_ms(self, failed: int) -> int:
+        """How long to wait after the call that failed as the `failed`th in a row (from 1)."""
+        return self.retry_after_ms << min(failed - 1, _PAUSE_DOUBLINGS_MAX)
+
+    @property
+    def longest_ms(self) -> int:
+        """What one may take with all its retries and pauses."""
+        pauses_ms = sum(self.pause_ms(failed) for failed in range(1, self.retries + 1))
+        return (self.retries + 1) * self.timeout_ms + pauses_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +159,17 @@ class InitialState:
 
 
 @dataclass(frozen=True, slots=True)
+class Transform:
+    """`target` is "module:function", of a DataFrame, which gives one; a Spark job works it out. A micro-batch
+    has at most `rows_max` rows, and gathers for `every_ms`."""
+
+    target: str
+    arguments: str = ""
+    rows_max: int = 50_000
+    every_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Processor:
     """A keyed stage's head: "module:Class", a pyspark StatefulProcessor, or what needs no class: a window, a
     join, a sink that is a stage of its own."""
@@ -178,6 +200,10 @@ class Processor:
     nothing out."""
     arguments: str = ""
     """What the target is called with, by name: an object as JSON, "" for none."""
+    transform: Transform | None = None
+    """Instead of a target: it has no key then, and its input comes in micro-batches."""
+    calls: Calls | None = None
+    """Where the manifest says how its async code is called."""
     locality: bool = False
     """Whether a routing table may say which shard its keys are on; its edges say the same."""
 
@@ -233,6 +259,12 @@ class Stage:
     def is_sink(self) -> bool:
         """Whether it is a sink of the manifest's."""
         return isinstance(self.head, Processor) and self.head.batches_to is not None
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether it works on all that waits at once, by a call of the worker's main process."""
+        is_transform = isinstance(self.head, Processor) and self.head.transform is not None
+        return is_transform or self.is_sink
 
     def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
         """Every sink that its tasks deliver to, each with the schema of its rows: those fused behind it, and

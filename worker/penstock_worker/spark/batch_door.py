@@ -1,11 +1,11 @@
-"""Where tasks have the function of a sink called: in the worker's main process, which is Spark's driver.
+"""Where tasks have the function of a sink or a transform called: in the worker's main process.
 
-A task sends a batch through a socket, as Arrow, and waits for the answer: that it is written, or what the
-function raised, in words. Calls of one sink run one after the other in a thread of its own. When a task is
-killed its call goes on; a later one with the same batch waits for it, and then calls again, so one worker
-never writes a batch twice at a time. A call that cannot be answered truly, since Spark ends, is not answered:
-the task claims its shard again. Neighbours: `standby` (the other socket), `stages.batch_stage` (who calls),
-`user_code.batch_code` (what is called).
+That is Spark's driver. A task sends a batch through a socket, as Arrow, and waits for the answer: that it is
+written, what came of it, or what the function raised, in words. Calls of one operator run one after the other
+in a thread of its own. When a task is killed its call goes on; a later one with the same batch waits for it,
+and then calls again, so one worker never writes a batch twice at a time. A call that cannot be answered
+truly, since Spark ends, is not answered: the task claims its shard again. Neighbours: `standby` (the other
+socket), `stages.batch_stage` and `stages.transform_stage` (who calls), `batch_calls` (what is called).
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ import msgspec
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from penstock.dataflow.plan import Plan, Processor
-from penstock.dataflow.schema import Schema
+from penstock.dataflow.plan import Plan
 from penstock.errors import PenstockError, PermanentError, RetryError
-from penstock_worker.kinds.stage_sinks import batch_code
+from penstock_worker.spark.batch_calls import BatchCalls, BatchUser, batch_users
 from penstock_worker.spark.local_socket import (
     is_closed,
     is_this_user,
@@ -38,19 +37,11 @@ from penstock_worker.spark.local_socket import (
     unnamed_listener,
 )
 from penstock_worker.stages.batch_stage import Write
+from penstock_worker.stages.transform_stage import Run
 from penstock_worker.stages.work import WorkFailed
-from penstock_worker.user_code.batch_code import BatchCode
-from penstock_worker.values.arrow_rows import unpacked
-from penstock_worker.values.spark_types import struct_type
+from penstock_worker.user_code.running import UserCodeError
 
 _LOG = logging.getLogger(__name__)
-
-_ONE_PARTITION = {
-    "spark.sql.leafNodeDefaultParallelism": "1",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000000",
-}
-"""A batch is one partition: a job on it has one task, and a writer makes one file. Spark would cut it into as
-many as the session has slots, hundreds."""
 
 
 class _Request(msgspec.Struct, frozen=True, array_like=True):
@@ -63,15 +54,10 @@ class _Request(msgspec.Struct, frozen=True, array_like=True):
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Request)
 _WRITTEN = b"w"
+"""Behind it, of a transform, what came of the batch."""
 _FAILED = b"f"
-
-
-@dataclass(frozen=True, slots=True)
-class BatchSink:
-    """What is called for a sink, and the schema of its rows."""
-
-    schema: Schema
-    code: BatchCode
+_RAISED = b"r"
+"""The code has raised on this batch; on another one it may not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +67,17 @@ class _Call:
 
 
 class BatchDoor:
-    """The main process' end. `sinks` are those of all stages, by operator. Raises OSError where there is no
-    place for a socket."""
+    """The main process' end. `users` are what is called of all stages, by operator. Raises OSError where
+    there is no place for a socket."""
 
-    def __init__(self, spark: SparkSession, sinks: Mapping[str, BatchSink]) -> None:
+    def __init__(self, spark: SparkSession, users: Mapping[str, BatchUser]) -> None:
         self._spark = spark
         self.path, self._listener = unnamed_listener()
         self._closed = False
         self._calls: dict[str, queue.SimpleQueue[_Call]] = {}
-        for operator, sink in sinks.items():
-            calls = self._calls[operator] = queue.SimpleQueue()
-            _start(f"batches of {operator}", self._serve, sink, calls)
+        for operator, user in users.items():
+            waiting = self._calls[operator] = queue.SimpleQueue()
+            _start(f"batches of {operator}", self._serve, BatchCalls(spark, operator, user), waiting)
         _start("batch-door", self._listen)
 
     def close(self) -> None:
@@ -121,33 +107,27 @@ class BatchDoor:
             pass
         connection.close()
 
-    def _serve(self, sink: BatchSink, calls: queue.SimpleQueue[_Call]) -> None:
-        session: SparkSession | None = None
+    def _serve(self, calls: BatchCalls, waiting: queue.SimpleQueue[_Call]) -> None:
         while True:
-            call = calls.get()
+            call = waiting.get()
             with call.connection, suppress(OSError):
                 if self._closed or is_closed(call.connection):
                     continue  # Its task was killed as it waited.
-                failure = ""
+                request = call.request
+                came, said = _FAILED, b""
                 try:
-                    if session is None:
-                        session = self._session()
-                    _write(session, sink, call.request)
+                    came, said = _WRITTEN, calls.call(request.number, request.rows, request.records)
+                except UserCodeError as error:
+                    came, said = _RAISED, str(error).encode()
                 except PenstockError as error:
-                    failure = str(error)
+                    came, said = _FAILED, str(error).encode()
                 except (PySparkException, Py4JError, pa.ArrowException) as error:
-                    failure = f"operator {call.request.operator}: no DataFrame can be made: {error}"
-                if failure and self._is_ending():
-                    _LOG.warning("batch %d of %s: Spark ends", call.request.number, call.request.operator)
+                    text = f"operator {request.operator}: no DataFrame can be made: {error}"
+                    came, said = _FAILED, text.encode()
+                if came != _WRITTEN and self._is_ending():
+                    _LOG.warning("batch %d of %s: Spark ends", request.number, request.operator)
                     continue
-                send_message(call.connection, _FAILED + failure.encode() if failure else _WRITTEN)
-
-    def _session(self) -> SparkSession:
-        """Views and settings of one sink's function are no other's."""
-        session: SparkSession = self._spark.newSession()
-        for name, value in _ONE_PARTITION.items():
-            session.conf.set(name, value)
-        return session
+                send_message(call.connection, came + said)
 
     def _is_ending(self) -> bool:
         if self._closed:
@@ -159,28 +139,31 @@ class BatchDoor:
 
 
 def open_batch_door(spark: SparkSession, plan: Plan, base_dir: Path) -> BatchDoor | None:
-    """Of the plan's sinks that are stages; None where it has none. Raises PermanentError."""
-    sinks = {
-        stage.operator: BatchSink(head.input, batch_code(head.batches_to, base_dir))
-        for stage in plan.stages
-        if isinstance(head := stage.head, Processor) and head.batches_to is not None
-    }
+    """Of the plan's transforms and sinks that are stages; None where it has none. Raises PermanentError."""
+    users = dict(batch_users(plan, base_dir))
     try:
-        return BatchDoor(spark, sinks) if sinks else None
+        return BatchDoor(spark, users) if users else None
     except OSError as error:
-        raise PermanentError(f"no socket can be opened for the batches of sinks: {error}") from error
-
-
-def _write(session: SparkSession, sink: BatchSink, request: _Request) -> None:
-    frame: DataFrame = session.createDataFrame(unpacked(request.records), struct_type(sink.schema))
-    session.sparkContext.setJobDescription(f"batch {request.number} of {request.operator}")
-    sink.code.call(frame, request.number, request.rows)
+        raise PermanentError(f"no socket can be opened for batches: {error}") from error
 
 
 def writing_through(door: str, operator: str) -> Write:
     """The task's end: writes batches of the sink `operator` through the door at `door`."""
+    run = transforming_through(door, operator)
 
     def write(number: int, rows: int, records: bytes) -> None:
+        try:
+            run(number, rows, records)
+        except UserCodeError as error:
+            raise WorkFailed(str(error)) from error
+
+    return write
+
+
+def transforming_through(door: str, operator: str) -> Run:
+    """The same of a transform, whose answer is what came of the batch."""
+
+    def run(number: int, rows: int, records: bytes) -> bytes:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             answer: bytes | None = None
             with suppress(OSError):
@@ -190,10 +173,14 @@ def writing_through(door: str, operator: str) -> Write:
                     answer = received_message(connection)
         if answer is None:
             raise RetryError(f"batch {number} of {operator} has no answer: the worker's main process ends")
-        if answer != _WRITTEN:
-            raise WorkFailed(answer[len(_FAILED) :].decode())
+        came, said = answer[:1], answer[1:]
+        if came == _RAISED:
+            raise UserCodeError.told(operator, said.decode())
+        if came == _FAILED:
+            raise WorkFailed(said.decode())
+        return said
 
-    return write
+    return run
 
 
 def _start(name: str, target: Callable[..., None], *arguments: Any) -> None:

@@ -26,9 +26,9 @@ from penstock_worker.kinds.stage_sinks import batch_bounds
 from penstock_worker.process.clock import Clock, SystemClock
 from penstock_worker.sinks.writer import SinkPlace
 from penstock_worker.sources.reader import SourceReader
-from penstock_worker.spark.batch_door import writing_through
+from penstock_worker.spark.batch_door import transforming_through, writing_through
 from penstock_worker.spark.places import check_place
-from penstock_worker.stages.batch_stage import BatchStage, Write
+from penstock_worker.stages.batch_stage import BatchBounds, BatchStage, Write
 from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
@@ -37,6 +37,7 @@ from penstock_worker.stages.pair_counts import pair_counts
 from penstock_worker.stages.routed_stage import RoutedStage, routed, with_tables
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
+from penstock_worker.stages.transform_stage import Place, Run, TransformStage
 from penstock_worker.stages.work import StageWork
 from penstock_worker.state.cache import StateCache
 from penstock_worker.task.launch import TaskLaunch
@@ -56,6 +57,8 @@ Readers = Callable[[str, Source, Path], SourceReader]
 """As `sources.open_reader`."""
 BatchWrites = Callable[[str, str], Write]
 """As `batch_door.writing_through`."""
+BatchRuns = Callable[[str, str], Run]
+"""As `batch_door.transforming_through`."""
 
 
 def run_resident_task(launch: TaskLaunch) -> None:
@@ -170,9 +173,10 @@ def stage_work(
     note: TaskNote,
     readers: Readers = open_reader,
     batch_writes: BatchWrites = writing_through,
+    batch_runs: BatchRuns = transforming_through,
 ) -> StageWork:
-    """What a task does with rows. `batch_writes` write the batches of a sink that is a stage of its own.
-    Raises PermanentError for code that cannot be used."""
+    """What a task does with rows. `batch_writes` write the batches of a sink that is a stage of its own,
+    `batch_runs` work out those of a transform. Raises PermanentError for code that cannot be used."""
     stage = launch.stage
     base_dir = Path(launch.base_dir)
     fanout = FanoutRunner(stage.out, base_dir)
@@ -181,6 +185,14 @@ def stage_work(
         case Processor(batches_to=sink) as head if sink is not None:
             write = batch_writes(launch.batch_door, stage.operator)
             return BatchStage(stage.operator, head.input, batch_bounds(sink), write, store.call, clock)
+        case Processor(transform=transform) as head if transform is not None:
+            return TransformStage(
+                Place(stage.operator, head.input, stage.out.schema),
+                BatchBounds(transform.rows_max),
+                transform.every_ms * 1000,
+                batch_runs(launch.batch_door, stage.operator),
+                fanout, letters, launch.bounds, store.call, clock,
+            )  # fmt: skip
         case Processor() as head:
             kind = NotedRunner if note.careful else ProcessorRunner
             runner = kind(
@@ -192,6 +204,7 @@ def stage_work(
                 _form(head),
                 time_mode=head.time_mode,
                 initial=head.initial,
+                calls=head.calls,
             )
             if isinstance(runner, NotedRunner):
                 runner.note = note

@@ -21,6 +21,7 @@ from penstock.store.port import Entry, FetchedShard, Load, Request, StateWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.keyed_part import is_apart
 from penstock_worker.stages.within import Batches
 from penstock_worker.stages.work import Work, WorkFailed
 from penstock_worker.values.arrow_rows import ArrowRows
@@ -165,11 +166,11 @@ class BatchStage:
 
 
 def batch_of(entries: Sequence[Entry], bounds: BatchBounds) -> tuple[Entry, ...]:
-    """The first of `entries`, which are not none, that make a batch: one at the least, and a fragment alone.
-    Raises UnreadableEntry."""
+    """The first of `entries`, which are not none, that make a batch: one at the least, and a fragment, or an
+    order, alone. Raises UnreadableEntry."""
     taken = rows = size_bytes = 0
     for entry in entries:
-        if is_fragment(entry.payload):
+        if is_apart(entry.payload):
             break
         rows += len(decode_batch(entry.payload).rows)
         size_bytes += len(entry.payload)

@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from penstock.dataflow.plan import EventTime, Fanout
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import FetchedShard, Watermark
+from penstock_worker.state.cache import ShardState
 
 US_PER_MS = 1000
+LONG_AGO_MS = -(1 << 63)
 RAISED_US = 5_000
 """A source tells a new watermark at most this often: each costs the store as much as a small output."""
 
@@ -106,6 +108,13 @@ class InputTime:
 def _is_news(watermark: Watermark, owned: Watermark) -> bool:
     is_later = watermark.ms is not None and (owned.ms is None or watermark.ms > owned.ms)
     return is_later or watermark.is_idle is not owned.is_idle
+
+
+def set_times(state: ShardState, now_us: int, wall_us: int, *, by_event_time: bool) -> None:
+    """A batch on this state begins. By event time timers are due also before the watermark."""
+    state.at(now_us, wall_us)
+    if by_event_time:
+        state.now_ms, state.ahead_ms = LONG_AGO_MS, 0
 
 
 def declared_times(fanout: Fanout, name: str = "") -> dict[str, EventTime]:

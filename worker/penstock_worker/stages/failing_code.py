@@ -82,6 +82,23 @@ class FailingCode:
     def keeps_letters(self) -> bool:
         return self._spared is not None
 
+    @property
+    def spares_others(self) -> bool:
+        """Whether all others go on where the code has failed on a key."""
+        return self._spared is not None or self._may_hold
+
+    def keys_ahead(self, owned: OwnedShard, part: Part) -> list[Key]:
+        """The keys of a part whose rows come first of all that there is of them, and are handed over."""
+        poison = self._poison.get(owned.shard)
+        is_poisoned = poison is not None and poison.commits == owned.number and self._spared is not None
+        return [
+            key
+            for key in part.groups
+            if key not in part.initial
+            and not self._holding.holds(owned.shard, key)
+            and not (is_poisoned and poison is not None and shown(key) == poison.key)
+        ]
+
     def adopt(self, owned: OwnedShard) -> None:
         self._holding.adopt(owned)
 

@@ -92,6 +92,10 @@ class HoldingCalls:
         """Whether some key of the shard is held back."""
         return shard in self._holding
 
+    def holds(self, shard: str, key: Key) -> bool:
+        """Whether this key of the shard is held back."""
+        return shard in self._holding and key in self._waiting[shard]
+
     def next_us(self) -> int | None:
         """When a key of some shard is to be tried again; None where none waits."""
         if not self._holding:

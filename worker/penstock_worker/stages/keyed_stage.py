@@ -23,8 +23,9 @@ from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, Output, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
+from penstock_worker.stages.calls_ahead import CallsAhead
 from penstock_worker.stages.due import Due, due_of, hashable
-from penstock_worker.stages.event_time import US_PER_MS, InputTime
+from penstock_worker.stages.event_time import US_PER_MS, InputTime, set_times
 from penstock_worker.stages.failing_code import FailingCode, PoisonedBatch
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.keyed_part import Group, Key, Part, is_apart, key_getter, keys_getter
@@ -41,7 +42,6 @@ from penstock_worker.values.held import Held, TooMuch
 
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]
 
-LONG_AGO_MS = -(1 << 63)
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
 
@@ -97,6 +97,11 @@ class KeyedStage:
         self._easy_bytes = bounds.commit_bytes_max // 4
         self._easy_count = bounds.outputs_per_commit_max // 4
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
+        self._ahead = (
+            CallsAhead(runner, self._failing, self._several, clock, by_event_time=head.by_event_time)
+            if runner.concurrent
+            else None
+        )
 
     @property
     def variables(self) -> Sequence[Variable]:
@@ -112,6 +117,7 @@ class KeyedStage:
         return self._states[shard]
 
     def release(self, shard: str) -> None:
+        self.withdraw(shard)
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
         self._unreadable.pop(shard, None)
@@ -125,6 +131,7 @@ class KeyedStage:
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
         if self._time is not None:
             self._time.told(owned, fetched)
+        self.withdraw(owned.shard)
         given = self._given(owned, fetched)
         entries, _ = given
         if entries and is_apart(entries[0].payload):
@@ -135,7 +142,14 @@ class KeyedStage:
         except UnreadableEntry as unreadable:
             self._unreadable[shard] = str(unreadable)
             return None
+        if self._ahead is not None:
+            self._ahead.offer(owned, part, self._states[shard])
         return self._states[shard].missing(part.keys)
+
+    def withdraw(self, shard: str) -> None:
+        """What `wanted` was asked for is not worked after all, or anew."""
+        if self._ahead is not None:
+            self._ahead.withdraw(shard)
 
     def _given(self, owned: OwnedShard, fetched: FetchedShard) -> Given:
         """What of a shard is worked on: rows and timers, in turn where there is room for one alone."""
@@ -267,6 +281,7 @@ class KeyedStage:
                 return self._work(owned, part, in_hand=bool(fetched.entries), refused=refused)
             except (TooMuch, OutputRefused, UserCodeError) as error:
                 state.rollback()
+                self.withdraw(owned.shard)
                 message = self._words(part, error)
                 if part.order is not None:
                     return self._kept_again(owned, part, part.order, message)
@@ -376,13 +391,12 @@ class KeyedStage:
         outputs.spent = self._failing.steps.spent(owned.shard)
         counts: dict[str, int] = {}
         calls = self._failing.calls_of(owned, part, now_us, refused)
-        run = calls.run
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
-        state.at(now_us, wall_us)
+        if self._ahead is not None and not refused:
+            self._ahead.make(owned, part, state)
+        set_times(state, now_us, wall_us, by_event_time=self._time is not None)
         if self._time is not None:
-            # Timers are due by event time, also those before the watermark.
-            state.now_ms, state.ahead_ms = LONG_AGO_MS, 0
             told = owned.watermark if rows or taken is None else taken
             self._runner.watermark_ms = told.ms or 0
         if part.initial:
@@ -391,19 +405,7 @@ class KeyedStage:
             self._failing.try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
         first = len(out_rows)
         origins = self._sampled()
-        look_at = LOOK_GROUPS
-        given_each = self._runner.given([group.rows for group in part.groups.values()])
-        for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
-            if done == look_at:
-                held.check(out_rows)
-                held.check_bytes(state.changed_bytes(), "changes")
-                look_at *= 2
-            produced = run(state, key, group.rows, wall_ms, held, given)
-            if produced:
-                out_rows.extend(produced)
-                out_stamps.extend([group.oldest_us] * len(produced))
-                if origins is not None:
-                    origins.append((key, len(produced)))
+        self._work_groups(calls, state, part, wall_ms, held, out_rows, out_stamps, origins)
         if part.due.done:
             self._work_due(calls, state, part.due, now_us, wall_ms, held, out_rows, out_stamps)
         if part.order is not None and (letter := part.order.replayed) is not None:
@@ -449,7 +451,34 @@ class KeyedStage:
         waited_us = max(0, now_us * rows - part.rows_placed_us)
         busy_us = self._clock.monotonic_us() - began_us
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
-        return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1)
+        call_us = 0 if self._ahead is None else self._ahead.taken(owned.shard)
+        return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1, call_us=call_us)
+
+    def _work_groups(
+        self,
+        calls: Calls,
+        state: ShardState,
+        part: Part,
+        wall_ms: int,
+        held: Held,
+        out_rows: list[Any],
+        out_stamps: list[int],
+        origins: Origins | None,
+    ) -> None:
+        run = calls.run
+        look_at = LOOK_GROUPS
+        given_each = self._runner.given([group.rows for group in part.groups.values()])
+        for done, ((key, group), given) in enumerate(zip(part.groups.items(), given_each, strict=True)):
+            if done == look_at:
+                held.check(out_rows)
+                held.check_bytes(state.changed_bytes(), "changes")
+                look_at *= 2
+            produced = run(state, key, group.rows, wall_ms, held, given)
+            if produced:
+                out_rows.extend(produced)
+                out_stamps.extend([group.oldest_us] * len(produced))
+                if origins is not None:
+                    origins.append((key, len(produced)))
 
     def _sampled(self) -> Origins | None:
         """Where the keys of a batch's rows are noted, of one whose pairs of keys are counted."""
@@ -537,6 +566,7 @@ class KeyedStage:
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
+        self.withdraw(owned.shard)
         self._states[owned.shard].committed()
         self._failing.settled(owned.shard)
         if self._time is not None:

@@ -97,6 +97,8 @@ class RoutedStage:
         if not isinstance(step, Given):
             return step
         if not self._switching.route_as(owned):
+            if isinstance(self._stage, KeyedStage):
+                self._stage.withdraw(owned.shard)
             return self._rest()
         return self._through(owned, step, self._stage.work(owned, step.fetched))
 

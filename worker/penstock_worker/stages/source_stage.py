@@ -14,13 +14,14 @@ from penstock.dataflow.source import ADDED, Source
 from penstock.errors import PermanentError
 from penstock.store.letters import INPUT, Letter
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, Entry, FetchedShard, Load, Output, StateWrite, Watermark
+from penstock.store.port import Bounds, FetchedShard, Load, Output, StateWrite, Watermark
 from penstock_worker.process.clock import Clock
 from penstock_worker.sources.reader import SourceBatch, SourceReader, SparingReader
 from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate
 from penstock_worker.stages.letter_box import LetterBox, Ordered, policies_of
+from penstock_worker.stages.letter_orders import LetterOrders
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.step_retries import StepRetries
 from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
@@ -65,6 +66,7 @@ class SourceStage:
         """Of its partitions, as they were last read (`SourceBatch.lag`)."""
         self._size = PartSize(READ_ROWS_MAX)
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
+        self._orders = LetterOrders(letters, self._replay, bounds, clock, again=True)
 
     def adopt(self, owned: OwnedShard) -> None:
         self._reader.open(owned.shard, self._position(owned), self._clock.now_us())
@@ -90,7 +92,7 @@ class SourceStage:
 
     def work(self, owned: OwnedShard, fetched: FetchedShard) -> Work | Rest:
         if fetched.entries:
-            return self._ordered(owned, fetched.entries[0])
+            return self._orders.work(owned, fetched.entries[0])
         return self._read(owned)
 
     def _read(self, owned: OwnedShard) -> Work | Rest:
@@ -229,39 +231,6 @@ class SourceStage:
             counts[dead_letters_of(self._operator)] = len(found)
         wall_ms = self._clock.wall_us() // 1000
         return self._letters.writes(owned, [*found, *outputs.letters], wall_ms, owned.shard)
-
-    def _ordered(self, owned: OwnedShard, entry: Entry) -> Work:
-        """Do with a letter what somebody wants. What it comes to is committed with the entry that says so."""
-        began_us, now_us = self._clock.monotonic_us(), self._clock.now_us()
-        wall_ms = self._clock.wall_us() // 1000
-        counts: dict[str, int] = {}
-        drained: tuple[Output, ...] = ()
-        writes: list[StateWrite] = []
-        size_bytes = 0
-        if self._letters is not None:
-            order = self._letters.ordered(owned, entry.payload)
-            outputs = OutputBatch(self._bounds, owned.shard, self._alone)
-            try:
-                if order.replayed is not None:
-                    self._replay(order, order.replayed, outputs, counts)
-                drained = outputs.drain()
-                writes = self._letters.writes(owned, outputs.letters, wall_ms, owned.shard, order)
-                size_bytes = outputs.drained_bytes
-            except (TooMuch, OutputRefused, PermanentError) as error:
-                counts, drained = {}, ()
-                writes = self._letters.kept_again(owned, order, str(error), wall_ms)
-        size_bytes += sum(len(write.value or b"") for write in writes)
-        commit = owned.commit(
-            now_us,
-            entries=(entry,),
-            counted=counts or None,
-            again=True,
-            in_hand=True,
-            state=tuple(writes),
-            outputs=drained,
-        )
-        is_large = fill_of(self._bounds, len(drained), size_bytes, len(writes)) > 1
-        return Work(commit, (), counts, self._clock.monotonic_us() - began_us, 0, large=is_large)
 
     def _replay(self, order: Ordered, letter: Letter, outputs: OutputBatch, counts: dict[str, int]) -> None:
         if letter.kind != INPUT:

@@ -37,7 +37,7 @@ from penstock_worker.values.wire_values import shown
 ENTRY_ROWS_MAX = 256
 """A task downstream works on an entry at a time at the least; what its rows come to should fit a commit."""
 
-_Stamped = tuple[WireRow, int]
+Stamped = tuple[WireRow, int]
 _Gathered = tuple[list[int], list[WireRow]]
 """Timestamps and rows for one target, equally long."""
 
@@ -404,11 +404,11 @@ class _BatchStepRunner:
         counts: dict[str, int],
         fault: UserCodeError,
     ) -> None:
-        def call(some: Sequence[_Stamped]) -> list[_Stamped]:
+        def call(some: Sequence[Stamped]) -> list[Stamped]:
             oldest_us = min(stamp for _, stamp in some)
             return [(made, oldest_us) for made in self._made([row for row, _ in some], into)]
 
-        made = _made_apart(self.name, call, rows, timestamps_us, into, counts, fault)
+        made = made_apart(self.name, call, rows, timestamps_us, into, counts, fault)
         counts[self.name] = counts.get(self.name, 0) + len(made)
         self.out.feed_counting([row for row, _ in made], [stamp for _, stamp in made], into, counts)
 
@@ -432,30 +432,30 @@ class _ColumnStepRunner:
         except UserCodeError as fault:
             if not self._spares and self.name not in into.spent:
                 raise
-            made = _made_apart(self.name, self._work_pairs, rows, timestamps_us, into, counts, fault)
+            made = made_apart(self.name, self._work_pairs, rows, timestamps_us, into, counts, fault)
             found, found_us = [row for row, _ in made], [stamp for _, stamp in made]
         into.held.check(found)
         counts[self.name] = counts.get(self.name, 0) + len(found)
         self.out.feed_counting(found, found_us, into, counts)
 
-    def _work_pairs(self, some: Sequence[_Stamped]) -> list[_Stamped]:
+    def _work_pairs(self, some: Sequence[Stamped]) -> list[Stamped]:
         return list(zip(*self._work([row for row, _ in some], [stamp for _, stamp in some]), strict=True))
 
 
-def _made_apart(
+def made_apart(
     name: str,
-    call: Callable[[Sequence[_Stamped]], list[_Stamped]],
+    call: Callable[[Sequence[Stamped]], list[Stamped]],
     rows: Sequence[WireRow],
     timestamps_us: Sequence[int],
     into: OutputBatch,
     counts: dict[str, int],
     fault: UserCodeError,
-) -> list[_Stamped]:
+) -> list[Stamped]:
     """What comes of the rows in parts, without those that `call` fails on also when they are alone: these
     become letters."""
     refused_before = len(into.letters)
 
-    def refuse(one: _Stamped, error: Exception) -> None:
+    def refuse(one: Stamped, error: Exception) -> None:
         into.letters.append(_letter(name, [one[0]], [one[1]], error))
 
     given = list(zip(rows, timestamps_us, strict=True))

@@ -32,6 +32,8 @@ class Work:
     """Sum over rows of (start of work - placed in the inbox)."""
     large: bool = False
     """The commit is more than the store takes at once (`large_commit`)."""
+    call_us: int = 0
+    """How long a call of async code took, about, of those that were waited for before it."""
 
 
 @dataclass(frozen=True, slots=True)

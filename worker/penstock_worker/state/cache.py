@@ -107,11 +107,12 @@ class Savepoint:
     """What a key's state was at some time of a batch; without values it is as the store has it. Made for each
     call of user code that may fail, so it is no dataclass."""
 
-    __slots__ = ("dirty", "dirty_records", "key", "parts", "values")
+    __slots__ = ("dirty", "key", "parts", "timers", "values")
 
-    def __init__(self, key: Key, dirty_records: int) -> None:
+    def __init__(self, key: Key) -> None:
         self.key = key
-        self.dirty_records = dirty_records
+        self.timers: list[tuple[bytes, Any]] = []
+        """What timers were set to before, since then."""
         self.values: list[Any] | None = None
         self.dirty = 0
         self.parts: dict[int, int] | None = None
@@ -145,7 +146,7 @@ class ShardState:
         """and how far that is ahead of the wall clock, which user code goes by."""
         self._timers: dict[bytes, int | None] = {}
         self._undo_timers: list[tuple[bytes, Any]] | None = None
-        """What timers were set to before, since the last savepoint."""
+        """Those of the savepoint that counts now."""
         self._read_bytes = 0
         self._cache = cache
         self._variables = cache.variables
@@ -254,9 +255,10 @@ class ShardState:
         self._timers[name] = due_ms
 
     def savepoint(self, key: Key) -> Savepoint:
-        """The state of a key as it is now, before user code works on it: for `undo`, until the next one."""
-        self._undo_timers = []
-        saved = Savepoint(key, len(self._dirty))
+        """The state of a key as it is now, before user code works on it: for `undo`. Timers that are set from
+        here on are its key's, until the next one, or until another one counts (`resume`)."""
+        saved = Savepoint(key)
+        self._undo_timers = saved.timers
         record = self._records.get(key)
         if record is not None and record.dirty:
             saved.values = [copied(value) if type(value) in _CELL_KINDS else value for value in record.values]
@@ -264,13 +266,18 @@ class ShardState:
             saved.parts = dict(record.parts) if record.parts else record.parts
         return saved
 
+    def resume(self, saved: Savepoint) -> None:
+        """Work on this savepoint's key goes on, where others were worked on meanwhile."""
+        self._undo_timers = saved.timers
+
     def undo(self, saved: Savepoint) -> None:
         """Forget what user code did to the key since; what it did to others of the batch stays."""
-        for name, before in reversed(self._undo_timers or ()):
+        for name, before in reversed(saved.timers):
             if before is UNLOADED:
                 del self._timers[name]
             else:
                 self._timers[name] = before
+        saved.timers.clear()
         self._undo_timers = None
         record = self._records.get(saved.key)
         if record is None:
@@ -278,7 +285,9 @@ class ShardState:
         if saved.values is not None:
             record.values, record.dirty, record.parts = saved.values, saved.dirty, saved.parts
             return
-        del self._dirty[saved.dirty_records :]
+        if record.dirty:
+            # It stands at the end, but for keys that were worked on at the same time.
+            del self._dirty[next(n for n in reversed(range(len(self._dirty))) if self._dirty[n] is record)]
         self._account(-record.bytes)
         self._awaiting.append(self._added(saved.key))
         self._grown = [grown for grown in self._grown if grown is not record]

@@ -210,6 +210,7 @@ class TaskLoop:
         done: list[tuple[OwnedShard, Work]] = []
         posted: deque[Posted] = deque()
         sent_us = began_us
+        call_us = 0
         for fetched in work:
             owned = self._owned.get(fetched.shard)
             if owned is None or self._halted:
@@ -217,13 +218,14 @@ class TaskLoop:
             worked = self._work(owned, fetched)
             if worked is not None:
                 done.append((owned, worked))
+                call_us = max(call_us, worked.call_us)
             now_us = self._clock.monotonic_us()
             if self._pace.is_due(len(done), now_us - sent_us):
                 posted.append(self._post(done))
                 done, sent_us = [], now_us
             while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
-        self._next_fetch.worked(work, self._clock.monotonic_us() - began_us)
+        self._next_fetch.worked(work, self._clock.monotonic_us() - began_us, call_us)
         last = self._post(done, fetch=not self._halted and not self._is_refresh_due)
         while posted:
             self._settle_first(posted)

@@ -20,6 +20,9 @@ from penstock_worker.task.batch_size import BatchSize, WholeInbox
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.store_pressure import StorePressure
 
+CALLS_AFTER_EACH_OTHER = 4
+"""For so many calls of async code a batch may be waited for: with fewer most of them would wait by
+themselves at its end, with more its first rows would be late."""
 WATERMARK_LOOK_US = 20_000
 """A task that goes by event time asks at least this often how far its watermark is."""
 
@@ -45,8 +48,8 @@ class NextFetch:
         self._ready = launch.owner.ready
         self._clock = clock
         self._pressure = pressure
-        is_sink = launch.stage.is_sink
-        self._size: BatchSize | WholeInbox = WholeInbox() if is_sink else BatchSize()
+        takes_all = launch.stage.takes_batches
+        self._size: BatchSize | WholeInbox = WholeInbox() if takes_all else BatchSize()
         self._again_ms: int | None = None
 
     def call(self, now_us: int) -> Fetch:
@@ -94,8 +97,9 @@ class NextFetch:
             most_us = min(most_us, LOOK_US)
         return most_us if self._again_ms is None else min(most_us, self._again_ms * 1000 - now_us)
 
-    def worked(self, work: Sequence[FetchedShard], took_us: int) -> None:
-        """What was fetched took so long, from its load to its last post."""
+    def worked(self, work: Sequence[FetchedShard], took_us: int, call_us: int = 0) -> None:
+        """What was fetched took so long, from its load to its last post; a call of async code `call_us`."""
+        took_us = max(0, took_us - CALLS_AFTER_EACH_OTHER * call_us)
         read_bytes = sum(len(entry.payload) for fetched in work for entry in fetched.entries)
         timers = sum(len(fetched.timers) for fetched in work) if self.has_timers else 0
         self._size.observed(took_us, read_bytes, len(work), timers)

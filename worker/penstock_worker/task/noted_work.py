@@ -46,8 +46,9 @@ class NotedStage:
 
 
 class NotedRunner(ProcessorRunner):
-    """A processor whose keys are written down."""
+    """A processor whose keys are written down, so they are worked on one by one."""
 
+    careful = True
     note: TaskNote
 
     def begin(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> None:

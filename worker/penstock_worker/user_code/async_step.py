@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from penstock.dataflow.plan import Calls
-
-_PAUSE_DOUBLINGS_MAX = 10
 
 
 def is_async(function: Any) -> bool:
@@ -37,49 +36,68 @@ class CallFailed(Exception):
 
 
 class AsyncCalls:
-    """Calls `function`, of which `is_async` holds, for rows."""
+    """Calls `function`, of which `is_async` holds, for rows, or for what else it takes. What it raises of
+    `for_good` is no failure of a call, which another try might mend."""
 
-    def __init__(self, function: Callable[[Any], Any], calls: Calls) -> None:
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        calls: Calls,
+        for_good: tuple[type[Exception], ...] = (),
+    ) -> None:
         self._function = function
         self._calls = calls
-        self._runner = asyncio.Runner()
+        self._for_good = for_good
 
     def results(self, rows: Sequence[Any]) -> list[Any]:
         """What the function gave for each row, in their order; of an async generator the list of its rows.
         Raises CallFailed, as soon as one call is given up: the others are cancelled."""
-        return self._runner.run(self._all(rows))
+        found = self.outcomes(rows, lambda _: True)
+        for one in found:
+            if isinstance(one, CallFailed):
+                raise one
+        return found
 
-    async def _all(self, rows: Sequence[Any]) -> list[Any]:
+    def outcomes(self, rows: Sequence[Any], stops: Callable[[BaseException], bool]) -> list[Any]:
+        """The same, with a CallFailed in the place of a row whose call was given up. Where what it raised
+        `stops`, the others are cancelled, and what they gave is None."""
+        return task_loop().run(self._all(rows, stops))
+
+    async def _all(self, rows: Sequence[Any], stops: Callable[[BaseException], bool]) -> list[Any]:
         found: list[Any] = [None] * len(rows)
         waiting = iter(enumerate(rows))
-        failed: list[CallFailed] = []
+        has_stopped = False
 
         async def work() -> None:
+            nonlocal has_stopped
             for place, row in waiting:
                 try:
                     found[place] = await self._tried(row)
                 except BaseException as error:  # noqa: BLE001 - user code may raise anything
-                    if not failed:
-                        failed.append(CallFailed(place, error))
+                    if has_stopped:
+                        return
+                    found[place] = CallFailed(place, error)
+                    if stops(error):
+                        has_stopped = True
                         for other in tasks:
                             if other is not asyncio.current_task():
                                 other.cancel()
-                    return
+                        return
 
         tasks = [asyncio.create_task(work()) for _ in range(min(self._calls.concurrent, len(rows)))]
         await asyncio.gather(*tasks, return_exceptions=True)
-        if failed:
-            raise failed[0]
         return found
 
     async def _tried(self, row: Any) -> Any:
         """The call, and again as often as it may be."""
         calls = self._calls
-        for number in range(calls.retries):
+        for number in range(1, calls.retries + 1):
             try:
                 return await self._once(row)
+            except self._for_good:
+                raise
             except Exception:  # noqa: BLE001 - whatever the user's call met
-                await asyncio.sleep(calls.retry_after_ms / 1000 * 2 ** min(number, _PAUSE_DOUBLINGS_MAX))
+                await asyncio.sleep(calls.pause_ms(number) / 1000)
         return await self._once(row)
 
     async def _once(self, row: Any) -> Any:
@@ -94,3 +112,14 @@ class AsyncCalls:
             if not limit.expired():
                 raise
             raise TimeoutError(f"was not done within {self._calls.timeout_ms} ms") from None
+
+
+_LOOPS = threading.local()
+
+
+def task_loop() -> asyncio.Runner:
+    """The event loop of this thread, for its whole life: all async code of a task runs in one."""
+    loop: asyncio.Runner | None = getattr(_LOOPS, "runner", None)
+    if loop is None:
+        loop = _LOOPS.runner = asyncio.Runner()
+    return loop

@@ -29,6 +29,7 @@ _OF_FRAMES_ONLY = frozenset(
 """Attributes of a DataFrame that no Row has, unless as a column."""
 _OF_ROWS_ONLY = frozenset({"asDict"})
 _PANDAS_NAMES = frozenset({"pd", "pandas", "DataFrame"})
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _LITERALS = ast.Constant | ast.Dict | ast.JoinedStr
 
 
@@ -80,7 +81,7 @@ def _names_pandas(tree: ast.AST) -> bool:
 def _shown(tree: ast.AST) -> set[str]:
     """What the source says: ROWS, PANDAS, both or neither. What it gives counts before what it takes, whose
     attributes may be columns."""
-    function = next((node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)), None)
+    function = next((node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS)), None)
     if function is None:  # a lambda, or what an expression made
         return set()
     source = _Source(function)
@@ -90,7 +91,7 @@ def _shown(tree: ast.AST) -> set[str]:
 class _Source:
     """Reads the source of one `handleInputRows`; what it finds is ROWS, PANDAS, or "" for neither."""
 
-    def __init__(self, function: ast.FunctionDef) -> None:
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._function = function
         arguments = function.args.args
         self._rows = arguments[2].arg if len(arguments) > 2 else "rows"
@@ -107,7 +108,7 @@ class _Source:
         waiting: list[ast.AST] = list(self._function.body)
         while waiting:
             node = waiting.pop()
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            if isinstance(node, _FUNCTIONS | ast.Lambda | ast.ClassDef):
                 continue
             if isinstance(node, ast.Yield) and node.value is not None:
                 yield from self._of_one(node.value)

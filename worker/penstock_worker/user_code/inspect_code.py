@@ -24,7 +24,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
 from penstock.api.topology import STEPS as STEP_FORMS
-from penstock.api.topology import Topology
+from penstock.api.topology import OperatorSpec, Topology
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH, NamedCode
 from penstock.connectors.registry import named_code
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
@@ -44,9 +44,11 @@ from penstock_worker.user_code.data_source_look import look_at_data_source
 from penstock_worker.user_code.foreach_code import not_foreach
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.handle_use import handle_calls, mentions
+from penstock_worker.user_code.key_calls import NO_CALLS, is_async_processor
 from penstock_worker.user_code.method_signatures import method_problems
 from penstock_worker.user_code.processor_code import class_of, maker_of
 from penstock_worker.user_code.running import UserCodeMissing, load_attribute, load_module, users_traceback
+from penstock_worker.user_code.transform_code import TRANSFORM
 from penstock_worker.values.wire_values import shown
 
 _TIMERS = ("registerTimer", "deleteTimer", "listTimers")
@@ -151,7 +153,7 @@ def _topology_findings(topology: Topology, base_dir: Path) -> Iterator[tuple[str
 def _targets(topology: Topology) -> Iterator[_Target]:
     document = {"spec": {"operators": [{"name": operator.name} for operator in topology.spec.operators]}}
     for index, operator in enumerate(topology.spec.operators):
-        for role, target in filter(None, (operator.step, ("processor", operator.processor))):
+        for role, target in filter(None, _code_of(operator)):
             if target is not None:
                 path = path_text(("spec", "operators", index, role), document)
                 form, time_mode = operator.form or "", operator.time_mode or NO_TIME
@@ -167,6 +169,12 @@ def _targets(topology: Topology) -> Iterator[_Target]:
         for where, code in named_code(operator.model_dump(by_alias=True, exclude_none=True)):
             path = path_text(("spec", "operators", index, *where), document)
             yield _Target(operator.name, code.role, path, code.target, "", NO_TIME, code=code)
+
+
+def _code_of(operator: OperatorSpec) -> Iterator[tuple[str, str | None] | None]:
+    yield operator.step
+    yield "transform", operator.transform
+    yield "processor", operator.processor
 
 
 def _import_problem(module: str, base_dir: Path) -> str | None:
@@ -202,7 +210,8 @@ def _findings(named: _Target, base_dir: Path) -> _Findings:
             _look_at_processor(named, code, found)
     else:
         try:
-            function = step_function(STEPS[STEP_FORMS[named.role]], target, named.arguments, base_dir)
+            kind = TRANSFORM if named.role == "transform" else STEPS[STEP_FORMS[named.role]]
+            function = step_function(kind, target, named.arguments, base_dir)
             if named.has_calls and (problem := sync_with_calls(target, function)):
                 found.fault(problem)
         except UserCodeMissing as missing:
@@ -247,6 +256,8 @@ def _look_at_processor(named: _Target, code: Any, found: _Findings) -> None:
         form_of(processor, named.form)
     except FormUnclear as unclear:
         found.fault(str(unclear))
+    if named.has_calls and not is_async_processor(made):
+        found.fault(NO_CALLS.format(target))
     problems = dict(method_problems(target, made))
     for problem in problems.values():
         found.fault(problem)

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from penstock.manifest.faults import joined
+from penstock_worker.user_code.async_step import is_async
+from penstock_worker.user_code.key_calls import ASYNC_METHODS
 
 _BY_PLACE = {
     "init": ("handle",),
@@ -29,9 +31,12 @@ def method_problems(target: str, processor: Any) -> Iterator[tuple[str, str]]:
         if not callable(method):
             continue
         right = f"make it def {name}({', '.join(('self', *given))})"
-        if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-            yield name, f"{name} of {target!r} is async, and nobody would wait for it; {right}"
-            continue
+        if is_async(method):
+            if name not in ASYNC_METHODS:
+                may_be = joined(ASYNC_METHODS)
+                yield name, f"{name} of {target!r} is async, and only {may_be} may be; {right}"
+                continue
+            right = right.replace("def ", "async def ", 1)
         try:
             signature = inspect.signature(method)
         except (TypeError, ValueError):

@@ -16,19 +16,21 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pyspark
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from penstock.dataflow.plan import EVENT_TIME, NO_TIME, InitialState
+from penstock.dataflow.plan import EVENT_TIME, NO_TIME, Calls, InitialState
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock_worker.state.cache import Key, ShardState, Variable
 from penstock_worker.state.clients import TimerClient
 from penstock_worker.state.handle import TaskHandle
+from penstock_worker.user_code.async_step import is_async
 from penstock_worker.user_code.form_signs import FormUnclear, form_of
 from penstock_worker.user_code.forms import WIRE, form_for
+from penstock_worker.user_code.key_calls import NO_CALLS, CallVoid, KeyCall, KeyCalls, is_async_processor
 from penstock_worker.user_code.processor_code import maker_of, making
 from penstock_worker.values.held import ONE_ROW, Held, TooMuch
 from penstock_worker.values.rows import RowMismatch, timer_key_reader
@@ -52,6 +54,12 @@ class UserCodeError(PermanentError):
     def __init__(self, operator: str, doing: str, text: str) -> None:
         super().__init__(_writable(f"operator {operator}: {doing}\n{text}"))
         self.operator = operator
+
+    @classmethod
+    def told(cls, operator: str, message: str) -> UserCodeError:
+        """One that another process had; `message` is its text there."""
+        doing, _, text = message.removeprefix(f"operator {operator}: ").partition("\n")
+        return cls(operator, doing, text)
 
 
 def raised(operator: str, function: Any, called: str, what: str, error: BaseException) -> UserCodeError:
@@ -129,14 +137,27 @@ def _foreign(frame: TracebackType) -> bool:
     return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 
+class Asked(NamedTuple):
+    """Rows of a key that an async processor is to be called for, with the times that its TimerValues tell."""
+
+    state: ShardState
+    key: Key
+    rows: Sequence[Any]
+    now_ms: int
+    watermark_ms: int
+
+
 class ProcessorRunner:
     """One instance of a StatefulProcessor and what it needs to run on rows. `init` has been called.
 
     `processor` is a class or what makes an instance, or an object, of which this gets a copy.
-    `input_schema`, `key_columns` (positions in it), `output_schema`, `form` ("" where the class says it) and
-    `time_mode` are the operator's. Raises UserCodeError when construction or `init` raises, or the form is
-    unclear.
+    `input_schema`, `key_columns` (positions in it), `output_schema`, `form` ("" where the class says it),
+    `time_mode` and `calls` are the operator's. Raises UserCodeError when construction or `init` raises, or
+    the form is unclear.
     """
+
+    careful = False
+    """Whether keys are worked on one by one, also where they need not be."""
 
     def __init__(
         self,
@@ -149,6 +170,7 @@ class ProcessorRunner:
         *,
         time_mode: str = NO_TIME,
         initial: InitialState | None = None,
+        calls: Calls | None = None,
     ) -> None:
         self._operator = operator
         called = making(processor)
@@ -180,6 +202,13 @@ class ProcessorRunner:
         handle.seal()
         self.variables: tuple[Variable, ...] = tuple(handle.variables)
         self.deleted = tuple(handle.deleted)
+        self._key_calls: KeyCalls | None = None
+        self._ahead: dict[ShardState, dict[Key, list[tuple[Any, ...]] | Exception]] = {}
+        """What `call_ahead` came to, until `run` is asked for it."""
+        if is_async_processor(self._processor):
+            self._key_calls = KeyCalls(self._cursor, calls or Calls())
+        elif calls is not None:
+            raise UserCodeError(operator, "calls are given, and", NO_CALLS.format(called))
 
     def begin(self, state: ShardState, key: Key, rows: Sequence[Any], now_ms: int) -> None:
         """Hand `rows` (wire rows of `key`, in order) to the processor as its initial state, as Spark does:
@@ -213,7 +242,78 @@ class ProcessorRunner:
     def given(self, rows_by_key: Sequence[Sequence[Any]]) -> Iterable[Iterable[Any]]:
         """What `run` is to be given of several keys, of wire rows of each in order: made together where that
         costs less. To be asked for as it is handed over."""
+        if self._key_calls is not None:
+            return [()] * len(rows_by_key)
         return self._form.each(rows_by_key)
+
+    # --- async processors
+
+    @property
+    def concurrent(self) -> int:
+        """For how many keys it is called at once; 0 where it is called for one after the other."""
+        is_called_so = self._key_calls is not None and is_async(self._processor.handleInputRows)
+        return self._key_calls.concurrent if self._key_calls and is_called_so and not self.careful else 0
+
+    def call_ahead(self, asked: Sequence[Asked], held: Held, *, spares: bool) -> None:
+        """Call an async processor for different keys at once; `run` then has what came of it, and raises it.
+
+        Where one raises and it does not `spare` the others, that is raised here, and the states are to be
+        rolled back. So it is with TooMuch.
+        """
+        calls = cast("KeyCalls", self._key_calls)
+        made = calls.together([self._key_call(one, held) for one in asked], held, spares=spares)
+        for one, found in zip(asked, made, strict=True):
+            came = self._came(one, found) if isinstance(found, BaseException) else found
+            if isinstance(came, UserCodeError) and not spares:
+                raise came
+            self._ahead.setdefault(one.state, {})[one.key] = came
+
+    def forget_ahead(self, state: ShardState) -> None:
+        """The state was rolled back, or is let go of."""
+        self._ahead.pop(state, None)
+
+    def _run_async(self, asked: Asked, held: Held) -> list[tuple[Any, ...]]:
+        found = self._ahead.get(asked.state, {}).pop(asked.key, None)
+        if found is None:
+            try:
+                return cast("KeyCalls", self._key_calls).alone(self._key_call(asked, held))
+            except BaseException as error:
+                raise self._came(asked, error) from error
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _expire_async(
+        self, calls: KeyCalls, state: ShardState, key: Key, users_key: Key, held: Held
+    ) -> list[tuple[Any, ...]]:
+        handle = partial(
+            self._processor.handleExpiredTimer,
+            key=users_key,
+            timerValues=self._timer_values,
+            expiredTimerInfo=self._expired,
+        )
+        rows = calls.alone(KeyCall(state, key, handle, lambda result: self._form.wire_rows(result, held)))
+        self._cursor.at(state, state.begin(key))
+        return rows
+
+    def _key_call(self, asked: Asked, held: Held) -> KeyCall:
+        form, key = self._form, self._form.key(asked.key)
+        times = TimerValues(asked.now_ms, asked.watermark_ms)
+
+        def begin() -> Any:
+            return self._processor.handleInputRows(key, form.rows(asked.rows), times)
+
+        return KeyCall(asked.state, asked.key, begin, lambda result: form.wire_rows(result, held))
+
+    def _came(self, asked: Asked, error: BaseException) -> Exception:
+        if isinstance(error, TooMuch):
+            return error
+        if isinstance(error, CallVoid) and asked.state.failure is not None:
+            return asked.state.failure
+        what = f"for key {shown(self._form.key(asked.key))}"
+        told = raised(self._operator, self._processor.handleInputRows, "handleInputRows", what, error)
+        told.__cause__ = error
+        return told
 
     def run(
         self,
@@ -230,6 +330,8 @@ class ProcessorRunner:
         TimerValues tell. Raises UserCodeError and TooMuch, after which the batch is to be rolled back, or
         OwnershipLost and StoreUnreachable from loading state.
         """
+        if self._key_calls is not None:
+            return self._run_async(Asked(state, key, rows, now_ms, self.watermark_ms), held)
         if (now_ms, self.watermark_ms) != self._told:
             self._tell(now_ms)
         self._cursor.at(state, state.begin(key))
@@ -271,13 +373,16 @@ class ProcessorRunner:
         try:
             if not timers.fires(expiry_ms):
                 return []
-            result = self._processor.handleExpiredTimer(
-                key=users_key, timerValues=self._timer_values, expiredTimerInfo=self._expired
-            )
-            wire_rows = self._form.wire_rows(result, held)
+            if self._key_calls is None:
+                result = self._processor.handleExpiredTimer(
+                    key=users_key, timerValues=self._timer_values, expiredTimerInfo=self._expired
+                )
+                wire_rows = self._form.wire_rows(result, held)
+            else:
+                wire_rows = self._expire_async(self._key_calls, state, key, users_key, held)
             timers.delete(expiry_ms)
-        except TooMuch:
-            raise
+        except (TooMuch, CallVoid) as error:
+            raise state.failure or error from None
         except BaseException as error:
             what = f"for key {shown(users_key)} at {expiry_ms}"
             raise self._raised(state, "handleExpiredTimer", what, error) from error

@@ -51,8 +51,17 @@ class ArrowRows:
         return packed
 
 
+def packed_table(table: pa.Table) -> bytes:
+    """A table of any columns as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
 def unpacked(packed: bytes) -> pa.Table:
-    """What `ArrowRows.packed` packs."""
+    """What `ArrowRows.packed` or `packed_table` packs."""
     with pa.ipc.open_stream(packed) as stream:
         return stream.read_all()
 

@@ -27,6 +27,7 @@ from penstock.dataflow.plan import (
     Stage,
     Step,
     Tasks,
+    Transform,
     WorkerRange,
 )
 from penstock.dataflow.schema import Column, Schema
@@ -129,6 +130,34 @@ def test_steps_on_columns_stand_in_the_plan_by_their_form() -> None:
     assert (more.function, more.arguments, more.form) == ("code:frames", "", "Pandas")
 
 
+def test_a_transform_is_a_stage_of_one_shard_without_key() -> None:
+    made = {
+        "name": "made", "inputs": ["lines"], "transform": "code:made", "args": {"n": 1},
+        "every": "200ms", "outputSchema": WORDS,
+    }  # fmt: skip
+    plan = compiled(LINES, made, {**OUT, "inputs": ["made"]})
+    assert plan.stages[0].out.edges == (KeyedEdge("made", (), 1),)
+    head = plan.stage("made").head
+    assert isinstance(head, Processor)
+    assert head.transform == Transform("code:made", '{"n": 1}', 50_000, 200)
+    assert plan.stage("made").takes_batches
+    assert plan.stage("made").out.schema == WORD
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"keyBy": ["value"]}, "a transform has none: only a processor and a window have a key"),
+        ({"eventTime": {"column": "at"}}, "no watermark goes through a Spark job"),
+        ({"maxRows": 5}, "maxRows"),
+    ],
+)
+def test_what_a_transform_has_not_is_refused(fields: dict[str, Any], said: str) -> None:
+    made = {"name": "made", "inputs": ["lines"], "transform": "code:made", "outputSchema": WORDS, **fields}
+    with pytest.raises((InvalidManifest, ValidationError), match=said):
+        compiled(LINES, made, {**OUT, "inputs": ["made"]})
+
+
 def test_calls_of_an_async_map_stand_in_the_plan() -> None:
     given = {"concurrent": 3, "timeout": "1.5s", "retries": 2}
     plan = compiled(LINES, {**step("words", "lines"), "calls": given}, {**OUT, "inputs": ["words"]})
@@ -136,6 +165,18 @@ def test_calls_of_an_async_map_stand_in_the_plan() -> None:
     arrow = {"name": "words", "inputs": ["lines"], "mapInArrow": "code:f", "outputSchema": WORDS, "calls": {}}
     with pytest.raises((InvalidManifest, ValidationError), match="only a map"):
         compiled(LINES, arrow, {**OUT, "inputs": ["words"]})
+
+
+def test_calls_of_an_async_processor_fit_its_time_limit() -> None:
+    given = {"concurrent": 3, "timeout": "1s", "retries": 2, "retryAfter": "100ms"}
+    count, out = keyed("count", "lines", key=("value",), calls=given), {**OUT, "inputs": ["count"]}
+    plan = compiled(LINES, {**count, "processorTimeout": "3400ms"}, out)
+    head = plan.stage("count").head
+    assert isinstance(head, Processor)
+    assert head.calls == Calls(3, 1000, 2, 100)
+    said = "3300ms is no longer than one call may take, 3300 ms with its retries and pauses"
+    with pytest.raises(InvalidManifest, match=said):
+        compiled(LINES, {**count, "processorTimeout": "3300ms"}, out)
 
 
 def test_filter_and_select_stand_in_the_plan_with_the_schema_that_follows() -> None:

@@ -160,7 +160,7 @@ def test_an_operator_has_exactly_one_role() -> None:
     fault = the_fault(("    map: word_count:split\n", "    map: word_count:split\n    sink: {console: {}}\n"))
     assert fault == (
         "spec.operators[1] (words): has map and sink; keep exactly one of source, map, mapInPandas, "
-        "mapInArrow, filter with select, processor, window, join and sink"
+        "mapInArrow, filter with select, transform, processor, window, join and sink"
     )
 
 
@@ -168,7 +168,7 @@ def test_an_operator_without_a_role_does_nothing() -> None:
     fault = the_fault(("    sink: {files: {path: out/, format: jsonl}}\n", ""))
     assert fault == (
         "spec.operators[3] (totals): does nothing; give exactly one of source, map, mapInPandas, mapInArrow, "
-        "filter with select, processor, window, join and sink"
+        "filter with select, transform, processor, window, join and sink"
     )
 
 

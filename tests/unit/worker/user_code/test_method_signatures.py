@@ -55,6 +55,14 @@ class Async(Right):
     async def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         return []
 
+    async def close(self) -> None:
+        pass
+
+
+class AsyncOfTwo(Right):
+    async def handleInputRows(self, key: Any, rows: Any) -> Any:
+        return []
+
 
 class CloseWants(Right):
     def close(self, reason: Any) -> None:
@@ -88,8 +96,13 @@ def test_what_can_be_called_is_taken(processor: type[Right]) -> None:
         (NoHandle, "init of 'm:P' takes () and is called with handle; make it def init(self, handle)"),
         (
             Async,
-            "handleInputRows of 'm:P' is async, and nobody would wait for it; make it def "
-            "handleInputRows(self, key, rows, timerValues)",
+            "close of 'm:P' is async, and only handleInputRows and handleExpiredTimer may be; make it def "
+            "close(self)",
+        ),
+        (
+            AsyncOfTwo,
+            "handleInputRows of 'm:P' takes (key: 'Any', rows: 'Any') and is called with key, rows and "
+            "timerValues; make it async def handleInputRows(self, key, rows, timerValues)",
         ),
         (
             CloseWants,

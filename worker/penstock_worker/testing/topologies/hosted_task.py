@@ -15,7 +15,7 @@ from penstock.store.port import FetchedShard, NodeStore
 from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.sinks.writer import SinkWriter
-from penstock_worker.spark.task_entry import BatchWrites, Readers, stage_work
+from penstock_worker.spark.task_entry import BatchRuns, BatchWrites, Readers, stage_work
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.routed_stage import RoutedStage
 from penstock_worker.stages.source_stage import SourceStage
@@ -77,11 +77,14 @@ class HostedTask:
         writers: Mapping[str, SinkWriter],
         readers: Readers,
         batch_writes: BatchWrites,
+        batch_runs: BatchRuns,
     ) -> None:
         self._clock = task_clock = TaskClock(clock)
         self._is_source = launch.stage.is_source
         try:
-            self._stage = stage_work(launch, store, task_clock, TaskNote(None), readers, batch_writes)
+            self._stage = stage_work(
+                launch, store, task_clock, TaskNote(None), readers, batch_writes, batch_runs
+            )
         except PermanentError as error:
             raise failure_of(error) from None
         self._watched = WatchedStage(self._stage, task_clock)

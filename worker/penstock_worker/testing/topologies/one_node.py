@@ -33,6 +33,7 @@ from penstock.store.port import (
 )
 from penstock_worker.sources.reader import SourceReader
 from penstock_worker.stages.batch_stage import Write
+from penstock_worker.stages.transform_stage import Run
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.testing.topologies.collected_rows import CollectedRows
 from penstock_worker.testing.topologies.fed_partitions import FedPartitions
@@ -53,12 +54,19 @@ STUCK_ROUNDS = 2_000
 
 
 class OneNode:
-    """Runs `plan`, whose fed sources have as many partitions as `partitions` says (1). Code is looked for in
-    `base_dir`. Raises what code raises that cannot be used."""
+    """Runs `plan`, whose fed sources have as many partitions as `partitions` says (1), and whose transforms
+    are worked out by `transforms`. Code is looked for in `base_dir`. Raises what code raises that cannot be
+    used."""
 
     def __init__(
-        self, plan: Plan, base_dir: Path, start: datetime.datetime, partitions: Mapping[str, int]
+        self,
+        plan: Plan,
+        base_dir: Path,
+        start: datetime.datetime,
+        partitions: Mapping[str, int],
+        transforms: Mapping[str, Run] | None = None,
     ) -> None:
+        self._transforms = transforms or {}
         self.clock = VirtualClock(start)
         self.plan = plan
         self.fed = {stage.operator: FedPartitions() for stage in plan.stages if stage.is_source}
@@ -118,7 +126,7 @@ class OneNode:
         )
         writers = {sink.name: self.collected[sink.name] for sink, _ in stage.all_sinks()}
         self.tasks[operator] = HostedTask(
-            launch, self.store, self.clock, writers, self._reader, self._batch_write
+            launch, self.store, self.clock, writers, self._reader, self._batch_write, self._batch_run
         )
         mapping = tuple((shard, owner.ready) for shard in self.parts[operator])
         self.store.call(SetTasks(WORKER, INCARNATION, executor, mapping))
@@ -133,6 +141,9 @@ class OneNode:
             written[number] = unpacked(records).to_pylist()
 
         return write
+
+    def _batch_run(self, door: str, operator: str) -> Run:
+        return self._transforms[operator]
 
     def close(self) -> None:
         """Raises what the user's `close` raises, of the first that does."""

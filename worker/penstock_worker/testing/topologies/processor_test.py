@@ -32,6 +32,7 @@ _NAMED = {
     f"spec.operators[1] ({PROCESSOR}).timeMode": "time_mode",
     f"spec.operators[1] ({PROCESSOR}).form": "form",
     f"spec.operators[1] ({PROCESSOR}).args": "args",
+    f"spec.operators[1] ({PROCESSOR}).calls": "calls",
     f"spec.operators[1] ({PROCESSOR}).initialState.files.schema": "initial_schema",
     f"spec.operators[1] ({PROCESSOR}).processor": "processor",
     f"spec.operators[0] ({SOURCE}).source.files.schema": "input",
@@ -45,8 +46,8 @@ class ProcessorTest:
     """A `StatefulProcessor` that a test feeds and reads: a class, an object of one, or what makes one.
 
     `input` and `output` are the columns of its rows in Spark's DDL, `key` those that make the key, `args`,
-    `form` and `time_mode` as the operator has them in a manifest. With `event_time`, a column of the input,
-    it goes by event time; the watermark stays `allowed_delay` behind the latest. `initial` are rows of
+    `calls`, `form` and `time_mode` as the operator has them in a manifest. With `event_time`, a column of the
+    input, it goes by event time; the watermark stays `allowed_delay` behind the latest. `initial` are rows of
     `initial_schema` for `handleInitialState`. Time begins at `start`.
 
     What the processor raises is raised by the call that led to it, as it was raised. Raises InvalidManifest
@@ -61,6 +62,7 @@ class ProcessorTest:
         key: str | Sequence[str],
         output: str,
         args: Mapping[str, Any] | None = None,
+        calls: Mapping[str, Any] | None = None,
         form: str | None = None,
         time_mode: str | None = None,
         event_time: str | None = None,
@@ -89,6 +91,7 @@ class ProcessorTest:
             "processor": f"{self._module.__name__}:{name}",
             "outputSchema": output,
             "args": dict(args) if args else None,
+            "calls": dict(calls) if calls else None,
             "form": form,
             "timeMode": time_mode or ("EventTime" if event_time is not None else None),
             "initialState": initial_schema

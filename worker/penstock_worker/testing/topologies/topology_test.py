@@ -12,12 +12,16 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pyspark.sql import SparkSession
+
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_manifest
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Fanout, Plan, Processor, Stage
 from penstock.dataflow.schema import Schema
 from penstock.manifest.faults import InvalidManifest, joined, nearest
+from penstock_worker.spark.batch_calls import BatchCalls, batch_users
+from penstock_worker.stages.transform_stage import Run
 from penstock_worker.testing.topologies.failures import Misuse
 from penstock_worker.testing.topologies.given_rows import given_lines, given_rows
 from penstock_worker.testing.topologies.kept_state import KeptState, KeyOf
@@ -46,6 +50,7 @@ class TopologyTest:
         start: datetime.datetime = START,
         partitions: Mapping[str, int] | None = None,
         initial: Mapping[str, Iterable[Any]] | None = None,
+        spark: SparkSession | None = None,
     ) -> None:
         """For who has a Topology in hand; `of` reads one. Raises InvalidManifest, Misuse, and what code
         raises as it is made."""
@@ -63,7 +68,9 @@ class TopologyTest:
         }
         self._taken: dict[str, int] = {}
         _known("source", tuple(partitions or ()), tuple(self._sources))
-        self._node = OneNode(observed(plan), base_dir, start, partitions or {})
+        self._node = OneNode(
+            observed(plan), base_dir, start, partitions or {}, _transforms(plan, base_dir, spark)
+        )
         self._feed_initial(initial or {})
         self._node.settle()
 
@@ -76,16 +83,18 @@ class TopologyTest:
         start: datetime.datetime = START,
         partitions: Mapping[str, int] | None = None,
         initial: Mapping[str, Iterable[Any]] | None = None,
+        spark: SparkSession | None = None,
     ) -> Self:
         """The Topology in the file `manifest`, whose code is looked for beside it first.
 
         `overrides` are as `--set` of `penstock run` (`["count.shards=4"]`), `partitions` says how many a
         source has (1), `initial` the rows of `initialState` by operator, instead of its files. Time begins at
-        `start`. Raises InvalidManifest with all faults, as `penstock validate` lists them.
+        `start`. `spark` works transforms out, where there are some. Raises InvalidManifest with all faults,
+        as `penstock validate` lists them, and Misuse.
         """
         path = Path(manifest).absolute()
         topology = load_manifest(path, overrides, with_code=True).topology
-        return cls(topology, path.parent, start=start, partitions=partitions, initial=initial)
+        return cls(topology, path.parent, start=start, partitions=partitions, initial=initial, spark=spark)
 
     def __enter__(self) -> Self:
         return self
@@ -290,6 +299,17 @@ class TopologyTest:
         head = self._plan.stage(operator).head
         assert isinstance(head, Processor)
         return head.input
+
+
+def _transforms(plan: Plan, base_dir: Path, spark: SparkSession | None) -> dict[str, Run]:
+    """What works the plan's transforms out, by operator."""
+    users = {name: user for name, user in batch_users(plan, base_dir) if not plan.stage(name).is_sink}
+    if users and spark is None:
+        raise Misuse(
+            f"{joined(users)} {'is a transform' if len(users) == 1 else 'are transforms'}, which Spark works "
+            "out; give the test a session of yours, spark=SparkSession..."
+        )
+    return {name: BatchCalls(spark, name, user).call for name, user in users.items()}
 
 
 def _known(what: str, names: Sequence[str], known: Sequence[str]) -> None:
